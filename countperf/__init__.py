@@ -1,0 +1,89 @@
+"""Predict the run time of Loopy kernels from exact symbolic counts and weights fitted to a device.
+
+Importing this package is cheap: each name is imported from its home when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from countperf.errors import CountperfError
+    from countperf.harness.campaign import measure
+    from countperf.harness.doctor import examine as doctor
+    from countperf.measurements import KernelCase, Measurement, MeasurementSet
+    from countperf.models.library import available_weights, load_weights
+    from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction
+    from countperf.properties.count_properties import count_kernel
+    from countperf.properties.vector import Count, PropertyVector
+    from countperf.workflow import (
+        devices,
+        evaluate,
+        fit,
+        load_kernel,
+        measure_catalogue,
+        predict,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Count": "countperf.properties.vector",
+    "CountperfError": "countperf.errors",
+    "KernelCase": "countperf.measurements",
+    "Measurement": "countperf.measurements",
+    "MeasurementSet": "countperf.measurements",
+    "Prediction": "countperf.predictions",
+    "PropertyVector": "countperf.properties.vector",
+    "WeightSet": "countperf.models.weights",
+    "available_weights": "countperf.models.library",
+    "count_kernel": "countperf.properties.count_properties",
+    "devices": "countperf.workflow",
+    "doctor": "countperf.harness.doctor:examine",
+    "evaluate": "countperf.workflow",
+    "fit": "countperf.workflow",
+    "load_kernel": "countperf.workflow",
+    "load_weights": "countperf.models.library",
+    "measure": "countperf.harness.campaign",
+    "measure_catalogue": "countperf.workflow",
+    "predict": "countperf.workflow",
+}
+
+__all__ = [
+    "Count",
+    "CountperfError",
+    "KernelCase",
+    "Measurement",
+    "MeasurementSet",
+    "Prediction",
+    "PropertyVector",
+    "WeightSet",
+    "__version__",
+    "available_weights",
+    "count_kernel",
+    "devices",
+    "doctor",
+    "evaluate",
+    "fit",
+    "load_kernel",
+    "load_weights",
+    "measure",
+    "measure_catalogue",
+    "predict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'countperf' has no attribute {name!r}")
+    module, _, attribute = home.partition(":")
+    value = getattr(import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,77 @@
+"""The command line: each command parses, calls the workflow, and prints a report.
+
+Exit status: 0 done; 1 the work failed (one line on standard error, then the mend); 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "doctor": "try every device for real; for one that fails, say why and what to do",
+    "devices": "list the devices",
+    "count": "count a kernel's properties, symbolic in its sizes",
+    "measure": "measure the library's kernels on a device (resumes)",
+    "fit": "fit weights to measurements",
+    "predict": "predict the run time of a kernel, and where it goes",
+    "evaluate": "compare predicted with measured times of the test kernels",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    root = argparse.ArgumentParser(
+        prog="countperf",
+        description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
+        "fitted to a device.",
+    )
+    from countperf import __version__
+
+    root.add_argument("--version", action="version", version=f"countperf {__version__}")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command.add_argument(
+            "--json", action="store_true", help="print one JSON document on standard output"
+        )
+        command.add_argument("--debug", action="store_true", help="show tracebacks")
+        import_module(f"countperf.cli.{name}").configure(command)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the process.
+
+    Returns
+    -------
+    int
+        Exit status.
+    """
+    options = parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], None] = import_module(
+        f"countperf.cli.{options.command}"
+    ).run
+    from countperf.errors import CountperfError
+
+    try:
+        run(options)
+    except CountperfError as error:
+        if options.debug:
+            raise
+        print(f"countperf: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("countperf: interrupted; the same command goes on from here", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return 0

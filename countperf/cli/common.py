@@ -1,0 +1,72 @@
+"""What several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON document on standard output."""
+    print(json.dumps(content, indent=2, allow_nan=False))
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Split ``name=value``, for argparse."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    return name.strip(), value.strip()
+
+
+def size(text: str) -> tuple[str, int]:
+    """Parse ``n=1024``, for argparse."""
+    name, value = assignment(text)
+    try:
+        return name, int(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no integer") from error
+
+
+def statistic(text: str) -> tuple[str, float]:
+    """Parse ``row_length=12.5`` or ``update=0.3``, for argparse."""
+    name, sign, value = text.rpartition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no number") from error
+    finally:
+        del sign
+
+
+def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
+    """Collect parsed ``name=value`` pairs."""
+    return dict(pairs or ())
+
+
+def add_kernel(command: argparse.ArgumentParser) -> None:
+    """Add the kernel, its parameters and statistics."""
+    command.add_argument(
+        "kernel",
+        help="path/file.py:function, package.module:function, a catalogue name, or a "
+        "property-vector document (.json)",
+    )
+    command.add_argument(
+        "parameters", nargs="*", type=size, metavar="name=value", help="size parameters: n=1024"
+    )
+    command.add_argument(
+        "--statistics",
+        action="append",
+        type=statistic,
+        metavar="NAME=NUMBER",
+        help="mean trip count of a loop, or probability of a condition, that depends on data",
+    )
+
+
+def add_device(command: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--device``."""
+    command.add_argument(
+        "--device", metavar="NAME", help=f"pocl:0, intel:0, or a part of a name; {text}"
+    )

@@ -1,0 +1,27 @@
+"""``countperf devices``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.common import print_json
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add no further arguments."""
+    del command
+
+
+def run(options: argparse.Namespace) -> None:
+    """List the devices."""
+    from countperf.report import format_table
+    from countperf.workflow import devices
+
+    found = devices()
+    if options.json:
+        print_json(
+            [{"device": d.label, "slug": d.identity.slug, "name": d.identity.name} for d in found]
+        )
+        return
+    rows = [[d.label, d.identity.slug, d.identity.name] for d in found]
+    print(format_table(rows) if rows else "no OpenCL device; 'countperf doctor' says what to do")

@@ -1,0 +1,36 @@
+"""``countperf doctor``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.common import print_json
+from countperf.errors import DeviceError
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add no further arguments."""
+    del command
+
+
+def run(options: argparse.Namespace) -> None:
+    """Try every device and print what was found."""
+    from countperf.harness.doctor import examine
+    from countperf.report import doctor_text
+
+    report = examine()
+    if options.json:
+        print_json(report.to_object())
+    else:
+        for driver in report.drivers:
+            print(
+                f"driver {driver.library} (from {driver.origin})"
+                + (f": {driver.problem}" if driver.problem else "")
+            )
+        print(
+            doctor_text(
+                report.devices, default=report.default or "", advice="; ".join(report.advice)
+            )
+        )
+    if not report.is_healthy:
+        raise DeviceError("no OpenCL device works; the advice above says what to do")

@@ -1,0 +1,42 @@
+"""``countperf fit``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.common import print_json
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    command.add_argument("measurements", help="a campaign's file (.jsonl)")
+    command.add_argument("--model", default="linear", help="name of the model (default: linear)")
+    command.add_argument(
+        "--nonnegative",
+        action="store_true",
+        help="keep weights at least zero (the paper's are free)",
+    )
+    command.add_argument(
+        "--output",
+        metavar="FILE",
+        help="where to write the weights; by default the user's fits, under the device's slug",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Fit, save and print the weights with what was checked."""
+    from countperf.models.library import user_fits_folder
+    from countperf.report import fit_object, fit_text
+    from countperf.workflow import fit
+
+    result = fit(options.measurements, model=options.model, nonnegative=options.nonnegative)
+    output = options.output
+    if output is None:
+        output = user_fits_folder() / result.weights.device.slug / f"{result.weights.model}.json"
+        output.parent.mkdir(parents=True, exist_ok=True)
+    result.weights.write_file(output)
+    if options.json:
+        print_json({**fit_object(result), "written": str(output)})
+    else:
+        print(fit_text(result))
+        print(f"written to {output}")

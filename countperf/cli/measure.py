@@ -1,0 +1,68 @@
+"""``countperf measure``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.common import add_device, print_json
+from countperf.cli.progress import ProgressBar
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_device(command, "by default the working device with the highest copy bandwidth")
+    command.add_argument(
+        "--profile",
+        choices=("quick", "paper"),
+        default="paper",
+        help="quick: minutes, one work-group shape; paper: the full protocol (default)",
+    )
+    command.add_argument(
+        "--store",
+        required=True,
+        metavar="FILE",
+        help="the campaign's file (.jsonl); the same command goes on where it stopped",
+    )
+    command.add_argument(
+        "--family", action="append", default=[], help="only this family of kernels (repeatable)"
+    )
+    command.add_argument(
+        "--element-type",
+        action="append",
+        choices=("f32", "f64"),
+        help="kernels of this element type (repeatable; default: f32)",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the campaign and summarize it."""
+    from countperf.workflow import measure_catalogue
+
+    with ProgressBar() as progress:
+        found = measure_catalogue(
+            store=options.store,
+            device=options.device,
+            profile=options.profile,
+            families=options.family,
+            element_types=options.element_type or ("f32",),
+            progress=progress,
+        )
+    unstable = [m.case for m in found if not m.stable]
+    failed = {f.case: f.reason for f in found.failures}
+    if options.json:
+        print_json(
+            {
+                "device": found.device.slug,
+                "store": options.store,
+                "measured": len(found),
+                "unstable": unstable,
+                "failed": failed,
+            }
+        )
+        return
+    print(f"{len(found)} cases measured on {found.device.slug} ({found.device.name})")
+    print(f"  {options.store}")
+    if unstable:
+        print(f"  {len(unstable)} did not settle and are marked: {', '.join(unstable[:4])} ...")
+    for case, reason in failed.items():
+        print(f"  failed: {case}: {reason}")

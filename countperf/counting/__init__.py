@@ -1,0 +1,1 @@
+"""Counting Loopy kernels; the only reader of them."""

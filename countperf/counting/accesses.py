@@ -1,0 +1,268 @@
+"""Where memory accesses go: addresses, strides between work items, footprints, utilization.
+
+The *stride* of an access is the change of its flattened address, in elements, from one work item to
+the next along local axis 0. Its *utilization ratio* is the number of cells of the array that the
+kernel accesses in that direction, over the number of those cells each widened by the stride - 1
+cells after it (Stevens & Klöckner 2016, section 2.1: the gaps along axis 0 filled in).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from countperf.counting.keys import MemoryAccess
+from countperf.errors import UnsupportedExpressionError
+from countperf.symbolic import sets
+from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How an array lies in memory.
+
+    Attributes
+    ----------
+    strides : tuple of QuasiPolynomial
+        Distance in elements between neighbors along each axis.
+    shape : tuple of QuasiPolynomial or None
+        Extent of each axis, None where it is not known.
+    """
+
+    strides: tuple[QuasiPolynomial, ...]
+    shape: tuple[QuasiPolynomial | None, ...]
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all strides are numbers, so that flattened addresses are affine."""
+        return all(s.is_constant for s in self.strides)
+
+    def compact_order(self) -> tuple[int, ...] | None:
+        """Return the axes from slowest to fastest if each stride is the product of faster extents.
+
+        None if the layout has gaps or its strides cannot be compared.
+        """
+        remaining = list(range(len(self.strides)))
+        order: list[int] = []
+        expected = ONE
+        while remaining:
+            axis = next((k for k in remaining if self.strides[k] == expected), None)
+            if axis is None:
+                return None
+            remaining.remove(axis)
+            order.insert(0, axis)
+            extent = self.shape[axis]
+            if extent is None:
+                if remaining:
+                    return None
+                break
+            expected = expected * extent
+        return tuple(order)
+
+
+def layout_of(kernel: Any, array: Any, to_polynomial: ToQuasiPolynomial) -> Layout:
+    """Return the layout of an array of a kernel.
+
+    Raises
+    ------
+    UnsupportedExpressionError
+        A stride is no polynomial of the sizes, or an axis is no strided axis.
+    """
+    from loopy.kernel.array import FixedStrideArrayDimTag
+
+    if not array.dim_tags:
+        return Layout(strides=(), shape=())
+    strides: list[QuasiPolynomial] = []
+    for axis, tag in enumerate(array.dim_tags):
+        if not isinstance(tag, FixedStrideArrayDimTag):
+            raise UnsupportedExpressionError(
+                f"kernel '{kernel.name}', array '{array.name}': axis {axis} is tagged {tag}; only "
+                "strided axes have a counting rule",
+                kernel=kernel.name,
+                where=array.name,
+            )
+        try:
+            strides.append(to_polynomial(tag.stride))
+        except NotAffineError as error:
+            raise UnsupportedExpressionError(
+                f"kernel '{kernel.name}', array '{array.name}': the stride {tag.stride} of axis "
+                f"{axis} is no polynomial of the sizes; declare the array's shape or order",
+                kernel=kernel.name,
+                where=array.name,
+            ) from error
+    shape: list[QuasiPolynomial | None] = []
+    extents = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
+    for extent in extents:
+        try:
+            shape.append(None if extent is None else to_polynomial(extent))
+        except NotAffineError:
+            shape.append(None)
+    return Layout(strides=tuple(strides), shape=tuple(shape))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """The subscript of an access as quasi-polynomials.
+
+    Attributes
+    ----------
+    index : tuple of QuasiPolynomial
+        One for each axis; a single one for a flattened subscript.
+    flat : QuasiPolynomial
+        Offset from the start of the array in elements.
+    is_flattened : bool
+        Whether `index` is the flattened subscript.
+    """
+
+    index: tuple[QuasiPolynomial, ...]
+    flat: QuasiPolynomial
+    is_flattened: bool
+
+
+def address_of(
+    access: MemoryAccess, layout: Layout, to_polynomial: ToQuasiPolynomial
+) -> Address | None:
+    """Return the address of an access; None if it is read from data."""
+    try:
+        if len(access.index) == 1 and type(access.index[0]).__name__ == "LinearSubscript":
+            flat = to_polynomial(access.index[0].index)
+            return Address(index=(flat,), flat=flat, is_flattened=True)
+        index = tuple(to_polynomial(part) for part in access.index)
+    except NotAffineError:
+        return None
+    flat = ZERO
+    for part, stride in zip(index, layout.strides, strict=True):
+        flat = flat + part * stride
+    return Address(index=index, flat=flat, is_flattened=False)
+
+
+def step_along(
+    expression: QuasiPolynomial, name: str, bounds: sets.Bounds
+) -> QuasiPolynomial | None:
+    """Return the change of an expression from one value of a name to the next.
+
+    Parameters
+    ----------
+    expression : QuasiPolynomial
+        Affine in `name`, floors allowed.
+    name : str
+        A loop variable.
+    bounds : mapping from name to (smallest, largest)
+        Constant bounds of loop variables; they resolve floors of tiled layouts.
+
+    Returns
+    -------
+    QuasiPolynomial or None
+        None if the change is not the same everywhere.
+    """
+    resolved = sets.resolve_floors(expression, bounds)
+    following = resolved.substitute({name: QuasiPolynomial.name(name) + 1})
+    step = following - resolved
+    return None if step.names() & set(bounds) else step
+
+
+def widened_cells(
+    cells: Any, layout: Layout, address: Address, steps: Sequence[QuasiPolynomial]
+) -> Any | None:
+    """Widen each cell of a footprint by the stride - 1 cells after it.
+
+    Parameters
+    ----------
+    cells : IntegerSet
+        Index tuples that are accessed, or flattened addresses.
+    layout : Layout
+        Of the array.
+    address : Address
+        Of an access whose stride is meant.
+    steps : sequence of QuasiPolynomial
+        Change of each index along local axis 0.
+
+    Returns
+    -------
+    IntegerSet or None
+        Of the same kind as `cells`; None if the layout has no exact widening.
+    """
+    if address.is_flattened or layout.is_numeric:
+        flat_step = (
+            steps[0]
+            if address.is_flattened
+            else sum(
+                (step * stride for step, stride in zip(steps, layout.strides, strict=True)), ZERO
+            )
+        )
+        if not flat_step.is_affine:
+            return None
+        if not address.is_flattened:
+            axes = [QuasiPolynomial.name(n) for n in sets.names_of(cells, parameters=False)]
+            flat = sum((a * s for a, s in zip(axes, layout.strides, strict=True)), ZERO)
+            cells = sets.image(cells, [flat])
+        return sets.widened_on_line(cells, flat_step)
+    order = layout.compact_order()
+    if order is None:
+        return None
+    extents = [layout.shape[axis] for axis in order]
+    if any(e is None or not e.is_affine for e in extents[1:]):
+        return None
+    return sets.widened_lexicographically(cells, order, extents, [steps[k] for k in order])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilizationClass:
+    """A class of accesses to global memory and where it applies.
+
+    Attributes
+    ----------
+    name : str
+        ``uniform``, ``stride1``, ``2of3``, ``4ofn``, ``indirect`` ...
+    nonnegative, zero : frozenset of QuasiPolynomial
+        Guards on the parameters under which the class applies.
+    """
+
+    name: str
+    nonnegative: frozenset[QuasiPolynomial] = frozenset()
+    zero: frozenset[QuasiPolynomial] = frozenset()
+
+
+def utilization_classes(
+    stride: int | None,
+    accessed: PiecewiseQuasiPolynomial,
+    widened: PiecewiseQuasiPolynomial,
+    counter: Counter,
+) -> tuple[UtilizationClass, ...]:
+    """Quantize a utilization ratio upward, where it depends on parameters piece by piece.
+
+    Parameters
+    ----------
+    stride : int or None
+        Absolute stride in elements, at least 2; None for a symbolic one.
+    accessed, widened : PiecewiseQuasiPolynomial
+        Numerator and denominator of the ratio, cells.
+    counter : Counter
+        Proves signs under the assumptions.
+    """
+    small = stride is not None and stride <= 4
+    parts = stride if small and stride is not None else 4
+    suffix = str(parts) if small else "n"
+    classes: list[UtilizationClass] = []
+    for guards, zeros, (a, b) in counter.regions([accessed, widened]):
+        undecided = guards
+        for used in range(1, parts + 1):
+            # ratio a/b <= used/parts
+            fits = b * used - a * parts
+            name = f"{used}of{suffix}"
+            if used == parts or counter.is_nonnegative(fits, undecided):
+                if not counter.is_empty(undecided, zeros):
+                    classes.append(UtilizationClass(name=name, nonnegative=undecided, zero=zeros))
+                break
+            if counter.is_nonnegative(-fits - 1, undecided):
+                continue
+            if not counter.is_empty(undecided | {fits}, zeros):
+                classes.append(
+                    UtilizationClass(name=name, nonnegative=undecided | {fits}, zero=zeros)
+                )
+            undecided = undecided | {-fits - 1}
+    return tuple(classes)

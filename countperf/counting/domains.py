@@ -1,0 +1,302 @@
+"""How often something inside a kernel is executed: loops, predicates, redundant hardware axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
+
+from countperf.counting.keys import Case
+from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
+from countperf.symbolic import sets
+from countperf.symbolic.affine import (
+    Condition,
+    NotAffineError,
+    ToCondition,
+    ToQuasiPolynomial,
+)
+from countperf.symbolic.cardinality import Counter, from_pieces
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The launch geometry of one device program.
+
+    Attributes
+    ----------
+    groups : dict from int to PiecewiseQuasiPolynomial
+        Number of work groups along each group axis.
+    items : dict from int to int
+        Number of work items of a group along each local axis.
+    """
+
+    groups: dict[int, PiecewiseQuasiPolynomial]
+    items: dict[int, int]
+
+    @property
+    def work_groups(self) -> PiecewiseQuasiPolynomial:
+        """Work groups of the launch."""
+        result = one_count()
+        for size in self.groups.values():
+            result = result * size
+        return result
+
+    @property
+    def group_size(self) -> int:
+        """Work items of a group."""
+        result = 1
+        for size in self.items.values():
+            result *= size
+        return result
+
+
+class Domains:
+    """Counts executions within one kernel.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed.
+    callables : mapping
+        The translation unit's table of callables.
+    counter : Counter
+        Counts under the kernel's assumptions.
+    statistics : mapping from str to number
+        Mean trip counts by iname, and probabilities of predicates by instruction id or text.
+    """
+
+    def __init__(
+        self, kernel: Any, callables: Any, counter: Counter, statistics: Mapping[str, Any]
+    ) -> None:
+        self.kernel = kernel
+        self.callables = callables
+        self.counter = counter
+        self.statistics = statistics
+        self._domains: dict[frozenset[str], Any] = {}
+        self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
+        self.to_polynomial = ToQuasiPolynomial(self._is_known)
+        self.to_condition = ToCondition(self.to_polynomial)
+
+    # {{{ names
+
+    @cached_property
+    def inames(self) -> frozenset[str]:
+        """All loop variables."""
+        return self.kernel.all_inames()
+
+    @cached_property
+    def sizes(self) -> frozenset[str]:
+        """Arguments that are integer scalars, and other parameters that nothing assigns."""
+        from loopy import ValueArg
+
+        arguments: list[Any] = [a for a in self.kernel.args if isinstance(a, ValueArg)]
+        integers = {a.name for a in arguments if a.dtype.numpy_dtype.kind in "iu"}
+        declared = set(self.kernel.arg_dict) | set(self.kernel.temporary_variables)
+        return frozenset(integers | (set(self.kernel.all_params()) - declared))
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.inames or name in self.sizes
+
+    @cached_property
+    def local_axes(self) -> dict[str, int]:
+        """Local axis of each iname that has one."""
+        return self._axes(LocalInameTag)
+
+    @cached_property
+    def group_axes(self) -> dict[str, int]:
+        """Group axis of each iname that has one."""
+        return self._axes(GroupInameTag)
+
+    def _axes(self, tag_class: type) -> dict[str, int]:
+        result: dict[str, int] = {}
+        for name, iname in self.kernel.inames.items():
+            for tag in iname.tags:
+                if isinstance(tag, tag_class):
+                    result[name] = tag.axis
+                if isinstance(tag, VectorizeTag):
+                    raise UnsupportedExpressionError(
+                        f"kernel '{self.kernel.name}', iname '{name}': no counting rule for "
+                        "vectorized inames; tag it 'unr' or 'ilp' instead",
+                        kernel=self.kernel.name,
+                        where=name,
+                    )
+        return result
+
+    # }}}
+
+    def grid(self, instruction_ids: Iterable[str]) -> Grid:
+        """Return the launch geometry that instructions of one device program need."""
+        groups, items = self.kernel.get_grid_sizes_for_insn_ids(
+            frozenset(instruction_ids), self.callables, return_dict=True
+        )
+        sizes: dict[int, int] = {}
+        for axis, size in items.items():
+            polynomial = from_pieces(size).as_polynomial()
+            if polynomial is None or not polynomial.is_constant:
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}': the work-group size along local axis {axis} is "
+                    f"{size}, not a number; split the iname by a constant",
+                    kernel=self.kernel.name,
+                )
+            sizes[axis] = int(polynomial.constant_term)
+        return Grid(
+            groups={
+                axis: self.counter.simplified(from_pieces(size)) for axis, size in groups.items()
+            },
+            items=sizes,
+        )
+
+    def domain(self, within: frozenset[str]) -> Any:
+        """Return the set of values of the loop variables around an instruction."""
+        found = self._domains.get(within)
+        if found is None:
+            whole = self.kernel.get_inames_domain(within)
+            found = sets.project_onto(whole, within)
+            for name in sets.names_of(found, parameters=True):
+                if name not in self.sizes:
+                    raise self._data_dependent_loop(within, name)
+            self._domains[within] = found
+        return found
+
+    def _data_dependent_loop(
+        self, within: frozenset[str], parameter: str
+    ) -> DataDependentControlFlowError:
+        loops = sorted(within)
+        return DataDependentControlFlowError(
+            f"kernel '{self.kernel.name}': the bounds of the loops {', '.join(loops)} depend on "
+            f"'{parameter}', which is data; pass the mean trip count of the loop that it bounds, "
+            f"statistics={{{loops[-1]!r}: 12.5}}",
+            kernel=self.kernel.name,
+            where=parameter,
+        )
+
+    def trip_statistics(self, within: frozenset[str]) -> tuple[frozenset[str], Fraction]:
+        """Split off the loops whose mean trip count the caller gave.
+
+        Returns
+        -------
+        (frozenset of str, Fraction)
+            The other loops, and the product of the given trip counts.
+        """
+        given = frozenset(name for name in within if name in self.statistics)
+        factor = Fraction(1)
+        for name in given:
+            factor *= Fraction(self.statistics[name]).limit_denominator(10**9)
+        return within - given, factor
+
+    def predicate_conditions(self, instruction: Any) -> tuple[tuple[Case, ...], Fraction]:
+        """Return the affine predicates of an instruction, and the probability of the others.
+
+        Raises
+        ------
+        DataDependentControlFlowError
+            A predicate depends on data and has no probability.
+        """
+        cases: list[Case] = []
+        factor = Fraction(1)
+        for predicate in sorted(instruction.predicates, key=str):
+            try:
+                cases.append(Case(alternatives=self.to_condition(predicate), holds=True))
+            except NotAffineError:
+                probability = self.statistics.get(
+                    str(predicate), self.statistics.get(instruction.id)
+                )
+                if probability is None:
+                    raise DataDependentControlFlowError(
+                        f"kernel '{self.kernel.name}', instruction '{instruction.id}': the "
+                        f"predicate {predicate} depends on data; pass its probability, "
+                        f"statistics={{{instruction.id!r}: 0.5}}",
+                        kernel=self.kernel.name,
+                        where=instruction.id,
+                    ) from None
+                factor *= Fraction(probability).limit_denominator(10**9)
+        return tuple(cases), factor
+
+    def executed_set(self, within: frozenset[str], cases: Sequence[Case]) -> Any:
+        """Return the points of the loops at which all cases hold."""
+        result = self.domain(within)
+        for case in cases:
+            holding = _where(result, case.alternatives)
+            result = holding if case.holds else sets.subtract(sets.union([result]), holding)
+        return result
+
+    def executions(
+        self, within: frozenset[str], cases: tuple[Case, ...], grid: Grid
+    ) -> PiecewiseQuasiPolynomial:
+        """Count how often all work items of a launch together execute something.
+
+        Parameters
+        ----------
+        within : frozenset of str
+            Loop variables around it. Hardware axes that are not among them execute it
+            redundantly: each item along them does.
+        cases : tuple of Case
+            Conditions on the loop variables.
+        grid : Grid
+            Geometry of the launch.
+        """
+        key = (within, cases)
+        found = self._counts.get(key)
+        if found is None:
+            counted, factor = self.trip_statistics(within)
+            found = self.counter.count(self.executed_set(counted, cases)).scale(factor)
+            self._counts[key] = found
+        return found * self._redundancy(within, grid)
+
+    def barrier_passes(
+        self, within: frozenset[str], launch_loops: frozenset[str], grid: Grid
+    ) -> PiecewiseQuasiPolynomial:
+        """Count the barriers that all work items of all launches together pass.
+
+        Barriers are not guarded by work-item indices: within each group, the loops around the
+        barrier that are no hardware axes decide how often all its items reach it.
+        """
+        loops = within | launch_loops
+        dependent = self._group_inames_that_decide(loops)
+        points = self.executions(loops | dependent, (), Grid(groups={}, items={}))
+        used = {self.group_axes[name] for name in dependent}
+        if len(used) < len(dependent):
+            raise UnsupportedExpressionError(
+                f"kernel '{self.kernel.name}': barriers in loops {', '.join(sorted(loops))} depend "
+                f"on several inames of one group axis ({', '.join(sorted(dependent))})",
+                kernel=self.kernel.name,
+                where=", ".join(sorted(loops)),
+            )
+        for axis, size in grid.groups.items():
+            if axis not in used:
+                points = points * size
+        return points.scale(grid.group_size)
+
+    def _group_inames_that_decide(self, loops: frozenset[str]) -> frozenset[str]:
+        """Return the group inames on which the trip counts of loops depend."""
+        counted, _ = self.trip_statistics(loops)
+        if not counted:
+            return frozenset()
+        whole = self.kernel.get_inames_domain(counted)
+        present = set(sets.names_of(whole, parameters=False)) & set(self.group_axes)
+        return frozenset(name for name in present if not sets.is_independent(whole, counted, name))
+
+    def _redundancy(self, within: frozenset[str], grid: Grid) -> PiecewiseQuasiPolynomial:
+        local_used = {self.local_axes[n] for n in within if n in self.local_axes}
+        group_used = {self.group_axes[n] for n in within if n in self.group_axes}
+        factor = 1
+        for axis, size in grid.items.items():
+            if axis not in local_used:
+                factor *= size
+        result = one_count().scale(factor)
+        for axis, size in grid.groups.items():
+            if axis not in group_used:
+                result = result * size
+        return result
+
+
+def _where(domain: Any, condition: Condition) -> Any:
+    parts = [sets.restrict(domain, nonnegative=alternative) for alternative in condition]
+    if not parts:
+        return sets.subtract(sets.union([domain]), sets.union([domain]))
+    return sets.union(parts)

@@ -1,0 +1,371 @@
+"""Count a Loopy kernel: domains, operations, accesses and synchronization joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from countperf.counting.accesses import (
+    Address,
+    Layout,
+    UtilizationClass,
+    address_of,
+    layout_of,
+    step_along,
+    utilization_classes,
+    widened_cells,
+)
+from countperf.counting.domains import Domains, Grid
+from countperf.counting.keys import Case, Granularity, MemoryAccess, Operation
+from countperf.counting.operations import InstructionCounter
+from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
+from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.symbolic import sets
+from countperf.symbolic.affine import ALWAYS
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+__all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessCount:
+    """How often an access is executed, and the class that it belongs to.
+
+    Attributes
+    ----------
+    access : MemoryAccess
+        What is accessed.
+    stride : QuasiPolynomial or None
+        Signed stride along local axis 0 in elements; None if the address is read from data.
+    classes : tuple of UtilizationClass
+        Utilization classes and where in the parameters they apply; empty for local memory.
+    executions : PiecewiseQuasiPolynomial
+        Executions by all work items.
+    """
+
+    access: MemoryAccess
+    stride: QuasiPolynomial | None
+    classes: tuple[UtilizationClass, ...]
+    executions: PiecewiseQuasiPolynomial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Everything that is counted in one kernel, symbolic in its parameters.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    parameters : tuple of str
+        Size parameters, sorted.
+    assumptions : IntegerSet
+        Parameters for which the counts hold.
+    operations : dict from Operation to PiecewiseQuasiPolynomial
+        Operations of all work items.
+    accesses : tuple of AccessCount
+        Memory accesses of all work items.
+    local_barriers, global_barriers : PiecewiseQuasiPolynomial
+        Barriers times the work items that wait at them.
+    work_groups, launches : PiecewiseQuasiPolynomial
+        Work groups of all launches, and launches.
+    counter : Counter
+        What counted them; proves signs under the assumptions.
+    is_estimate : str
+        Empty if all counts are exact; else which of the caller's statistics entered.
+    """
+
+    kernel: str
+    parameters: tuple[str, ...]
+    assumptions: Any
+    operations: dict[Operation, PiecewiseQuasiPolynomial]
+    accesses: tuple[AccessCount, ...]
+    local_barriers: PiecewiseQuasiPolynomial
+    global_barriers: PiecewiseQuasiPolynomial
+    work_groups: PiecewiseQuasiPolynomial
+    launches: PiecewiseQuasiPolynomial
+    counter: Counter
+    is_estimate: str
+
+
+@dataclass(slots=True)
+class _Totals:
+    operations: dict[Operation, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    accesses: dict[tuple[MemoryAccess, frozenset[str]], PiecewiseQuasiPolynomial] = field(
+        default_factory=dict
+    )
+    cases: dict[tuple[MemoryAccess, frozenset[str]], set[tuple[Case, ...]]] = field(
+        default_factory=dict
+    )
+    local_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
+    global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
+    work_groups: PiecewiseQuasiPolynomial = ZERO_COUNT
+    launches: PiecewiseQuasiPolynomial = ZERO_COUNT
+
+
+def count_loopy_kernel(
+    t_unit: Any,
+    *,
+    statistics: Mapping[str, Any] | None = None,
+    powers: Literal["emitted", "written"] = "emitted",
+) -> Counts:
+    """Count a Loopy kernel exactly.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point; preprocessed and scheduled here unless the caller did it already.
+    statistics : mapping from str to number, optional
+        What data decides: the mean trip count of a loop by iname, the probability of a condition
+        by instruction id or by the condition's text.
+    powers : {"emitted", "written"}
+        ``emitted`` counts what Loopy generates for powers (``x**2`` is a multiplication);
+        ``written`` counts each power as one ``pow``, as Stevens & Klöckner (2016) did.
+
+    Returns
+    -------
+    Counts
+        Totals over one execution of the kernel.
+
+    Raises
+    ------
+    CountingError
+        Something cannot be counted exactly; subclasses say what.
+    """
+    kernel, callables = prepared(t_unit)
+    counter = Counter(kernel.assumptions)
+    given = dict(statistics or {})
+    domains = Domains(kernel, callables, counter, given)
+    _check_statistics(kernel, domains, given)
+    tallies = InstructionCounter(
+        kernel, callables, domains.to_condition, statistics=given, powers=powers
+    )
+    totals = _Totals()
+    schedule = schedule_of(kernel)
+    for program in schedule.programs:
+        grid = domains.grid(program.instruction_ids)
+        launches = domains.executions(program.launch_loops, (), Grid(groups={}, items={}))
+        totals.launches += launches
+        totals.work_groups += grid.work_groups * launches
+        _count_program(program, grid, domains, tallies, totals)
+        if schedule.global_barriers and program is schedule.programs[-1]:
+            items = grid.work_groups * one_count().scale(grid.group_size)
+            for within in schedule.global_barriers:
+                passes = domains.executions(within, (), Grid(groups={}, items={}))
+                totals.global_barriers += passes * items
+    return Counts(
+        kernel=kernel.name,
+        parameters=tuple(sorted(domains.sizes)),
+        assumptions=kernel.assumptions,
+        operations=totals.operations,
+        accesses=tuple(_access_counts(kernel, domains, totals)),
+        local_barriers=totals.local_barriers,
+        global_barriers=totals.global_barriers,
+        work_groups=totals.work_groups,
+        launches=totals.launches,
+        counter=counter,
+        is_estimate=", ".join(sorted(given)),
+    )
+
+
+def _check_statistics(kernel: Any, domains: Domains, given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if not value >= 0:
+            raise CountingError(
+                f"kernel '{kernel.name}': the statistic for '{name}' is {value}; pass a trip count "
+                "or probability that is at least zero",
+                kernel=kernel.name,
+                where=name,
+            )
+        if name not in domains.inames and value > 1:
+            raise CountingError(
+                f"kernel '{kernel.name}': '{name}' is no loop of the kernel (loops: "
+                f"{', '.join(sorted(domains.inames))}), and {value} is no probability",
+                kernel=kernel.name,
+                where=name,
+            )
+
+
+def _count_program(
+    program: DeviceProgram,
+    grid: Grid,
+    domains: Domains,
+    tallies: InstructionCounter,
+    totals: _Totals,
+) -> None:
+    import loopy as lp
+
+    kernel = domains.kernel
+    for instruction_id in program.instruction_ids:
+        instruction = kernel.id_to_insn[instruction_id]
+        if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
+            continue
+        if not isinstance(instruction, lp.Assignment | lp.CallInstruction) or (
+            isinstance(instruction, lp.Assignment) and instruction.atomicity
+        ):
+            raise UnsupportedExpressionError(
+                f"kernel '{kernel.name}', instruction '{instruction_id}': no counting rule for "
+                f"{_kind_of(instruction)}; write it as assignments, or pass a property vector by "
+                "hand",
+                kernel=kernel.name,
+                where=instruction_id,
+            )
+        predicates, probability = domains.predicate_conditions(instruction)
+        within = instruction.within_inames
+        for (key, cases), number in tallies.tally(instruction).items():
+            all_cases = predicates + tuple(c for c in cases if c.alternatives != ALWAYS)
+            executions = domains.executions(within, all_cases, grid).scale(number * probability)
+            if isinstance(key, Operation):
+                totals.operations[key] = totals.operations.get(key, ZERO_COUNT) + executions
+            else:
+                place = (key, within)
+                totals.accesses[place] = totals.accesses.get(place, ZERO_COUNT) + executions
+                totals.cases.setdefault(place, set()).add(all_cases)
+    for barrier in program.barriers:
+        totals.local_barriers += domains.barrier_passes(barrier.within, program.launch_loops, grid)
+
+
+def _kind_of(instruction: Any) -> str:
+    import loopy as lp
+
+    if isinstance(instruction, lp.Assignment) and instruction.atomicity:
+        return "atomic updates"
+    return f"a {type(instruction).__name__}"
+
+
+# {{{ accesses
+
+
+def _access_counts(kernel: Any, domains: Domains, totals: _Totals) -> list[AccessCount]:
+    layouts: dict[str, Layout] = {}
+    footprints = _Footprints(kernel, domains, totals, layouts)
+    result: list[AccessCount] = []
+    for (access, within), executions in totals.accesses.items():
+        if not executions:
+            continue
+        if access.array not in layouts:
+            array = kernel.arg_dict.get(access.array)
+            if array is None:
+                array = kernel.temporary_variables[access.array]
+            layouts[access.array] = layout_of(kernel, array, domains.to_polynomial)
+        layout = layouts[access.array]
+        address = address_of(access, layout, domains.to_polynomial)
+        if address is None:
+            classes = (UtilizationClass(name="indirect"),)
+            stride = None
+        else:
+            stride, steps = _stride(kernel, access, within, address, domains)
+            classes = (
+                footprints.classes(access, layout, address, stride, steps)
+                if access.address_space == "global"
+                else ()
+            )
+        result.append(
+            AccessCount(access=access, stride=stride, classes=classes, executions=executions)
+        )
+    return result
+
+
+def _stride(
+    kernel: Any, access: MemoryAccess, within: frozenset[str], address: Address, domains: Domains
+) -> tuple[QuasiPolynomial, tuple[QuasiPolynomial, ...]]:
+    """Return the stride along local axis 0, flattened and for each index."""
+    zero = QuasiPolynomial()
+    lanes = [name for name in within if domains.local_axes.get(name) == 0]
+    if not lanes or not any(lanes[0] in part.names() for part in address.index):
+        return zero, (zero,) * len(address.index)
+    counted, _ = domains.trip_statistics(within)
+    bounds = sets.constant_bounds(domains.domain(counted))
+    steps = [step_along(part, lanes[0], bounds) for part in address.index]
+    stride = step_along(address.flat, lanes[0], bounds)
+    if stride is None or any(step is None for step in steps):
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}': the address of {access.array}"
+            f"[{', '.join(map(str, access.index))}] does not change evenly along local axis 0 "
+            f"('{lanes[0]}'); there is no stride class for it",
+            kernel=kernel.name,
+            where=access.array,
+        )
+    return stride, tuple(step for step in steps if step is not None)
+
+
+class _Footprints:
+    """Footprints of arrays and the utilization classes that they decide, each found once."""
+
+    def __init__(
+        self, kernel: Any, domains: Domains, totals: _Totals, layouts: Mapping[str, Layout]
+    ) -> None:
+        self.kernel = kernel
+        self.domains = domains
+        self.totals = totals
+        self.layouts = layouts
+        self._cells: dict[tuple[str, str], Any] = {}
+        self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
+
+    def classes(
+        self,
+        access: MemoryAccess,
+        layout: Layout,
+        address: Address,
+        stride: QuasiPolynomial,
+        steps: tuple[QuasiPolynomial, ...],
+    ) -> tuple[UtilizationClass, ...]:
+        """Return the classes of an access to global memory."""
+        number = abs(int(stride.constant_term)) if stride.is_constant else None
+        if number == 0:
+            return (UtilizationClass(name="uniform"),)
+        if number == 1:
+            return (UtilizationClass(name="stride1"),)
+        key = (access.array, access.direction, steps)
+        found = self._classes.get(key)
+        if found is None:
+            cells = self._accessed_cells(access, layout)
+            widened = widened_cells(cells, layout, address, steps)
+            if widened is None:
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
+                    f"for stride {stride} in a layout with strides "
+                    f"({', '.join(map(str, layout.strides))}); give the array a compact layout",
+                    kernel=self.kernel.name,
+                    where=access.array,
+                )
+            counter = self.domains.counter
+            found = utilization_classes(
+                number,
+                counter.count(cells),
+                counter.count(counter.as_one_piece(widened)),
+                counter,
+            )
+            self._classes[key] = found
+        return found
+
+    def _accessed_cells(self, access: MemoryAccess, layout: Layout) -> Any:
+        """Return the index tuples of the array that are accessed in the access's direction."""
+        key = (access.array, access.direction)
+        found = self._cells.get(key)
+        if found is None:
+            parts: list[Any] = []
+            for (other, within), all_cases in self.totals.cases.items():
+                if (other.array, other.direction) != key:
+                    continue
+                address = address_of(other, layout, self.domains.to_polynomial)
+                if address is None:
+                    raise UnsupportedExpressionError(
+                        f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
+                        "it is also accessed through data; its strided accesses have no class",
+                        kernel=self.kernel.name,
+                        where=access.array,
+                    )
+                counted, _ = self.domains.trip_statistics(within)
+                for cases in all_cases:
+                    executed = self.domains.executed_set(counted, cases)
+                    parts.append(sets.image(executed, address.index))
+            found = self.domains.counter.as_one_piece(sets.union(parts))
+            self._cells[key] = found
+        return found
+
+
+# }}}

@@ -1,0 +1,89 @@
+"""What is counted: operations, memory accesses, synchronization; and per what it is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+
+class Granularity(Enum):
+    """What one unit of a count is executed by."""
+
+    WORK_ITEM = "work item"
+    SUB_GROUP = "sub-group"
+    WORK_GROUP = "work group"
+    LAUNCH = "launch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An arithmetic operation on scalars, counted per work item.
+
+    Attributes
+    ----------
+    kind : str
+        ``add`` (subtractions included), ``mul``, ``div``, ``pow``, ``special``, ``fma``,
+        ``minmax``, ``compare``, ``select``, ``convert``, ``neg`` or, for integers, also ``mod``,
+        ``shift``, ``bitwise``.
+    type_name : str
+        Type it computes in: ``f32``, ``i64`` ...
+    function : str
+        Name of the function of a ``special`` operation; empty for others.
+    """
+
+    kind: str
+    type_name: str
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAccess:
+    """A load or store of one array element, counted per work item.
+
+    Attributes
+    ----------
+    address_space : str
+        ``global`` or ``local``.
+    direction : str
+        ``load`` or ``store``.
+    array : str
+        Name of the array.
+    bits : int
+        Size of the element.
+    index : tuple of expressions
+        Subscript as it is written in the kernel.
+    """
+
+    address_space: str
+    direction: str
+    array: str
+    bits: int
+    index: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A condition under which something is executed, on the loop variables around it.
+
+    Attributes
+    ----------
+    alternatives : frozenset of frozenset of QuasiPolynomial
+        Holds where all members of one of the sets are at least zero.
+    holds : bool
+        Whether it must hold, or must not.
+    """
+
+    alternatives: frozenset[frozenset[QuasiPolynomial]]
+    holds: bool
+
+
+def type_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of an element type as it occurs in property names, such as ``f32``."""
+    letters = {"f": "f", "i": "i", "u": "u", "b": "bool"}
+    letter = letters[dtype.kind]
+    return letter if letter == "bool" else f"{letter}{dtype.itemsize * 8}"

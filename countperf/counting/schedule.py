@@ -1,0 +1,168 @@
+"""Device programs, launches and barriers of a kernel, from its schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import loopy as lp
+from loopy.schedule import (
+    Barrier,
+    CallKernel,
+    EnterLoop,
+    LeaveLoop,
+    ReturnFromKernel,
+    RunInstruction,
+)
+
+from countperf.errors import CountingError, UnsupportedExpressionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBarrier:
+    """A barrier that the items of a group wait at.
+
+    Attributes
+    ----------
+    within : frozenset of str
+        Loops around it inside the device program, and those around the launch.
+    """
+
+    within: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProgram:
+    """What one launch executes.
+
+    Attributes
+    ----------
+    name : str
+        Name of the device function.
+    launch_loops : frozenset of str
+        Host loops around the launch.
+    instruction_ids : tuple of str
+        Its instructions, in order.
+    barriers : tuple of LocalBarrier
+        Its local barriers, in order.
+    """
+
+    name: str
+    launch_loops: frozenset[str]
+    instruction_ids: tuple[str, ...]
+    barriers: tuple[LocalBarrier, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The device programs of a kernel and the global barriers between them.
+
+    Attributes
+    ----------
+    programs : tuple of DeviceProgram
+        In order of launch.
+    global_barriers : tuple of frozenset of str
+        For each global barrier, the host loops around it.
+    """
+
+    programs: tuple[DeviceProgram, ...]
+    global_barriers: tuple[frozenset[str], ...]
+
+
+def prepared(t_unit: Any) -> tuple[Any, Any]:
+    """Return the only entry point of a translation unit, scheduled, and the table of callables.
+
+    A kernel that the caller has scheduled already is taken as it is.
+
+    Raises
+    ------
+    CountingError
+        There is no entry point or more than one, or Loopy refuses the kernel.
+    """
+    if not isinstance(t_unit, lp.TranslationUnit):
+        raise CountingError(
+            f"a loopy.TranslationUnit was expected, not {type(t_unit).__name__}; make one with "
+            "loopy.make_kernel"
+        )
+    if len(t_unit.entrypoints) != 1:
+        names = ", ".join(sorted(t_unit.entrypoints)) or "none"
+        raise CountingError(
+            f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); choose "
+            "one with t_unit.with_entrypoints(name)"
+        )
+    t_unit = _inlined(t_unit)
+    kernel = t_unit.default_entrypoint
+    if kernel.state < lp.KernelState.LINEARIZED:
+        try:
+            t_unit = lp.preprocess_program(t_unit)
+            kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
+        except lp.LoopyError as error:
+            raise CountingError(
+                f"kernel '{kernel.name}' cannot be scheduled by Loopy: {error}", kernel=kernel.name
+            ) from error
+    return kernel, t_unit.callables_table
+
+
+def _inlined(t_unit: Any) -> Any:
+    """Inline callees, so that they count per call with their arguments substituted."""
+    entry = next(iter(t_unit.entrypoints))
+    from loopy.kernel.function_interface import CallableKernel
+
+    for name, callable_ in list(t_unit.callables_table.items()):
+        if name != entry and isinstance(callable_, CallableKernel):
+            t_unit = lp.inline_callable_kernel(t_unit, name)
+    return t_unit
+
+
+def schedule_of(kernel: Any) -> Schedule:
+    """Read the schedule of a linearized kernel.
+
+    Raises
+    ------
+    UnsupportedExpressionError
+        The schedule has an item of an unknown class.
+    """
+    programs: list[DeviceProgram] = []
+    global_barriers: list[frozenset[str]] = []
+    loops: list[str] = []
+    launch_loops: frozenset[str] = frozenset()
+    current: str | None = None
+    ids: list[str] = []
+    barriers: list[LocalBarrier] = []
+    for item in kernel.linearization:
+        match item:
+            case EnterLoop():
+                loops.append(item.iname)
+            case LeaveLoop():
+                loops.pop()
+            case CallKernel():
+                current, launch_loops, ids, barriers = (
+                    item.kernel_name,
+                    frozenset(loops),
+                    [],
+                    [],
+                )
+            case ReturnFromKernel():
+                assert current is not None
+                programs.append(
+                    DeviceProgram(
+                        name=current,
+                        launch_loops=launch_loops,
+                        instruction_ids=tuple(ids),
+                        barriers=tuple(barriers),
+                    )
+                )
+                current = None
+            case RunInstruction():
+                ids.append(item.insn_id)
+            case Barrier(synchronization_kind="local"):
+                barriers.append(LocalBarrier(within=frozenset(loops)))
+            case Barrier(synchronization_kind="global"):
+                global_barriers.append(frozenset(loops))
+            case _:
+                raise UnsupportedExpressionError(
+                    f"kernel '{kernel.name}': no counting rule for the schedule item {item!r}",
+                    kernel=kernel.name,
+                    where=type(item).__name__,
+                )
+    return Schedule(programs=tuple(programs), global_barriers=tuple(global_barriers))

@@ -1,0 +1,1 @@
+"""Devices: which one it is (identity), and what it can do (parameters)."""

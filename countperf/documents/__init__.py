@@ -1,0 +1,34 @@
+"""Versioned documents on pydantic: read, validate, name the bad field, migrate old versions.
+
+A document is a JSON object with the fields ``format`` (what it is) and ``version`` (which layout).
+A subclass of `Document` declares both as a ``Literal`` with that value as the default::
+
+    class Recipe(Document):
+        format: Literal["kitchen-recipe"] = "kitchen-recipe"
+        version: Literal[2] = 2
+        migrations = {1: _from_version_1}      # dict of version 1 -> dict of version 2
+        title: str
+
+Objects inside a document derive from `Part`. Both are immutable, refuse unknown fields, do not
+coerce (``"3"`` is no number) and hold no NaN or infinity. Everything that can be wrong with a file
+becomes a `DocumentError` that says where: line and column of damaged JSON, else the path of the
+first bad field, such as ``$.weights[3].value``.
+"""
+
+from __future__ import annotations
+
+from countperf.documents.base import Document, Migration, Part, check_format, field_path, validate
+from countperf.documents.files import format_json, parse_json, read_file_text, write_atomically
+
+__all__ = [
+    "Document",
+    "Migration",
+    "Part",
+    "check_format",
+    "field_path",
+    "format_json",
+    "parse_json",
+    "read_file_text",
+    "validate",
+    "write_atomically",
+]

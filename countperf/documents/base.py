@@ -1,0 +1,214 @@
+"""The base classes of documents and of the objects inside them; validation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from countperf.documents.files import (
+    format_json,
+    located,
+    parse_json,
+    path_text,
+    read_file_text,
+    write_atomically,
+)
+from countperf.errors import DocumentError
+
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+_Part = TypeVar("_Part", bound="Part")
+
+
+class Part(BaseModel):
+    """A validated, immutable object inside a document, or one line of a file of lines."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class Document(Part):
+    """Base of all documents; a subclass declares ``format``, ``version`` and its own fields.
+
+    Attributes
+    ----------
+    migrations : Mapping from int to callable
+        For each old version that can still be read, a function that turns the parsed object of
+        that version into the parsed object of the next one.
+    """
+
+    migrations: ClassVar[Mapping[int, Migration]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, kind in (("format", str), ("version", int)):
+            if name not in cls.model_fields or not isinstance(cls.model_fields[name].default, kind):
+                message = f"{cls.__name__} must declare {name} as a Literal with that default"
+                raise TypeError(message)
+
+    @classmethod
+    def read_text(cls, text: str, *, path: Path | str | None = None) -> Self:
+        """Parse and validate a document.
+
+        Parameters
+        ----------
+        text : str
+            The document, JSON.
+        path : Path or str, optional
+            Where it comes from, for messages.
+
+        Returns
+        -------
+        Self
+            The validated document.
+
+        Raises
+        ------
+        DocumentError
+            The text is not JSON, of another format, of a version that cannot be read, or a field
+            is bad; the attribute ``field`` then holds the path of the first bad one.
+        """
+        return cls.from_object(parse_json(text, path=path), path=path)
+
+    @classmethod
+    def from_object(cls, content: object, *, path: Path | str | None = None) -> Self:
+        """Validate parsed JSON, migrating it from an old version; errors as in `read_text`."""
+        fields = check_format(content, str(cls.model_fields["format"].default), path=path)
+        return validate(cls, cls._migrated(fields, path), path=path)
+
+    @classmethod
+    def _migrated(cls, fields: dict[str, Any], path: Path | str | None) -> dict[str, Any]:
+        current = int(cls.model_fields["version"].default)
+        version = fields.get("version")
+        if isinstance(version, bool) or not isinstance(version, int):
+            _fail(f"a version number is wanted, not {version!r}", path=path, field="$.version")
+        if version > current:
+            _fail(
+                f"written as version {version} by a newer countperf; this one reads up to version"
+                f" {current}: upgrade countperf",
+                path=path,
+                field="$.version",
+            )
+        while version < current:
+            if version not in cls.migrations:
+                _fail(
+                    f"version {version} can no longer be read (now: {current}): make the file anew",
+                    path=path,
+                    field="$.version",
+                )
+            fields = cls.migrations[version](fields)
+            version += 1
+            fields["version"] = version
+        return fields
+
+    @classmethod
+    def read_file(cls, path: Path | str) -> Self:
+        """Read and validate a document from a file; errors as in `read_text`, with ``path`` set."""
+        return cls.read_text(read_file_text(path), path=path)
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the document as plain JSON-able values."""
+        return self.model_dump(mode="json")
+
+    def write_text(self) -> str:
+        """Return the document as JSON text; `read_text` of it gives an equal document."""
+        return format_json(self.to_object()) + "\n"
+
+    def write_file(self, path: Path | str) -> None:
+        """Write the document; a reader sees the old file or the new one, never a part of it."""
+        write_atomically(path, self.write_text())
+
+
+def check_format(content: object, wanted: str, *, path: Path | str | None = None) -> dict[str, Any]:
+    """Return parsed JSON as a dict if it is a document of the wanted format, else say what it is.
+
+    Raises
+    ------
+    DocumentError
+        Not a JSON object, without a format, or of another format.
+    """
+    if not isinstance(content, dict):
+        kind = "an array" if isinstance(content, list) else f"the value {_abbreviated(content)}"
+        _fail(f"a {wanted} document is wanted, not {kind}", path=path, field="$")
+    if "format" not in content:
+        names = ", ".join(sorted(map(str, content))[:5]) or "none"
+        _fail(
+            f"missing, so this is no countperf document (its fields: {names}); "
+            f"a {wanted} document is wanted",
+            path=path,
+            field="$.format",
+        )
+    if content["format"] != wanted:
+        _fail(
+            f"this is a document of format {content['format']!r}; {wanted!r} is wanted",
+            path=path,
+            field="$.format",
+        )
+    return dict(content)
+
+
+def validate(
+    part_type: type[_Part], content: object, *, path: Path | str | None = None, root: str = "$"
+) -> _Part:
+    """Validate parsed JSON against a type of `Part`.
+
+    Parameters
+    ----------
+    part_type : type of Part
+        What the content is to be.
+    content : object
+        Parsed JSON.
+    path : Path or str, optional
+        Where it comes from, for messages.
+    root : str, optional
+        Path of the content inside its document, such as ``$.device`` (or ``line 7: $``).
+
+    Raises
+    ------
+    DocumentError
+        A field is missing, unknown or bad; ``field`` is the path of the first one.
+    """
+    try:
+        # strict validation of JSON text takes arrays for tuples, that of Python values does not
+        return part_type.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = field_path(first["loc"], root=root)
+        found = "" if first["type"] == "missing" else f" (found: {_abbreviated(first['input'])})"
+        others = error.error_count() - 1
+        more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
+        message = located(f"{field}: {first['msg']}{found}{more}", path)
+        raise DocumentError(message, path=path_text(path), field=field) from error
+
+
+def field_path(location: Sequence[str | int], *, root: str = "$") -> str:
+    """Write the place of a field as a JSON path: ``$.weights[3].value``.
+
+    Examples
+    --------
+    >>> field_path(("weights", 3, "value"))
+    '$.weights[3].value'
+    >>> field_path(("ranges", "flop.add.f32"))
+    '$.ranges["flop.add.f32"]'
+    """
+    steps = (
+        f"[{step}]"
+        if isinstance(step, int)
+        else (f".{step}" if step.isidentifier() else f"[{json.dumps(step)}]")
+        for step in location
+    )
+    return root + "".join(steps)
+
+
+def _fail(message: str, *, path: Path | str | None, field: str) -> NoReturn:
+    raise DocumentError(located(f"{field}: {message}", path), path=path_text(path), field=field)
+
+
+def _abbreviated(value: object, limit: int = 40) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,239 @@
+"""All errors and warnings that countperf raises on purpose.
+
+Every error holds its facts as attributes, so that programs need not parse messages, and every
+message says what happened, where, and how to mend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CountperfError(Exception):
+    """Root of every error that countperf raises on purpose."""
+
+
+class CountingError(CountperfError):
+    """A kernel, or a part of it, cannot be counted exactly.
+
+    Attributes
+    ----------
+    kernel, where : str or None
+        Name of the kernel, and the instruction, set or expression at fault, where known.
+    """
+
+    def __init__(
+        self, message: str, *, kernel: str | None = None, where: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kernel = kernel
+        self.where = where
+
+
+class UnsupportedExpressionError(CountingError):
+    """An expression or instruction for which no counting rule is decided."""
+
+
+class DataDependentControlFlowError(CountingError):
+    """A condition, trip count or index depends on data, and no statistics were passed."""
+
+
+class GranularityError(CountingError):
+    """Counts of different granularities were combined."""
+
+
+class ParameterError(CountperfError, ValueError):
+    """A parameter is missing, unknown, or outside the assumptions of the kernel.
+
+    Attributes
+    ----------
+    parameter : str or None
+        Name of the parameter at fault.
+    """
+
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class ModelNotApplicableError(ParameterError):
+    """A model does not apply to the kernel or the parameters given."""
+
+
+class PropertyNameError(CountperfError, ValueError):
+    """A name is not a property name of the taxonomy.
+
+    Attributes
+    ----------
+    name : str
+        The name at fault.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class DeviceParameterError(CountperfError, ValueError):
+    """A device parameter is missing or has an impossible value.
+
+    Attributes
+    ----------
+    field : str or None
+        Name of the device parameter.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class PredictionError(CountperfError):
+    """A prediction cannot be made."""
+
+
+class UnmeasuredPropertyError(PredictionError):
+    """A kernel needs properties for which the fit has no weight.
+
+    Attributes
+    ----------
+    properties : tuple of str
+        Names of the properties without a weight.
+    suppliers : dict from str to tuple of str
+        For each of them, measurement kernels that would supply the weight; may be empty.
+    """
+
+    def __init__(
+        self, message: str, *, properties: Sequence[str], suppliers: dict[str, tuple[str, ...]]
+    ) -> None:
+        super().__init__(message)
+        self.properties = tuple(properties)
+        self.suppliers = suppliers
+
+
+class DeviceMismatchError(PredictionError):
+    """Weights are to be used for a device that they were not fitted on.
+
+    Attributes
+    ----------
+    expected, found : str
+        Device of the weights, and device asked for.
+    """
+
+    def __init__(self, message: str, *, expected: str, found: str) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.found = found
+
+
+class DeviceError(CountperfError):
+    """No such device, or none that works.
+
+    Attributes
+    ----------
+    device : str or None
+        The device asked for.
+    """
+
+    def __init__(self, message: str, *, device: str | None = None) -> None:
+        super().__init__(message)
+        self.device = device
+
+
+class KernelSpecificationError(CountperfError, ValueError):
+    """What was given as a kernel names none.
+
+    Attributes
+    ----------
+    specification : str
+        What was given.
+    """
+
+    def __init__(self, message: str, *, specification: str) -> None:
+        super().__init__(message)
+        self.specification = specification
+
+
+class MeasurementError(CountperfError):
+    """A measurement failed.
+
+    Attributes
+    ----------
+    case : str or None
+        Name of the measurement case.
+    """
+
+    def __init__(self, message: str, *, case: str | None = None) -> None:
+        super().__init__(message)
+        self.case = case
+
+
+class KernelBuildError(MeasurementError):
+    """A kernel does not build or run on the device."""
+
+
+class WrongResultError(MeasurementError):
+    """A kernel's results on the device differ from its reference."""
+
+
+class UnstableMeasurementError(MeasurementError):
+    """The samples of a measurement spread too far."""
+
+
+class IncompatibleMeasurementsError(MeasurementError):
+    """Measurements of different devices or versions are to be combined."""
+
+
+class FitError(CountperfError):
+    """A fit cannot be made from these measurements.
+
+    Attributes
+    ----------
+    result : object or None
+        The failed ``FitResult``, where there is one.
+    """
+
+    def __init__(self, message: str, *, result: object | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class RankDeficientFitError(FitError):
+    """The measurements cannot tell some properties apart, and that was asked to be an error."""
+
+
+class FitNotConvergedError(FitError):
+    """The solver stopped before the fit converged."""
+
+
+class DocumentError(CountperfError):
+    """A document is damaged, foreign, or of a version that cannot be read.
+
+    Attributes
+    ----------
+    path : str or None
+        File at fault.
+    field : str or None
+        Path of the bad field inside the document, such as ``$.weights[3].value``.
+    """
+
+    def __init__(self, message: str, *, path: str | None = None, field: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.field = field
+
+
+class CountperfWarning(UserWarning):
+    """Root of every warning that countperf issues: the result is usable, with a caveat."""
+
+
+class MeasurementWarning(CountperfWarning):
+    """A measurement was skipped or is noisy."""
+
+
+class ExtrapolationWarning(CountperfWarning):
+    """A prediction lies outside the range of the measurements of the fit."""
+
+
+class IgnoredWorkWarning(CountperfWarning):
+    """A kernel does work for which the model, by its definition, has no term."""

@@ -1,0 +1,226 @@
+"""Which properties a model charges, and their values at given parameters as named columns.
+
+A `FeatureSpec` is data: patterns of property names. A pattern is a property name in which ``*``
+stands for any one component; it covers every property whose first components match it, and charges
+them together under those components. So ``flop.special.*`` charges ``flop.special.f32.rsqrt`` and
+``flop.special.f32.exp`` as one feature, ``flop.special.f32``, which is their sum.
+
+A property that no pattern covers is *unknown* to the model: it is never dropped silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.documents import Part
+
+if TYPE_CHECKING:
+    from countperf.properties.vector import PropertyVector
+
+CountValue = int | float | Fraction | NDArray[Any]
+"""Value of a property: exact where parameters are numbers, an array where they are arrays."""
+
+FeatureValue = float | NDArray[np.float64]
+
+
+class FeatureSpec(Part):
+    """Patterns of the properties that a model charges, and of those that it ignores.
+
+    Attributes
+    ----------
+    charged : tuple of str
+        Patterns of charged properties, in the order in which features are listed.
+    ignored : tuple of str
+        Patterns of properties that have no term in the model, by its definition.
+    """
+
+    charged: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+
+    def feature_of(self, name: str) -> str | None:
+        """Return the feature that charges a property, or None if none does.
+
+        Examples
+        --------
+        >>> FeatureSpec(charged=("flop.special.*",)).feature_of("flop.special.f32.exp")
+        'flop.special.f32'
+        """
+        place = _first_cover(self.charged, name)
+        if place is None:
+            return None
+        return ".".join(name.split(".")[: self.charged[place].count(".") + 1])
+
+    def ignores(self, name: str) -> bool:
+        """Whether the model leaves a property out by its definition."""
+        charged = _first_cover(self.charged, name) is not None
+        return not charged and _first_cover(self.ignored, name) is not None
+
+    def apply(self, counts: Mapping[str, CountValue]) -> Features:
+        """Sort a kernel's counts into features.
+
+        Parameters
+        ----------
+        counts : Mapping from str to int, Fraction or ndarray
+            Property values, as ``PropertyVector.evaluate`` returns them.
+        """
+        sums: dict[str, Any] = {}
+        ignored: list[str] = []
+        unknown: list[str] = []
+        for name, count in counts.items():
+            if not (np.any(count != 0) if isinstance(count, np.ndarray) else count):
+                continue
+            feature = self.feature_of(name)
+            if feature is not None:
+                sums[feature] = sums[feature] + count if feature in sums else count
+            else:
+                (ignored if self.ignores(name) else unknown).append(name)
+        names = sorted(sums, key=self.position)
+        return Features(
+            values={name: _to_float(sums[name]) for name in names},
+            ignored=tuple(sorted(ignored)),
+            unknown=tuple(sorted(unknown)),
+        )
+
+    def position(self, feature: str) -> tuple[int, str]:
+        """Return the sorting key of a feature: by pattern, then by name."""
+        place = _first_cover(self.charged, feature)
+        return len(self.charged) if place is None else place, feature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Features:
+    """What a model sees of a kernel at given parameters.
+
+    Attributes
+    ----------
+    values : dict from str to float or ndarray
+        Value of each feature that is not zero, in the order of the spec.
+    ignored, unknown : tuple of str
+        Properties that are not zero and that the model ignores, or has no rule for.
+    """
+
+    values: dict[str, FeatureValue]
+    ignored: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeatureMatrix:
+    """Features of several cases, one row each.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features, one per column; those that some kernel has, even if zero everywhere.
+    values : ndarray, shape (n_cases, n_features)
+        Their values; read-only.
+    ignored, unknown : tuple of str
+        Properties of any case that the model ignores, or has no rule for.
+    """
+
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+    ignored: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def feature_matrix(spec: FeatureSpec, cases: Iterable[Mapping[str, CountValue]]) -> FeatureMatrix:
+    """Turn the property values of several cases into named columns.
+
+    Parameters
+    ----------
+    spec : FeatureSpec
+        What to charge.
+    cases : iterable of Mapping from str to int or Fraction
+        Property values of each case.
+    """
+    evaluated = list(cases)
+    rows = [spec.apply(counts) for counts in evaluated]
+    present = {spec.feature_of(name) for counts in evaluated for name in counts} - {None}
+    names = tuple(sorted(cast("set[str]", present), key=spec.position))
+    values = np.array([[row.values.get(name, 0.0) for name in names] for row in rows], np.float64)
+    values = values.reshape(len(rows), len(names))
+    values.flags.writeable = False
+    return FeatureMatrix(
+        names=names,
+        values=values,
+        ignored=tuple(sorted({name for row in rows for name in row.ignored})),
+        unknown=tuple(sorted({name for row in rows for name in row.unknown})),
+    )
+
+
+def suppliers_of(
+    spec: FeatureSpec, kernels: Mapping[str, Iterable[str]]
+) -> dict[str, tuple[str, ...]]:
+    """List, for each feature, the kernels that have it.
+
+    Parameters
+    ----------
+    spec : FeatureSpec
+        What the model charges.
+    kernels : Mapping from str to iterable of str
+        Kernel to the names of its properties; a property vector iterates over them.
+
+    Examples
+    --------
+    >>> spec = FeatureSpec(charged=("flop.special.*",))
+    >>> suppliers_of(spec, {"rsqrt-chain": ["flop.special.f32.rsqrt"], "copy": ["launches"]})
+    {'flop.special.f32': ('rsqrt-chain',)}
+    """
+    found: dict[str, list[str]] = {}
+    for kernel, names in kernels.items():
+        features = dict.fromkeys(spec.feature_of(name) for name in names)
+        for feature in features:
+            if feature is not None:
+                found.setdefault(feature, []).append(kernel)
+    return {feature: tuple(names) for feature, names in found.items()}
+
+
+def vector_of(kernel: object) -> PropertyVector:
+    """Return the property vector of whatever stands for a kernel.
+
+    Parameters
+    ----------
+    kernel : PropertyVector, Mapping from str to int or str, or loopy.TranslationUnit
+        A vector; counts by property name, written by hand; or a kernel, which gets counted.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be counted exactly.
+    PropertyNameError
+        A name written by hand is not in the taxonomy.
+    """
+    from countperf.properties.vector import PropertyVector
+
+    if isinstance(kernel, PropertyVector):
+        return kernel
+    if isinstance(kernel, Mapping):
+        return PropertyVector.from_mapping(cast("Mapping[str, str | int]", kernel))
+    from countperf.properties.count_properties import count_kernel
+
+    return count_kernel(kernel)
+
+
+@lru_cache(maxsize=4096)
+def _first_cover(patterns: tuple[str, ...], name: str) -> int | None:
+    """Return the position of the first pattern that covers a property."""
+    found = name.split(".")
+    for place, pattern in enumerate(patterns):
+        wanted = pattern.split(".")
+        if len(found) >= len(wanted) and all(
+            component in ("*", actual) for component, actual in zip(wanted, found, strict=False)
+        ):
+            return place
+    return None
+
+
+def _to_float(count: CountValue) -> FeatureValue:
+    return np.asarray(count, np.float64) if isinstance(count, np.ndarray) else float(count)

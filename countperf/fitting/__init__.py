@@ -1,0 +1,1 @@
+"""Fitting a model's weights to measurements, and saying how far to trust them."""

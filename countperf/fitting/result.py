@@ -1,0 +1,96 @@
+"""What a fit came to: weights, how far to trust them, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countperf.fitting.design import Design, Diagnosis, Observation
+from countperf.fitting.solve import Solution, Vector
+from countperf.fitting.validation import HeldOutCase
+from countperf.models.weights import WeightSet
+from countperf.predictions import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitResult:
+    """A fit.
+
+    Attributes
+    ----------
+    weights : WeightSet
+        The weights with their uncertainty, ready to predict with and to be stored.
+    verdicts : tuple of Verdict
+        One per check; those that failed say what to do.
+    observations : tuple of Observation
+        The measured cases of the fit.
+    design : Design
+        The design matrix.
+    diagnosis : Diagnosis
+        What it can tell apart.
+    solution : Solution
+        The least-squares solution, for relative errors.
+    held_out : tuple of HeldOutCase
+        Each case, predicted without its family.
+    """
+
+    weights: WeightSet
+    verdicts: tuple[Verdict, ...]
+    observations: tuple[Observation, ...]
+    design: Design
+    diagnosis: Diagnosis
+    solution: Solution
+    held_out: tuple[HeldOutCase, ...]
+
+    @property
+    def predicted_s(self) -> Vector:
+        """Times that the fit gives its own cases, s."""
+        return self.design.counts @ self.solution.coefficients
+
+    @property
+    def relative_errors(self) -> Vector:
+        """``|predicted - measured| / measured`` of each case of the fit."""
+        return np.abs(self.solution.residuals)
+
+    @property
+    def caveats(self) -> tuple[Verdict, ...]:
+        """The verdicts that did not pass."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+
+    def frame(self) -> pd.DataFrame:
+        """Return a table of the cases.
+
+        Columns: case, kernel, family, measured_s, predicted_s, relative_error, held_out_s, stable.
+        """
+        import pandas as pd
+
+        held_out = {case.name: case.predicted_s for case in self.held_out}
+        return pd.DataFrame(
+            {
+                "case": [case.name for case in self.observations],
+                "kernel": [case.kernel for case in self.observations],
+                "family": [case.family for case in self.observations],
+                "measured_s": self.design.times_s,
+                "predicted_s": self.predicted_s,
+                "relative_error": self.relative_errors,
+                "held_out_s": [held_out.get(case.name) for case in self.observations],
+                "stable": [case.stable for case in self.observations],
+            }
+        )
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.weights.model} model on {self.weights.device.slug}: {len(self.weights.weights)}"
+            f" weights from {len(self.observations)} cases"
+        )
+        checks = (
+            f"  {'ok ' if verdict.passed else '!! '} {verdict.name}: {verdict.message}"
+            + (f"\n        -> {verdict.remedy}" if verdict.remedy else "")
+            for verdict in self.verdicts
+        )
+        return "\n".join([head, *checks])

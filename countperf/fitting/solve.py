@@ -1,0 +1,147 @@
+r"""Linear least squares for columns of very different size.
+
+Columns are divided by their Euclidean norm before solving, so that rank and condition do not depend
+on the units of the properties. Where the matrix has no full rank, the answer is the one of smallest
+norm in those scaled columns: it shares the cost among properties that always occur together, in
+proportion to their columns. With coefficients kept non-negative, the same choice is approached by
+a penalty of `_PENALTY` times the largest singular value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import FitError, FitNotConvergedError
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+RANK_TOLERANCE = 1e-10
+"""Singular values below this share of the largest one count as zero: counts are exact integers,
+so that true dependences come out near 1e-16, and nothing measured enters the columns but a factor
+per row."""
+
+_PENALTY = 1e-7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution:
+    """A least-squares solution.
+
+    Attributes
+    ----------
+    coefficients : ndarray, shape (n_columns,)
+        The minimiser.
+    covariance : ndarray, shape (n_columns, n_columns), or None
+        Of the coefficients, from the scatter of the residuals; None without degrees of freedom.
+        Zero for coefficients at their bound. Where the rank is deficient it says nothing about
+        single coefficients of the dependent columns, only about combinations in the row space.
+    residuals : ndarray, shape (n_rows,)
+        Target minus fit.
+    rank, degrees_of_freedom : int
+        Of the columns that are not at a bound; rows minus that rank.
+    at_bound : ndarray of bool, shape (n_columns,)
+        Coefficients held at zero.
+    """
+
+    coefficients: Vector
+    covariance: Matrix | None
+    residuals: Vector
+    rank: int
+    degrees_of_freedom: int
+    at_bound: NDArray[np.bool_]
+
+    @property
+    def residual_deviation(self) -> float | None:
+        """Standard deviation of the residuals; None without degrees of freedom."""
+        if self.degrees_of_freedom == 0:
+            return None
+        return float(np.sqrt(self.residuals @ self.residuals / self.degrees_of_freedom))
+
+
+def column_norms(matrix: Matrix) -> Vector:
+    """Return the Euclidean norm of each column; raise `FitError` if one is zero or not finite."""
+    # dividing by the largest entry first keeps squares of counts near 1e200 from overflowing
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
+    if not np.all(np.isfinite(largest)) or np.any(largest == 0):
+        raise FitError("a column of the design matrix is zero or not finite")
+    return largest * np.linalg.norm(matrix / largest, axis=0)
+
+
+def least_squares(matrix: Matrix, target: Vector, *, nonnegative: bool = False) -> Solution:
+    """Minimise the Euclidean norm of ``target - matrix @ coefficients``.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (n_rows, n_columns)
+        Finite; no column is zero.
+    target : ndarray, shape (n_rows,)
+        What to fit; finite.
+    nonnegative : bool, optional
+        Keep every coefficient at least zero.
+
+    Raises
+    ------
+    FitError
+        A column is zero or not finite, or there are no columns.
+    FitNotConvergedError
+        The bounded solver gave up.
+    """
+    if matrix.shape[1] == 0:
+        raise FitError("the design matrix has no columns")
+    scale = column_norms(matrix)
+    scaled = matrix / scale
+    if nonnegative:
+        solved = _bounded(scaled, target)
+        at_bound = solved == 0
+    else:
+        inverse, _ = _pseudo_inverse(scaled)
+        solved = inverse @ target
+        solved += inverse @ (target - scaled @ solved)  # one step of refinement
+        at_bound = np.zeros(scale.size, dtype=np.bool_)
+    residuals = target - scaled @ solved
+    free = np.flatnonzero(~at_bound)
+    inverse, rank = _pseudo_inverse(scaled[:, free])
+    freedom = max(target.size - rank, 0)
+    covariance = None
+    if freedom > 0:
+        covariance = np.zeros((scale.size, scale.size))
+        variance = float(residuals @ residuals) / freedom
+        covariance[np.ix_(free, free)] = variance * (inverse @ inverse.T)
+        covariance /= np.outer(scale, scale)
+    return Solution(
+        coefficients=solved / scale,
+        covariance=covariance,
+        residuals=residuals,
+        rank=rank,
+        degrees_of_freedom=freedom,
+        at_bound=at_bound,
+    )
+
+
+def _pseudo_inverse(scaled: Matrix) -> tuple[Matrix, int]:
+    """Return the pseudo-inverse and the numerical rank."""
+    left, values, right = np.linalg.svd(scaled, full_matrices=False)
+    rank = int(np.count_nonzero(values > RANK_TOLERANCE * values.max(initial=0.0)))
+    inverse: Matrix = (right[:rank].T / values[:rank]) @ left[:, :rank].T
+    return inverse, rank
+
+
+def _bounded(scaled: Matrix, target: Vector) -> Vector:
+    from scipy.optimize import lsq_linear
+
+    columns = scaled.shape[1]
+    matrix, wanted = scaled, target
+    if _pseudo_inverse(scaled)[1] < columns:
+        penalty = _PENALTY * np.linalg.norm(scaled, 2) * np.eye(columns)
+        matrix, wanted = np.vstack([scaled, penalty]), np.concatenate([target, np.zeros(columns)])
+    found = lsq_linear(
+        matrix, wanted, bounds=(0, np.inf), method="bvls", tol=1e-14, max_iter=20 * columns
+    )
+    if not found.success:
+        message = f"non-negative least squares gave up: {found.message}; fit without the bound"
+        raise FitNotConvergedError(message)
+    return np.where(found.active_mask == 0, found.x, 0.0)

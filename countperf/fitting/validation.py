@@ -1,0 +1,169 @@
+"""How well a fit predicts families of kernels that were not in it.
+
+Leaving out random rows would only test interpolation: a family's other sizes and group shapes
+remain in the fit. So whole families are left out, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from countperf.errors import FitError
+from countperf.features import FeatureSpec
+from countperf.fitting.design import Observation, build_design, diagnose
+from countperf.fitting.solve import least_squares
+from countperf.measurements import Measurement
+from countperf.metrics import EvaluatedCase, Evaluation
+from countperf.models.validity import broken_groups
+from countperf.models.weights import WeightSet
+
+_NORMAL_MEDIAN = 0.6744897501960817
+_WORST_LOG_RATIO = float(np.log(1000.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutCase:
+    """A measured case, predicted without its family.
+
+    Attributes
+    ----------
+    name, family : str
+        The case, and the family that was left out.
+    measured_s : float
+        Measured time, s.
+    predicted_s : float or None
+        Predicted time, s; None if the other families do not determine it.
+    """
+
+    name: str
+    family: str
+    measured_s: float
+    predicted_s: float | None
+
+    @property
+    def relative_error(self) -> float | None:
+        """``|predicted - measured| / measured``, where there is a prediction."""
+        if self.predicted_s is None:
+            return None
+        return abs(self.predicted_s - self.measured_s) / self.measured_s
+
+
+def leave_one_family_out(
+    observations: Sequence[Observation], spec: FeatureSpec, *, nonnegative: bool = False
+) -> tuple[HeldOutCase, ...]:
+    """Predict each family of kernels with a fit of the other families.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        Measured cases.
+    spec : FeatureSpec
+        What the model charges.
+    nonnegative : bool, optional
+        Keep weights at least zero.
+
+    Returns
+    -------
+    tuple of HeldOutCase
+        One for each case; without a prediction where the other families never exercise one of its
+        properties, or never apart from another one that it does not have in the same proportion.
+    """
+    families = dict.fromkeys(case.family for case in observations)
+    held_out: list[HeldOutCase] = []
+    for family in families:
+        inside = [case for case in observations if case.family == family]
+        outside = [case for case in observations if case.family != family]
+        predicted = _predict(inside, outside, spec, nonnegative=nonnegative)
+        held_out += (
+            HeldOutCase(name=c.name, family=family, measured_s=c.time_s, predicted_s=time_s)
+            for c, time_s in zip(inside, predicted, strict=True)
+        )
+    return tuple(held_out)
+
+
+def _predict(
+    inside: Sequence[Observation],
+    outside: Sequence[Observation],
+    spec: FeatureSpec,
+    *,
+    nonnegative: bool,
+) -> list[float | None]:
+    try:
+        design = build_design(outside, spec)
+    except FitError:  # nothing is left to fit
+        return [None] * len(inside)
+    groups = diagnose(design).groups
+    solution = least_squares(design.relative, np.ones(len(outside)), nonnegative=nonnegative)
+    weights = dict(zip(design.names, solution.coefficients.tolist(), strict=True))
+    times: list[float | None] = []
+    for case in inside:
+        features = spec.apply(case.counts)
+        known = all(name in weights for name in features.values) and not features.unknown
+        determined = known and not broken_groups(groups, features.values)
+        times.append(
+            float(sum(weights[name] * count for name, count in features.values.items()))
+            if determined
+            else None
+        )
+    return times
+
+
+def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> float | None:
+    """Return the robust standard deviation of log(predicted / measured) about zero.
+
+    It is the median of the absolute values over that of the standard normal distribution. A time
+    that is not positive, or off by more than a factor of 1000, counts as off by that factor.
+    """
+    if len(predicted_s) == 0:
+        return None
+    ratios = np.asarray(predicted_s, np.float64) / np.asarray(measured_s, np.float64)
+    logs = np.full(ratios.shape, _WORST_LOG_RATIO)
+    positive = ratios > 0
+    logs[positive] = np.minimum(np.abs(np.log(ratios[positive])), _WORST_LOG_RATIO)
+    return float(np.median(logs) / _NORMAL_MEDIAN)
+
+
+def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluation:
+    """Compare measured cases with their predictions.
+
+    Parameters
+    ----------
+    weights : WeightSet
+        Weights of the device that was measured.
+    measurements : iterable of Measurement
+        Cases that the fit has not seen; those whose kernel could not be counted are left out.
+
+    Returns
+    -------
+    Evaluation
+        Every case, measured and predicted. Properties without a weight are left out of a
+        prediction, which is then marked incomplete.
+
+    Raises
+    ------
+    FitError
+        No case can be predicted.
+    PredictionError
+        The weights were fitted under other counting rules.
+    """
+    cases: list[EvaluatedCase] = []
+    for measurement in measurements:
+        vector = measurement.property_vector()
+        if vector is None:
+            continue
+        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True)
+        cases.append(
+            EvaluatedCase(
+                kernel=measurement.kernel,
+                parameters=measurement.parameters,
+                measured_s=measurement.time_s,
+                predicted_s=float(prediction.time_s),
+                complete=prediction.complete,
+            )
+        )
+    if not cases:
+        raise FitError("there is no counted measurement to evaluate; measure the test kernels")
+    return Evaluation(device=weights.device.slug, model=weights.model, cases=tuple(cases))

@@ -1,0 +1,189 @@
+"""The checks on a fit, each with what was found and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from countperf.fitting.design import Design, Diagnosis, Observation
+from countperf.fitting.solve import Solution
+from countperf.fitting.validation import HeldOutCase
+from countperf.metrics import mean_error
+from countperf.models.records import Weight
+from countperf.predictions import Verdict
+
+CONDITION_LIMIT = 1e4
+"""Beyond it, errors of a tenth of a percent in the times can change weights by their own size."""
+
+ERROR_LIMIT = 0.2
+"""In-sample error above which a fit does not describe its own measurements."""
+
+HELD_OUT_LIMIT = 0.5
+"""Error over families left out above which predictions of new kernels mean little."""
+
+_WORST = 3
+
+
+def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
+    """Name the features that the measurements cannot tell apart."""
+    if not diagnosis.groups:
+        return Verdict(
+            name="rank", passed=True, message=f"full: {features} weights are all determined"
+        )
+    groups = "; ".join(" and ".join(group.features) for group in diagnosis.groups)
+    return Verdict(
+        name="rank",
+        passed=False,
+        message=f"{diagnosis.rank} of {features}: the measurements cannot tell apart {groups}; each"
+        " group shares its cost in proportion",
+        remedy="measure kernels that have these properties in other proportions; until then trust"
+        " only kernels that have them in the same proportion",
+    )
+
+
+def condition_verdict(diagnosis: Diagnosis) -> Verdict:
+    """Name the features that are close to being indistinguishable."""
+    pairs = "; ".join(f"{a} and {b}" for a, b, _ in diagnosis.close_pairs)
+    found = f"condition {diagnosis.condition:.2g} of the scaled columns"
+    if diagnosis.condition <= CONDITION_LIMIT and not pairs:
+        return Verdict(name="condition", passed=True, message=found)
+    return Verdict(
+        name="condition",
+        passed=False,
+        message=found + (f"; nearly always in the same proportion: {pairs}" if pairs else ""),
+        remedy="measure kernels in which they differ more, or read their weights together",
+    )
+
+
+def exercise_verdict(design: Design) -> Verdict:
+    """Name properties that get no weight, or that the model has no rule for."""
+    if not (design.unexercised or design.unknown):
+        return Verdict(
+            name="exercise", passed=True, message="every property of the kernels is exercised"
+        )
+    found = [f"never exercised: {', '.join(design.unexercised)}"] if design.unexercised else []
+    if design.unknown:
+        found.append(f"the model has no rule for: {', '.join(design.unknown)}")
+    return Verdict(
+        name="exercise",
+        passed=False,
+        message="; ".join(found),
+        remedy="these get no weight; measure kernels that exercise them at other parameters",
+    )
+
+
+def error_verdict(observations: Sequence[Observation], solution: Solution) -> Verdict:
+    """Say how well the fit describes its own measurements, and where it does worst."""
+    errors = np.abs(solution.residuals)
+    mean = mean_error(errors)
+    worst = ", ".join(
+        f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
+    )
+    return Verdict(
+        name="in-sample error",
+        passed=mean.value <= ERROR_LIMIT,
+        message=f"{100 * mean.value:.1f} % (geometric mean of {mean.count} cases); worst: {worst}",
+        remedy=""
+        if mean.value <= ERROR_LIMIT
+        else "the model does not describe these kernels on this device; look at the worst cases",
+    )
+
+
+def held_out_verdict(held_out: Sequence[HeldOutCase]) -> Verdict:
+    """Say how well each family is predicted from the others."""
+    errors = [error for case in held_out if (error := case.relative_error) is not None]
+    if not errors:
+        return Verdict(
+            name="held-out error",
+            passed=False,
+            message="no family of kernels can be predicted from the others",
+            remedy="measure more families",
+        )
+    mean = mean_error(errors)
+    left = len(held_out) - len(errors)
+    undetermined = f"; {left} cases are not determined by other families" if left else ""
+    return Verdict(
+        name="held-out error",
+        passed=mean.value <= HELD_OUT_LIMIT,
+        message=f"{100 * mean.value:.0f} % (geometric mean of {mean.count} cases, each predicted"
+        f" without its family{undetermined})",
+        remedy=""
+        if mean.value <= HELD_OUT_LIMIT
+        else "expect errors of this size for kernels unlike those measured; measure more families",
+    )
+
+
+def sign_verdict(weights: Sequence[Weight]) -> Verdict:
+    """Name negative weights."""
+    negative = [weight.feature for weight in weights if weight.value_s < 0]
+    if not negative:
+        return Verdict(name="sign", passed=True, message="no weight is negative")
+    return Verdict(
+        name="sign",
+        passed=False,
+        message=f"negative weights: {', '.join(negative)}",
+        remedy="not rates by themselves: they correct other weights; nonnegative=True forbids them",
+    )
+
+
+def bound_verdict(names: Sequence[str], solution: Solution) -> Verdict:
+    """Name weights that the bound holds at zero."""
+    held = [name for name, bound in zip(names, solution.at_bound, strict=True) if bound]
+    if not held:
+        return Verdict(name="bounds", passed=True, message="no weight is held at its bound")
+    return Verdict(
+        name="bounds",
+        passed=False,
+        message=f"held at zero, without the bound they would be negative: {', '.join(held)}",
+        remedy="their cost is hidden in other weights; measure kernels that set them apart",
+    )
+
+
+def significance_verdict(weights: Sequence[Weight]) -> Verdict:
+    """Name weights that are smaller than twice their standard error."""
+    weak = [
+        weight.feature
+        for weight in weights
+        if weight.standard_error_s is not None and abs(weight.value_s) < 2 * weight.standard_error_s
+    ]
+    if not weak:
+        return Verdict(
+            name="significance", passed=True, message="every weight exceeds two standard errors"
+        )
+    return Verdict(
+        name="significance",
+        passed=False,
+        message=f"not told from zero: {', '.join(weak)}",
+        remedy="do not read these weights as rates; measure kernels in which they dominate",
+    )
+
+
+def stability_verdict(observations: Sequence[Observation], left_out: int) -> Verdict:
+    """Say how many cases have samples that spread too far."""
+    unstable = [case.name for case in observations if not case.stable]
+    dropped = f"; {left_out} more were left out" if left_out else ""
+    if not unstable:
+        return Verdict(
+            name="stability", passed=True, message=f"no case of the fit is unstable{dropped}"
+        )
+    some = ", ".join(unstable[:_WORST]) + (" ..." if len(unstable) > _WORST else "")
+    return Verdict(
+        name="stability",
+        passed=False,
+        message=f"the samples of {len(unstable)} of {len(observations)} cases spread too far"
+        f" ({some}){dropped}",
+        remedy="measure these again on a quiet machine, or fit with leave_out_unstable=True",
+    )
+
+
+def counting_verdict(uncounted: Sequence[str]) -> Verdict:
+    """Name measured kernels that could not be counted."""
+    if not uncounted:
+        return Verdict(name="counting", passed=True, message="every measured kernel was counted")
+    return Verdict(
+        name="counting",
+        passed=False,
+        message=f"measured but not counted, so not in the fit: {', '.join(uncounted)}",
+        remedy="count them and write the measurements anew",
+    )

@@ -1,0 +1,4 @@
+"""Runs kernels on OpenCL devices: finding devices, timing, calibration, campaigns.
+
+The only user of pyopencl, which is imported when first needed.
+"""

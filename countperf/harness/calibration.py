@@ -1,0 +1,261 @@
+"""Which sizes of which kernel a device measures: by launch overhead, memory and time.
+
+The smallest size of a kernel runs clearly longer than an empty launch takes, the largest fits into
+memory and into the time there is. So the same call serves a laptop and a large GPU. Decisions rest
+on measured times only and are the same whenever the clock shows the same.
+
+Source: Stevens and Klöckner, "A Unified, Hardware-Fitted, Cross-GPU Performance Model" (2016), for
+the first rule; they chose p by hand. A kernel without arrays does nothing but be launched, so for
+it the first rule cannot hold: there the largest size has to exceed the overhead, and the smallest
+shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from countperf.documents import read_file_text
+from countperf.errors import IncompatibleMeasurementsError, MeasurementError, ParameterError
+from countperf.harness.progress import Progress, ProgressEvent, silent
+from countperf.harness.runner import CaseRunner
+from countperf.harness.sizes import Calibration, Sizable, SizeChoice, SizeLimits, size_key
+from countperf.measurements import KernelCase
+
+# a calibration's own runs: as many as these at most, and none after a run that is far too long
+_RUNS = 4
+_HOPELESS_FACTOR = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseCost:
+    """What a case costs: time of a run, and to set it up, s."""
+
+    run_s: float
+    setup_s: float = 0.0
+
+
+def time_case(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> CaseCost:
+    """Find out roughly what a case costs.
+
+    Parameters
+    ----------
+    runner : CaseRunner
+        What runs it.
+    case : KernelCase
+        The case.
+    limits : SizeLimits
+        A run that is far longer than they allow is not repeated.
+
+    Returns
+    -------
+    CaseCost
+        The fastest of a few runs, the first one apart: some drivers compile only then.
+
+    Raises
+    ------
+    MeasurementError
+        It does not build, gives wrong numbers, or does not run.
+    """
+    runner.check(case)
+    began = runner.clock.now()
+    with runner.loaded(case) as run:
+        setup_s = runner.clock.now() - began
+        first = run().time_s
+        if first > _HOPELESS_FACTOR * limits.max_run_s:
+            return CaseCost(run_s=first, setup_s=setup_s)
+        times = [run().time_s]
+        while len(times) < _RUNS - 1 and sum(times) < limits.max_run_s:
+            times.append(run().time_s)
+    return CaseCost(run_s=min(times), setup_s=setup_s)
+
+
+class _Search:
+    """The sizes of one kernel: what was tried, and from where on nothing fits."""
+
+    def __init__(
+        self, entry: Sizable, cost_of: Callable[[KernelCase], CaseCost], limits: SizeLimits
+    ) -> None:
+        self._entry = entry
+        self._cost_of = cost_of
+        self._limits = limits
+        self._known: dict[int, float | None] = {}
+        self.refusal = ""
+        self.slow: dict[int, float] = {}  # sizes that fit into memory but not into the time
+
+    def run_s(self, exponent: int) -> float | None:
+        """Return the time of a run at that size, s; None if the size does not fit."""
+        if any(time is None and exponent >= known for known, time in self._known.items()):
+            return None
+        if exponent not in self._known:
+            self._known[exponent] = self._try(exponent)
+        return self._known[exponent]
+
+    def _try(self, exponent: int) -> float | None:
+        limits = self._limits
+        try:
+            case = self._entry.case(exponent)
+        except ParameterError as error:
+            self.refusal = str(error)
+            return None
+        if case.global_memory_bytes > limits.memory_bytes:
+            self.refusal = f"larger sizes take more than {limits.memory_bytes} byte of memory"
+            return None
+        cost = self._cost_of(case)
+        if cost.run_s > limits.max_run_s:
+            if cost.run_s <= _HOPELESS_FACTOR * limits.max_run_s:
+                self.slow[exponent] = cost.run_s
+            self.refusal = f"larger sizes run longer than {limits.max_run_s} s"
+            return None
+        if cost.setup_s > limits.max_setup_s:
+            self.refusal = f"larger sizes take longer than {limits.max_setup_s} s to set up"
+            return None
+        return cost.run_s
+
+
+def choose_sizes(
+    entry: Sizable, cost_of: Callable[[KernelCase], CaseCost], limits: SizeLimits
+) -> SizeChoice:
+    """Choose the sizes at which a kernel is measured.
+
+    Parameters
+    ----------
+    entry : Sizable
+        The kernel.
+    cost_of : callable
+        What a case costs; asked for larger and larger cases.
+    limits : SizeLimits
+        What bounds the sizes.
+
+    Returns
+    -------
+    SizeChoice
+        From the smallest p whose first size takes long enough, all sizes that fit. If none takes
+        long enough, from the largest p that fits. If none fits, the smallest as long as it takes no
+        more than ten times the time of a run.
+    """
+    search = _Search(entry, cost_of, limits)
+    steps = entry.exponent_steps
+    nothing_to_do = entry.case(entry.exponents[0] + steps[0]).global_memory_bytes == 0
+    deciding = steps[-1] if nothing_to_do else steps[0]
+    chosen = None
+    for p in entry.exponents:
+        run_s = search.run_s(p + deciding)
+        if run_s is None:
+            break
+        chosen = p
+        if run_s >= limits.shortest_run_s:
+            break
+    else:
+        search.refusal = f"no size takes {limits.shortest_run_s:.3g} s"
+    if chosen is None:  # a last step that is too large need not spoil the first ones
+        chosen = entry.exponents[0]
+    sizes = [(chosen + step, search.run_s(chosen + step)) for step in steps]
+    fitting = [(exponent, run_s) for exponent, run_s in sizes if run_s is not None]
+    if not fitting:  # better one slow case than a property that nothing measures
+        fitting = [min(search.slow.items())] if search.slow else []
+    return SizeChoice(
+        family=entry.family,
+        variant=entry.variant,
+        element_type=entry.element_type,
+        exponents=tuple(exponent for exponent, _ in fitting),
+        run_s=tuple(run_s for _, run_s in fitting),
+        reason=search.refusal,
+    )
+
+
+def calibrate(
+    entries: Sequence[Sizable],
+    runner: CaseRunner,
+    limits: SizeLimits,
+    *,
+    store: Path | str | None = None,
+    progress: Progress = silent,
+) -> Calibration:
+    """Choose the sizes of many kernels, alike for those that differ in their work groups only.
+
+    Parameters
+    ----------
+    entries : sequence of Sizable
+        Kernels.
+    runner : CaseRunner
+        What runs them.
+    limits : SizeLimits
+        What bounds the sizes.
+    store : Path or str, optional
+        File that keeps the choices as they are made. If it is there already, its choices and its
+        measured limits hold, so that a campaign that resumes gets the same cases again.
+    progress : callable, optional
+        Is told which kernel is looked at.
+
+    Returns
+    -------
+    Calibration
+        A choice for every kernel. One that fails gets its smallest size, so that the campaign
+        records the failure.
+
+    Raises
+    ------
+    IncompatibleMeasurementsError
+        The file is of another device, or for other limits of time.
+    DocumentError
+        The file is damaged, or something else.
+    """
+    calibration = Calibration(device=runner.identity, timer=runner.clock.timer, limits=limits)
+    if store is not None and Path(store).exists():
+        calibration = _resumed(calibration, Path(store))
+    groups: dict[tuple[str, str, str], list[Sizable]] = {}
+    for entry in entries:
+        if calibration.choice(entry) is None:
+            groups.setdefault(size_key(entry), []).append(entry)
+    began = runner.clock.now()
+    for done, group in enumerate(groups.values()):
+        entry = group[len(group) // 2]
+        spent = runner.clock.now() - began
+        progress(
+            ProgressEvent(
+                kind="calibrating",
+                case=entry.name,
+                done=done,
+                total=len(groups),
+                remaining_s=spent / done * (len(groups) - done) if done else None,
+            )
+        )
+        choice = _choose_or_fail(entry, runner, calibration.limits)
+        calibration = calibration.model_copy(update={"choices": (*calibration.choices, choice)})
+        if store is not None:
+            calibration.write_file(store)
+    return calibration
+
+
+def _choose_or_fail(entry: Sizable, runner: CaseRunner, limits: SizeLimits) -> SizeChoice:
+    try:
+        return choose_sizes(entry, lambda case: time_case(runner, case, limits), limits)
+    except MeasurementError as error:
+        return SizeChoice(
+            family=entry.family,
+            variant=entry.variant,
+            element_type=entry.element_type,
+            exponents=(entry.exponents[0] + entry.exponent_steps[0],),
+            run_s=(0.0,),
+            reason=str(error),
+        )
+
+
+def _resumed(wanted: Calibration, path: Path) -> Calibration:
+    stored = Calibration.read_text(read_file_text(path), path=path)
+    differences = [
+        f"{name} is {old!r} there and {new!r} now"
+        for name, (old, new) in stored.device.differences(wanted.device).items()
+    ]
+    for name in ("overhead_factor", "max_run_s", "max_setup_s"):
+        old, new = getattr(stored.limits, name), getattr(wanted.limits, name)
+        if old != new:
+            differences.append(f"{name} is {old} there and {new} now")
+    if stored.timer != wanted.timer:
+        differences.append(f"times are by the {stored.timer} timer there")
+    if differences:
+        message = f"{path} holds other sizes: {'; '.join(differences)}; use another file"
+        raise IncompatibleMeasurementsError(message)
+    return stored

@@ -1,0 +1,287 @@
+"""Measuring many cases: one after another, whatever happens to some, and whatever happens to us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import (
+    CountingError,
+    IncompatibleMeasurementsError,
+    KernelBuildError,
+    MeasurementError,
+    WrongResultError,
+)
+from countperf.harness.clock import Clock, check_clocks
+from countperf.harness.devices import Device, find_device
+from countperf.harness.environment import gather_environment, load_average, timestamp
+from countperf.harness.progress import Progress, ProgressEvent, silent
+from countperf.harness.protocols import PAPER, time_round
+from countperf.harness.runner import CaseRunner, KernelRunner
+from countperf.harness.schedule import CaseState, Estimate, Schedule
+from countperf.harness.store import Store
+from countperf.measurements import (
+    FailedCase,
+    Header,
+    KernelCase,
+    Measurement,
+    MeasurementSet,
+    Protocol,
+)
+from countperf.measurements.lines import case_fields
+
+if TYPE_CHECKING:
+    from countperf.properties.vector import PropertyVector
+
+CountKernel = Callable[[Any], "PropertyVector"]
+
+
+def measure(
+    cases: Sequence[KernelCase],
+    *,
+    store: Path | str,
+    device: str | Device | None = None,
+    protocol: Protocol = PAPER,
+    count: CountKernel | None = None,
+    progress: Progress = silent,
+    clock: Clock | None = None,
+    runner: CaseRunner | None = None,
+    retry_failed: bool = False,
+    expected_run_s: Mapping[str, float] | None = None,
+) -> MeasurementSet:
+    """Measure cases and keep the results in a file, going on where an earlier session stopped.
+
+    Each finished case is on the disk before the next one begins. Cases that the file holds already,
+    failed ones included, are not run again. A case that fails is recorded, and the others go on.
+
+    Parameters
+    ----------
+    cases : sequence of KernelCase
+        What to measure; names are unique.
+    store : Path or str
+        The file; made if it is not there.
+    device : str or Device, optional
+        As for `find_device`; by default the working device with the highest copy bandwidth.
+    protocol : Protocol, optional
+        How often each case runs, and how far its samples may spread.
+    count : callable, optional
+        From a translation unit to its property vector, which is stored with the measurement;
+        called once per kernel.
+    progress : callable, optional
+        Is told of everything that happens.
+    clock : Clock, optional
+        What times the runs; by default the device's event timer.
+    runner : CaseRunner, optional
+        What runs the cases; by default one on `device` with `clock`.
+    retry_failed : bool, optional
+        Whether to run cases again that the file records as failed.
+    expected_run_s : Mapping from str to float, optional
+        Time of one run by name of the case, for the estimate of the time left, s.
+
+    Returns
+    -------
+    MeasurementSet
+        All that is in the file, earlier sessions included.
+
+    Raises
+    ------
+    DeviceError
+        No such device, or it does not work.
+    IncompatibleMeasurementsError
+        The file holds measurements of another device, protocol or counting rules.
+    DocumentError
+        The file is damaged, or something else.
+    MeasurementError
+        The file cannot be written, or two cases have the same name.
+    """
+    _check_names(cases)
+    if runner is None:
+        chosen = device if isinstance(device, Device) else find_device(device)
+        runner = KernelRunner.open(chosen, clock)
+    header = Header(
+        device=runner.identity,
+        protocol=protocol,
+        environment=gather_environment(runner.limits.sizes(), runner.limits.max_clock_mhz),
+        timer=runner.clock.timer,
+    )
+    with Store.open(store, header) as file:
+        _check_content(file, cases, counting=count is not None)
+        finished = {entry.case for entry in file.content.measurements}
+        if not retry_failed:
+            finished |= {entry.case for entry in file.content.failures}
+        waiting = [case for case in cases if case.name not in finished]
+        estimate = Estimate(protocol, expected_run_s or {})
+        campaign = _Campaign(runner, file, protocol, count, progress, estimate, len(cases))
+        campaign.run(waiting, resumed=bool(len(file.content) or file.content.failures))
+    return MeasurementSet.read_file(store)
+
+
+class _Campaign:
+    """The state of one call of `measure`."""
+
+    def __init__(
+        self,
+        runner: CaseRunner,
+        store: Store,
+        protocol: Protocol,
+        count: CountKernel | None,
+        progress: Progress,
+        estimate: Estimate,
+        total: int,
+    ) -> None:
+        self._runner = runner
+        self._store = store
+        self._protocol = protocol
+        self._count = count
+        self._progress = progress
+        self._estimate = estimate
+        self._total = total
+        self._done = 0
+        self._vectors: dict[str, tuple[dict[str, Any] | None, str]] = {}
+        self._broken: dict[str, MeasurementError] = {}
+        self._resolution_s = runner.limits.timer_resolution_s
+        self._remaining_s: float | None = None
+
+    def run(self, cases: Sequence[KernelCase], *, resumed: bool) -> None:
+        """Measure cases until none is left."""
+        self._done = self._total - len(cases)
+        self._tell("resumed" if resumed else "started")
+        clock = self._runner.clock
+        schedule = Schedule(cases, self._protocol)
+        while True:
+            if pause_s := schedule.pause_s(clock.now()):
+                clock.sleep(pause_s)
+            state = schedule.next(clock.now())
+            if state is None:
+                break
+            self._remaining_s = self._estimate.remaining_s([state, *schedule.left()])
+            self._tell("round", state.case)
+            began = clock.now()
+            failure = self._run_round(state)
+            if failure is None:
+                self._estimate.add(state, clock.now() - began)
+            self._remaining_s = self._estimate.remaining_s(schedule.left())
+            if failure is not None:
+                self._record_failure(state.case, failure)
+            elif state.is_finished(self._protocol, self._resolution_s):
+                self._record(state)
+            else:
+                schedule.again(state, clock.now())
+        self._tell("finished")
+
+    def _tell(self, kind: Any, case: KernelCase | None = None, message: str = "") -> None:
+        self._progress(
+            ProgressEvent(
+                kind=kind,
+                case="" if case is None else case.name,
+                done=self._done,
+                total=self._total,
+                remaining_s=self._remaining_s,
+                message=message,
+            )
+        )
+
+    def _run_round(self, state: CaseState) -> MeasurementError | None:
+        case = state.case
+        if case.kernel in self._broken:
+            return self._broken[case.kernel]
+        try:
+            self._runner.check(case)
+        except MeasurementError as error:
+            self._broken[case.kernel] = error
+            return error
+        try:
+            with self._runner.loaded(case) as run:
+                turn = time_round(run, self._protocol, self._runner.clock.now)
+        except MeasurementError as error:
+            return error
+        state.rounds.append(turn)
+        if min(timing.time_s for timing in state.counted(self._protocol.drops)) <= 0:
+            message = f"{case.name}: the {self._runner.clock.timer} timer gives a time of zero"
+            return MeasurementError(message, case=case.name)
+        return None
+
+    def _record(self, state: CaseState) -> None:
+        summary = state.summary(self._protocol, self._resolution_s)
+        stable = self._protocol.is_stable(summary)
+        clocks = check_clocks(state.counted(self._protocol.drops))
+        properties, trouble = self._properties(state.case)
+        cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
+        load = load_average()
+        measurement = Measurement.from_samples(
+            state.case,
+            state.samples_s(),
+            dropped=self._protocol.drops,
+            stable=stable,
+            recorded_at=timestamp(),
+            resolution_s=self._resolution_s,
+            clocks_agree=clocks.agree,
+            remarks=tuple(remark for remark in (clocks.remark, cut, trouble) if remark),
+            host_overhead_s=clocks.host_overhead_s,
+            load_average=load[0] if load else None,
+            properties=properties,
+        )
+        self._store.append(measurement)
+        self._done += 1
+        if stable:
+            self._tell("measured", state.case, trouble or clocks.remark)
+            return
+        message = f"spread {summary.spread:.0%}, between rounds {summary.noise_floor:.0%}"
+        self._tell("unstable", state.case, message)
+
+    def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:
+        stage = "run"
+        if isinstance(error, KernelBuildError):
+            stage = "build"
+        elif isinstance(error, WrongResultError):
+            stage = "check"
+        entry = FailedCase(
+            **case_fields(case), recorded_at=timestamp(), stage=stage, reason=str(error)
+        )
+        self._store.append(entry)
+        self._done += 1
+        self._tell("failed", case, str(error))
+
+    def _properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
+        if self._count is None:
+            return None, ""
+        if case.kernel not in self._vectors:
+            try:
+                document = self._count(case.build()).to_document()
+            except CountingError as error:
+                self._vectors[case.kernel] = (None, f"not counted: {error}")
+            else:
+                self._vectors[case.kernel] = (document, "")
+        return self._vectors[case.kernel]
+
+
+def _check_names(cases: Sequence[KernelCase]) -> None:
+    seen: set[str] = set()
+    for case in cases:
+        if case.name in seen:
+            raise MeasurementError(f"two cases are named {case.name!r}", case=case.name)
+        seen.add(case.name)
+
+
+def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:
+    from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+
+    known = {entry.case: entry for entry in store.content.measurements}
+    for case in cases:
+        entry = known.get(case.name)
+        if entry is None:
+            continue
+        if entry.parameters != dict(case.parameters):
+            message = (
+                f"{store.path}: {case.name} was measured at {entry.parameters}, not at"
+                f" {dict(case.parameters)}; use another file"
+            )
+            raise IncompatibleMeasurementsError(message, case=case.name)
+        rules = (entry.properties or {}).get("counting_rules", COUNTING_RULES_VERSION)
+        if counting and rules != COUNTING_RULES_VERSION:
+            message = (
+                f"{store.path}: {case.name} was counted by rules of version {rules}, now"
+                f" {COUNTING_RULES_VERSION} holds; use another file"
+            )
+            raise IncompatibleMeasurementsError(message, case=case.name)

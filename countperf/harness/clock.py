@@ -1,0 +1,207 @@
+"""Timing one run: by the device's event timer or the host's clock, or by a script in tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, Protocol
+
+Timer = Literal["event", "host"]
+
+# host minus event is 5 to 40 us on CPU devices; what is beyond this is no launch overhead
+_PLAUSIBLE_OVERHEAD_S = 1e-3
+_CLOCK_RATE_TOLERANCE = 0.01
+
+
+class Event(Protocol):
+    """What the harness needs of a ``pyopencl.Event``."""
+
+    def wait(self) -> object:
+        """Wait until the command is done."""
+        ...
+
+    @property
+    def profile(self) -> Profile:
+        """Times of the command."""
+        ...
+
+
+class Profile(Protocol):
+    """When a command ran."""
+
+    @property
+    def start(self) -> int:
+        """When it began, ns."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """When it ended, ns."""
+        ...
+
+
+Launch = Callable[[], Sequence[Event]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """One run.
+
+    Attributes
+    ----------
+    time_s : float
+        By the timer of the clock, s.
+    host_s : float
+        From before the launch to after the end by the host's clock, s.
+    """
+
+    time_s: float
+    host_s: float
+
+
+class Clock(Protocol):
+    """Times runs and tells the time."""
+
+    @property
+    def timer(self) -> Timer:
+        """Where run times come from."""
+        ...
+
+    def now(self) -> float:
+        """Return a time that only grows, s."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, s."""
+        ...
+
+    def time_run(self, launch: Launch) -> Timing:
+        """Launch, wait for the end, and return how long it took."""
+        ...
+
+
+class EventClock:
+    """Run times from the device's event timer."""
+
+    timer: Timer = "event"
+
+    def now(self) -> float:
+        """Return the host's time, s."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, s."""
+        time.sleep(seconds)
+
+    def time_run(self, launch: Launch) -> Timing:
+        """Time from the start of the first command to the end of the last one."""
+        before = time.perf_counter()
+        events = launch()
+        events[-1].wait()
+        after = time.perf_counter()
+        elapsed_ns = events[-1].profile.end - events[0].profile.start
+        return Timing(time_s=elapsed_ns * 1e-9, host_s=after - before)
+
+
+class HostClock:
+    """Run times from the host's clock, launch included."""
+
+    timer: Timer = "host"
+
+    def now(self) -> float:
+        """Return the host's time, s."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, s."""
+        time.sleep(seconds)
+
+    def time_run(self, launch: Launch) -> Timing:
+        """Time from before the launch to after the end."""
+        before = time.perf_counter()
+        launch()[-1].wait()
+        elapsed = time.perf_counter() - before
+        return Timing(time_s=elapsed, host_s=elapsed)
+
+
+class FakeClock:
+    """Scripted run times for tests; nothing is launched and nobody waits.
+
+    Parameters
+    ----------
+    durations : iterable of float
+        Run times in the order of the runs, s.
+    overhead_s : float, optional
+        By how much the host's clock exceeds them, s.
+    """
+
+    timer: Timer = "event"
+
+    def __init__(self, durations: Iterable[float] = (), *, overhead_s: float = 1e-5) -> None:
+        self._durations = iter(durations)
+        self._overhead_s = overhead_s
+        self._now = 0.0
+
+    def now(self) -> float:
+        """Return the sum of what was spent, s."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Let scripted time pass, s."""
+        self._now += seconds
+
+    def time_run(self, launch: Launch) -> Timing:
+        """Return the next scripted time."""
+        del launch
+        duration = next(self._durations)
+        self.sleep(duration + self._overhead_s)
+        return Timing(time_s=duration, host_s=duration + self._overhead_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockCheck:
+    """Whether event timer and host clock are consistent.
+
+    Attributes
+    ----------
+    agree : bool
+        Whether they are.
+    host_overhead_s : float
+        Median of host time minus event time, s.
+    remark : str
+        What is wrong; empty if they agree.
+    """
+
+    agree: bool
+    host_overhead_s: float
+    remark: str = ""
+
+
+def check_clocks(timings: Sequence[Timing]) -> ClockCheck:
+    """Compare event times with the host's clock.
+
+    An event lies within the host's interval, so it is not longer (but for 1 % between the clocks'
+    rates), and what the host adds is launching and waking up: at most 1 ms or half the event.
+
+    Parameters
+    ----------
+    timings : sequence of Timing
+        Runs of one case; at least one.
+
+    Returns
+    -------
+    ClockCheck
+        The verdict, on medians.
+    """
+    overhead = median(timing.host_s - timing.time_s for timing in timings)
+    event = median(timing.time_s for timing in timings)
+    host = median(timing.host_s for timing in timings)
+    if event > host * (1 + _CLOCK_RATE_TOLERANCE):
+        remark = f"event time {event:.3g} s exceeds the host's {host:.3g} s"
+        return ClockCheck(agree=False, host_overhead_s=overhead, remark=remark)
+    if overhead > max(_PLAUSIBLE_OVERHEAD_S, 0.5 * event):
+        remark = f"event time {event:.3g} s is far below the host's {host:.3g} s"
+        return ClockCheck(agree=False, host_overhead_s=overhead, remark=remark)
+    return ClockCheck(agree=True, host_overhead_s=overhead)

@@ -1,0 +1,291 @@
+"""OpenCL devices: listing them, and finding the one that is meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
+from countperf.errors import DeviceError
+from countperf.harness.environment import read_processor
+from countperf.harness.icd import DriverSearch, find_drivers, loader_setting
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+    from countperf.harness.trial import Trial
+
+GroupClass = Literal["small", "medium", "large"]
+
+INSTALL_ADVICE = (
+    "install an OpenCL driver: on Debian or Ubuntu 'apt-get install pocl-opencl-icd' (as root),"
+    " or in any Python environment on an x86-64 processor 'pip install countperf[intel]'"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLimits:
+    """What a device can hold and run.
+
+    Attributes
+    ----------
+    max_group_size : int
+        Work items per group.
+    max_group_shape : tuple of int
+        Work items per group along each axis.
+    local_memory_bytes, global_memory_bytes, max_allocation_bytes : int
+        Local memory of a group, global memory, largest single array; byte.
+    timer_resolution_s : float
+        Of event times, s.
+    max_clock_mhz : int
+        As the driver reports it, MHz; 0 if it does not.
+    """
+
+    max_group_size: int
+    max_group_shape: tuple[int, ...]
+    local_memory_bytes: int
+    global_memory_bytes: int
+    max_allocation_bytes: int
+    timer_resolution_s: float = 1e-9
+    max_clock_mhz: int = 0
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes that are stored with measurements, by name."""
+        return {
+            "max_group_size": self.max_group_size,
+            "local_memory_bytes": self.local_memory_bytes,
+            "global_memory_bytes": self.global_memory_bytes,
+            "max_allocation_bytes": self.max_allocation_bytes,
+        }
+
+    @property
+    def group_class(self) -> GroupClass:
+        """Which of the paper's sets of work-group sizes suits the device.
+
+        The paper leaves the rule open. Ours: large from 1024 items per group on, small below 512,
+        the largest group of the medium and large sets.
+        """
+        if self.max_group_size >= 1024:
+            return "large"
+        return "medium" if self.max_group_size >= 512 else "small"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """An OpenCL device that is present.
+
+    Attributes
+    ----------
+    label : str
+        Platform and index, ``pocl:0``.
+    identity : DeviceIdentity
+        Which device it is.
+    limits : DeviceLimits
+        What it can hold and run.
+    handle : pyopencl.Device
+        For pyopencl.
+    """
+
+    label: str
+    identity: DeviceIdentity
+    limits: DeviceLimits
+    handle: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What the OpenCL loader found.
+
+    Attributes
+    ----------
+    drivers : DriverSearch
+        Which drivers it was to load.
+    platforms : tuple of (str, str)
+        Name and version of each platform.
+    devices : tuple of Device
+        All devices, whether they work or not.
+    """
+
+    drivers: DriverSearch
+    platforms: tuple[tuple[str, str], ...]
+    devices: tuple[Device, ...]
+
+
+@cache
+def discover() -> Discovery:
+    """List platforms and devices; the first call decides which drivers the process sees.
+
+    Returns
+    -------
+    Discovery
+        Possibly without any device.
+    """
+    import pyopencl as cl
+
+    drivers = find_drivers()
+    with loader_setting(drivers):
+        try:
+            platforms = cl.get_platforms()
+        except cl.Error:  # the loader has no driver at all
+            platforms = []
+    counter: Counter[str] = Counter()
+    devices: list[Device] = []
+    for platform in platforms:
+        prefix = platform_prefix(platform.name)
+        for handle in _devices_of(platform):
+            devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
+            counter[prefix] += 1
+    return Discovery(
+        drivers=drivers,
+        platforms=tuple((platform.name, platform.version) for platform in platforms),
+        devices=tuple(devices),
+    )
+
+
+def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
+    import pyopencl as cl
+
+    try:
+        return platform.get_devices()
+    except cl.Error:  # some drivers answer "device not found" instead of nothing
+        return ()
+
+
+def describe(handle: cl.Device, label: str) -> Device:
+    """Read identity and limits of a pyopencl device."""
+    device_type = _device_type(handle)
+    processor = read_processor() if device_type == "cpu" else ""
+    name = handle.name.strip()
+    identity = DeviceIdentity(
+        slug=make_slug(handle.platform.name, name, processor),
+        platform=handle.platform.name.strip(),
+        vendor=handle.vendor.strip(),
+        name=name,
+        driver_version=handle.driver_version.strip(),
+        device_type=device_type,
+        compute_units=handle.max_compute_units,
+        processor=processor,
+    )
+    limits = DeviceLimits(
+        max_group_size=handle.max_work_group_size,
+        max_group_shape=tuple(handle.max_work_item_sizes),
+        local_memory_bytes=handle.local_mem_size,
+        global_memory_bytes=handle.global_mem_size,
+        max_allocation_bytes=handle.max_mem_alloc_size,
+        timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
+        max_clock_mhz=handle.max_clock_frequency,
+    )
+    return Device(label=label, identity=identity, limits=limits, handle=handle)
+
+
+def _device_type(handle: cl.Device) -> DeviceType:
+    import pyopencl as cl
+
+    if handle.type & cl.device_type.CPU:
+        return "cpu"
+    if handle.type & cl.device_type.GPU:
+        return "gpu"
+    return "accelerator" if handle.type & cl.device_type.ACCELERATOR else "other"
+
+
+def select_device(name: str, devices: Sequence[Device]) -> Device:
+    """Find the device that a name means.
+
+    Parameters
+    ----------
+    name : str
+        A label such as ``pocl:0``, or any part of label, slug, device or platform name that only
+        one device has; upper and lower case are the same.
+    devices : sequence of Device
+        To choose from.
+
+    Returns
+    -------
+    Device
+        The one that is meant.
+
+    Raises
+    ------
+    DeviceError
+        None or several have that name.
+    """
+    wanted = name.strip().lower()
+    exact = [device for device in devices if wanted in (device.label, device.identity.slug)]
+    found = exact or [device for device in devices if _is_part(wanted, device)]
+    if len(found) == 1:
+        return found[0]
+    if not devices:
+        raise DeviceError(
+            f"no device {name!r}: there is none at all; {INSTALL_ADVICE}", device=name
+        )
+    if found:
+        message = f"{name!r} means several devices: {_listing(found)}; give the whole label"
+        raise DeviceError(message, device=name)
+    message = f"no device {name!r}; there is: {_listing(devices)}"
+    raise DeviceError(message, device=name)
+
+
+def _is_part(wanted: str, device: Device) -> bool:
+    identity = device.identity
+    names = (device.label, identity.slug, identity.name, identity.platform)
+    return bool(wanted) and any(wanted in text.lower() for text in names)
+
+
+def _listing(devices: Sequence[Device]) -> str:
+    return ", ".join(f"{device.label} ({device.identity.name})" for device in devices)
+
+
+def find_device(
+    name: str | None = None,
+    *,
+    discovery: Discovery | None = None,
+    attempt: Callable[[Device], Trial] | None = None,
+    bandwidth: Callable[[Device], float] | None = None,
+) -> Device:
+    """Return a device that works.
+
+    Parameters
+    ----------
+    name : str, optional
+        As for `select_device`; by default the working device with the highest copy bandwidth.
+    discovery : Discovery, optional
+        Devices to choose from; by default those that are present.
+    attempt, bandwidth : callable, optional
+        How to try a device, and how to measure its copy bandwidth, byte/s.
+
+    Returns
+    -------
+    Device
+        A device that built and ran a one-line kernel and gave the right numbers.
+
+    Raises
+    ------
+    DeviceError
+        No such device, or it does not work, or none does.
+    """
+    from countperf.harness.trial import measure_copy_bandwidth, try_device
+
+    found = discovery or discover()
+    attempt = attempt or try_device
+    if found.drivers.problem and not found.devices:
+        message = f"no OpenCL driver: {found.drivers.problem}; {found.drivers.advice}"
+        raise DeviceError(message, device=name)
+    if name is not None:
+        device = select_device(name, found.devices)
+        trial = attempt(device)
+        if trial.works:
+            return device
+        message = f"{device.label} ({device.identity.name}) does not work: {trial.reason}"
+        raise DeviceError(f"{message}; {trial.advice}", device=name)
+    trials = [(device, attempt(device)) for device in found.devices]
+    working = [device for device, trial in trials if trial.works]
+    if not working:
+        reasons = "".join(f"{device.label}: {trial.reason}; " for device, trial in trials)
+        nothing = "no OpenCL device works" if trials else "no OpenCL device found"
+        raise DeviceError(f"{nothing}: {reasons}{INSTALL_ADVICE}")
+    if len(working) == 1:
+        return working[0]
+    return max(working, key=bandwidth or measure_copy_bandwidth)

@@ -1,0 +1,192 @@
+"""What OpenCL there is, what works, and for what does not, why and what to do; as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from countperf.harness.devices import INSTALL_ADVICE, Device, Discovery, discover
+from countperf.harness.environment import available_cores, read_processor
+from countperf.harness.icd import DriverFile, DriverSearch
+from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverReport:
+    """A driver that the loader was told of.
+
+    Attributes
+    ----------
+    library, origin : str
+        The library, and the folder or package that names it.
+    problem : str
+        What is wrong with it, as far as can be seen from outside; empty if nothing is.
+    """
+
+    library: str
+    origin: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReport:
+    """A device, tried for real.
+
+    Attributes
+    ----------
+    label, slug, name, platform, driver_version, device_type : str
+        Which device.
+    compute_units, max_group_size, local_memory_bytes, global_memory_bytes : int
+        What it has; byte.
+    works : bool
+        Whether a one-line kernel was built and run and gave the right numbers.
+    reason, advice : str
+        If not: why, and what to do.
+    copy_bandwidth_byte_per_s : float or None
+        Bytes read plus bytes written per second; None if it does not work.
+    """
+
+    label: str
+    slug: str
+    name: str
+    platform: str
+    driver_version: str
+    device_type: str
+    compute_units: int
+    max_group_size: int
+    local_memory_bytes: int
+    global_memory_bytes: int
+    works: bool
+    reason: str = ""
+    advice: str = ""
+    copy_bandwidth_byte_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorReport:
+    """The state of OpenCL on this machine.
+
+    Attributes
+    ----------
+    processor : str
+        Of the machine.
+    cores : int
+        That this process may use.
+    vendors_setting : str or None
+        The user's ``OCL_ICD_VENDORS``.
+    drivers : tuple of DriverReport
+        Drivers that the loader was told of.
+    platforms : tuple of (str, str)
+        Name and version of those that answered.
+    devices : tuple of DeviceReport
+        Their devices.
+    default : str or None
+        Label of the device that is used if none is named; None if none works.
+    advice : tuple of str
+        What to do, most important first; empty if all is well.
+    """
+
+    processor: str
+    cores: int
+    vendors_setting: str | None
+    drivers: tuple[DriverReport, ...]
+    platforms: tuple[tuple[str, str], ...]
+    devices: tuple[DeviceReport, ...]
+    default: str | None
+    advice: tuple[str, ...]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether some device works."""
+        return self.default is not None
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the report as plain JSON-able values."""
+        return asdict(self)
+
+
+def examine(
+    discovery: Discovery | None = None,
+    *,
+    attempt: Callable[[Device], Trial] = try_device,
+    bandwidth: Callable[[Device], float] = measure_copy_bandwidth,
+) -> DoctorReport:
+    """Look at all drivers and devices, and try each device.
+
+    Parameters
+    ----------
+    discovery : Discovery, optional
+        What was found; by default, what is found now.
+    attempt, bandwidth : callable, optional
+        How to try a device, and how to measure its copy bandwidth, byte/s.
+
+    Returns
+    -------
+    DoctorReport
+        What was seen; nothing is raised for devices that fail.
+    """
+    found = discovery or discover()
+    devices = tuple(_examine_device(device, attempt, bandwidth) for device in found.devices)
+    working = [device for device in devices if device.works]
+    best = max(working, key=lambda device: device.copy_bandwidth_byte_per_s or 0.0, default=None)
+    return DoctorReport(
+        processor=read_processor(),
+        cores=available_cores(),
+        vendors_setting=found.drivers.setting,
+        drivers=tuple(_examine_driver(file) for file in found.drivers.files),
+        platforms=found.platforms,
+        devices=devices,
+        default=None if best is None else best.label,
+        advice=tuple(_advice(found, devices)),
+    )
+
+
+def _examine_driver(file: DriverFile) -> DriverReport:
+    problem = f"{file.library} is not there" if file.is_missing else ""
+    return DriverReport(library=file.library, origin=file.origin, problem=problem)
+
+
+def _examine_device(
+    device: Device, attempt: Callable[[Device], Trial], bandwidth: Callable[[Device], float]
+) -> DeviceReport:
+    trial = attempt(device)
+    return DeviceReport(
+        label=device.label,
+        slug=device.identity.slug,
+        name=device.identity.name,
+        platform=device.identity.platform,
+        driver_version=device.identity.driver_version,
+        device_type=device.identity.device_type,
+        compute_units=device.identity.compute_units,
+        max_group_size=device.limits.max_group_size,
+        local_memory_bytes=device.limits.local_memory_bytes,
+        global_memory_bytes=device.limits.global_memory_bytes,
+        works=trial.works,
+        reason=trial.reason,
+        advice=trial.advice,
+        copy_bandwidth_byte_per_s=bandwidth(device) if trial.works else None,
+    )
+
+
+def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
+    drivers: DriverSearch = found.drivers
+    advice: list[str] = []
+    if drivers.problem:
+        advice.append(f"{drivers.problem}: {drivers.advice}")
+    advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
+    for file in drivers.files:
+        if file.is_missing:
+            advice.append(
+                f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall"
+                " that driver, or remove the file"
+            )
+    for name, _ in found.platforms:
+        if not any(device.platform == name for device in devices):
+            advice.append(
+                f"{name} has no device: for a GPU, see that its kernel driver is loaded; PoCL needs"
+                " a writable folder for its cache (POCL_CACHE_DIR, else one in the home folder)"
+            )
+    if not devices and not drivers.problem:
+        advice.append(f"no OpenCL device found: {INSTALL_ADVICE}")
+    return advice

@@ -1,0 +1,128 @@
+"""What travels with every measurement: machine, clocks, versions, load."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from countperf.devices.identity import describe_processor
+from countperf.measurements import Environment
+
+_PACKAGES = ("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt")
+
+
+def gather_environment(
+    device_limits: Mapping[str, int], device_clock_mhz: float = 0.0
+) -> Environment:
+    """Describe the machine as it is now.
+
+    Parameters
+    ----------
+    device_limits : Mapping from str to int
+        The device's sizes, byte and work items, by name.
+    device_clock_mhz : float, optional
+        What the driver gives as the device's clock, MHz; 0 if it gives none.
+
+    Returns
+    -------
+    Environment
+        With whatever was readable.
+    """
+    clocks = dict(_read_clocks())
+    if device_clock_mhz > 0:
+        clocks["device_max"] = float(device_clock_mhz)
+    return Environment(
+        recorded_at=timestamp(),
+        operating_system=platform.platform(),
+        processor=read_processor(),
+        cores=available_cores(),
+        load_average=load_average(),
+        clocks_mhz=clocks,
+        versions=_versions(),
+        device_limits=dict(device_limits),
+    )
+
+
+def timestamp() -> str:
+    """Return the time of day, UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def available_cores() -> int:
+    """Return how many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def load_average() -> tuple[float, ...]:
+    """Return the load averages over 1, 5 and 15 minutes; empty where there are none."""
+    try:
+        return os.getloadavg()
+    except OSError:
+        return ()
+
+
+def available_memory(path: Path = Path("/proc/meminfo")) -> int | None:
+    """Return the host's free memory, byte; None where it is not readable."""
+    for key, value in _fields(path):
+        if key == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    return None
+
+
+@cache
+def read_processor(path: Path = Path("/proc/cpuinfo")) -> str:
+    """Describe the processor: model, vendor, family; as far as the system tells."""
+    fields: dict[str, str] = {}
+    for key, value in _fields(path):
+        fields.setdefault(key, value)
+    try:
+        return describe_processor(
+            fields["model name"],
+            fields["vendor_id"],
+            int(fields["cpu family"]),
+            int(fields["model"]),
+        )
+    except (KeyError, ValueError):  # not x86: Arm's cpuinfo has neither name nor family
+        return platform.processor() or platform.machine()
+
+
+def _fields(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            yield key.strip(), value.strip()
+
+
+def _read_clocks(root: Path = Path("/")) -> Iterator[tuple[str, float]]:
+    current = [
+        float(value) for key, value in _fields(root / "proc/cpuinfo") if key == "cpu MHz" and value
+    ]
+    if current:
+        yield "cpu_current_mean", sum(current) / len(current)
+    folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
+    for name in ("scaling_min_freq", "scaling_max_freq", "cpuinfo_max_freq", "base_frequency"):
+        try:
+            yield name, int((folder / name).read_text()) / 1000
+        except (OSError, ValueError):
+            continue
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,224 @@
+"""Which OpenCL drivers the loader sees.
+
+The loader inside the pyopencl wheel (ocl-icd) reads its drivers' names from ``.icd`` files in one
+folder: ``OCL_ICD_VENDORS``, else ``OPENCL_VENDOR_PATH``, else ``/etc/OpenCL/vendors``; lists of
+folders are not understood. It never looks into the Python environment, and the ``.icd`` file of the
+wheel ``intel-opencl-rt`` holds a path of the machine that made it. So where the environment holds
+drivers of its own, we write one folder with the system's files and right ones for these.
+
+The variable is read once, at the first question for platforms, and a user's own setting wins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+VENDORS_VARIABLE = "OCL_ICD_VENDORS"
+_SYSTEM_VARIABLE = "OPENCL_VENDOR_PATH"
+_SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
+_INTEL_LIBRARY = "libintelocl.so"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFile:
+    """An ``.icd`` file.
+
+    Attributes
+    ----------
+    name : str
+        Of the file.
+    library : str
+        Driver library it names: a path, or a name for the dynamic loader.
+    origin : str
+        Folder or package it comes from.
+    """
+
+    name: str
+    library: str
+    origin: str
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the library is named by a path at which there is none."""
+        return "/" in self.library and not Path(self.library).is_file()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSearch:
+    """Where the loader finds its drivers.
+
+    Attributes
+    ----------
+    files : tuple of DriverFile
+        The drivers.
+    setting : str or None
+        The user's own ``OCL_ICD_VENDORS``.
+    needs_folder : bool
+        Whether the drivers have to be gathered in a folder of our own.
+    problem, advice : str
+        What is wrong with the user's setting, and how to mend it; empty if nothing is.
+    """
+
+    files: tuple[DriverFile, ...]
+    setting: str | None = None
+    needs_folder: bool = False
+    problem: str = ""
+    advice: str = ""
+
+
+def find_drivers(
+    environment: Mapping[str, str] | None = None,
+    prefix: Path | str | None = None,
+    *,
+    system_folder: Path = _SYSTEM_FOLDER,
+) -> DriverSearch:
+    """Find out which drivers the loader is to see; changes nothing.
+
+    Parameters
+    ----------
+    environment : Mapping from str to str, optional
+        Environment variables; by default the process's.
+    prefix : Path or str, optional
+        Root of the Python environment; by default that of this interpreter.
+    system_folder : Path, optional
+        Where the system's drivers are listed.
+
+    Returns
+    -------
+    DriverSearch
+        The drivers, and what is wrong if the user's setting leads nowhere.
+    """
+    variables = os.environ if environment is None else environment
+    root = Path(sys.prefix if prefix is None else prefix)
+    system = Path(variables.get(_SYSTEM_VARIABLE) or system_folder)
+    setting = variables.get(VENDORS_VARIABLE)
+    if setting:
+        return _search_setting(setting, system)
+    of_system = _read_folder(system)
+    known = {Path(file.library).name for file in of_system if not file.is_missing}
+    own = tuple(file for file in _find_own(root) if Path(file.library).name not in known)
+    return DriverSearch(files=(*of_system, *own), needs_folder=bool(own))
+
+
+@contextmanager
+def loader_setting(
+    search: DriverSearch, *, cache_folder: Callable[[], Path] | None = None
+) -> Generator[None]:
+    """Point the loader to the drivers while it asks for platforms for the first time.
+
+    The variable is put back afterwards, so that child processes make up their own minds.
+
+    Parameters
+    ----------
+    search : DriverSearch
+        What to see.
+    cache_folder : callable, optional
+        Where to keep the folder of drivers; by default the user's cache.
+    """
+    if not search.needs_folder:
+        yield
+        return
+    before = os.environ.get(VENDORS_VARIABLE)
+    with _vendors_folder(search.files, cache_folder or _user_cache) as folder:
+        os.environ[VENDORS_VARIABLE] = str(folder)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[VENDORS_VARIABLE]
+            else:
+                os.environ[VENDORS_VARIABLE] = before
+
+
+def _find_own(prefix: Path) -> Iterator[DriverFile]:
+    intel = prefix / "lib" / _INTEL_LIBRARY
+    if intel.is_file():
+        yield DriverFile(name="countperf-intel.icd", library=str(intel), origin="intel-opencl-rt")
+    for file in _read_folder(prefix / "etc" / "OpenCL" / "vendors"):
+        if not file.is_missing and Path(file.library).name != _INTEL_LIBRARY:
+            yield file
+
+
+def _search_setting(setting: str, system: Path) -> DriverSearch:
+    advice = (
+        f"unset {VENDORS_VARIABLE}, and countperf finds the drivers of the system and of the Python"
+        f" environment itself; or set it to a folder with .icd files such as {system}"
+    )
+    path = Path(setting)
+    if path.is_dir():
+        files = _read_folder(path)
+        problem = ""
+        if not files:
+            problem = f"{VENDORS_VARIABLE}={setting} is a folder without .icd files"
+        elif all(file.is_missing for file in files):
+            problem = f"{VENDORS_VARIABLE}={setting}: {files[0].library} is not there"
+        return DriverSearch(
+            files=files, setting=setting, problem=problem, advice=advice if problem else ""
+        )
+    for file in (path, *(() if "/" in setting else (system / setting,))):
+        if setting.endswith(".icd") and file.is_file():
+            return DriverSearch(files=_read_files([file]), setting=setting)
+    if path.is_file() or ("/" not in setting and ".so" in setting):
+        library = DriverFile(name="", library=setting, origin=VENDORS_VARIABLE)
+        return DriverSearch(files=(library,), setting=setting)
+    kind = "a list, which the loader does not understand" if ":" in setting else "not there"
+    problem = f"{VENDORS_VARIABLE}={setting} is {kind}"
+    return DriverSearch(files=(), setting=setting, problem=problem, advice=advice)
+
+
+def _read_folder(folder: Path) -> tuple[DriverFile, ...]:
+    try:
+        return _read_files(sorted(folder.glob("*.icd")))
+    except OSError:  # a folder that cannot be read has nothing for the loader either
+        return ()
+
+
+def _read_files(paths: list[Path]) -> tuple[DriverFile, ...]:
+    texts = ((path, path.read_text(encoding="utf-8", errors="replace")) for path in paths)
+    return tuple(
+        DriverFile(name=path.name, library=text.split("\n")[0].strip(), origin=str(path.parent))
+        for path, text in texts
+        if text.strip()
+    )
+
+
+def _user_cache() -> Path:
+    import platformdirs
+
+    return platformdirs.user_cache_path("countperf", ensure_exists=True)
+
+
+@contextmanager
+def _vendors_folder(
+    files: tuple[DriverFile, ...], cache_folder: Callable[[], Path]
+) -> Generator[Path]:
+    listing = "\n".join(f"{file.name} {file.library}" for file in files)
+    name = f"opencl-vendors-{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
+    try:
+        folder = cache_folder() / name
+        _fill(folder, files)
+    except OSError:  # no home, or not writable: a private folder until the loader has read it
+        with tempfile.TemporaryDirectory(prefix="countperf-opencl-") as scratch:
+            _fill(Path(scratch), files)
+            yield Path(scratch)
+        return
+    yield folder
+
+
+def _fill(folder: Path, files: tuple[DriverFile, ...]) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for number, file in enumerate(files):
+        # the loader takes files in their alphabetical order; keep ours after the system's
+        target = folder / f"{number:02d}-{file.name}"
+        if target.is_file() and target.read_text(encoding="utf-8") == file.library + "\n":
+            continue
+        scratch = target.with_suffix(f".{os.getpid()}.new")
+        scratch.write_text(file.library + "\n", encoding="utf-8")
+        scratch.replace(target)

@@ -1,0 +1,124 @@
+"""What bounds the sizes of kernels on a device: launch overhead and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from countperf.harness.clock import Clock, EventClock
+from countperf.harness.devices import DeviceLimits
+from countperf.harness.environment import available_memory
+from countperf.harness.session import Session
+from countperf.harness.sizes import SizeLimits
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+_EMPTY_SOURCE = "kernel void nothing(void) { }"
+_EMPTY_GROUP = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOverhead:
+    """Time of an empty launch.
+
+    Attributes
+    ----------
+    event_s, host_s : float
+        By the clock's timer and by the host's clock, s.
+    """
+
+    event_s: float
+    host_s: float
+
+
+def measure_launch_overhead(
+    session: Session, clock: Clock | None = None, *, runs: int = 40
+) -> LaunchOverhead:
+    """Time the launch of a single group that does nothing.
+
+    Parameters
+    ----------
+    session : Session
+        The device.
+    clock : Clock, optional
+        By default the device's event timer.
+    runs : int, optional
+        Number of launches; the first quarter does not count.
+
+    Returns
+    -------
+    LaunchOverhead
+        The usual launch, which is the median, by either clock.
+    """
+    import pyopencl as cl
+
+    clock = clock or EventClock()
+    kernel = cl.Kernel(session.build(_EMPTY_SOURCE), "nothing")
+
+    def launch() -> list[cl.Event]:
+        shape = (_EMPTY_GROUP,)
+        return [cl.enqueue_nd_range_kernel(session.queue, kernel, shape, shape)]
+
+    timings = [clock.time_run(launch) for _ in range(runs)][runs // 4 :]
+    return LaunchOverhead(
+        event_s=median(timing.time_s for timing in timings),
+        host_s=median(timing.host_s for timing in timings),
+    )
+
+
+def memory_limit(limits: DeviceLimits, host_bytes: int | None) -> int:
+    """Return how large the arguments of a kernel may be together.
+
+    Parameters
+    ----------
+    limits : DeviceLimits
+        Of the device.
+    host_bytes : int or None
+        Free memory of the host, byte, if known; it makes inputs, and may be the device's memory.
+
+    Returns
+    -------
+    int
+        The smallest of the largest array, a quarter of the device's memory, and a quarter of the
+        host's, byte.
+    """
+    bounds = [limits.max_allocation_bytes, limits.global_memory_bytes // 4]
+    if host_bytes is not None:
+        bounds.append(host_bytes // 4)
+    return max(1, min(bounds))
+
+
+def measure_limits(
+    session: Session,
+    clock: Clock | None = None,
+    *,
+    overhead_factor: float = 10.0,
+    max_run_s: float = 0.25,
+    max_setup_s: float = 2.0,
+) -> SizeLimits:
+    """Find out what bounds the sizes on a device.
+
+    Parameters
+    ----------
+    session : Session
+        The device.
+    clock : Clock, optional
+        By default the device's event timer.
+    overhead_factor, max_run_s, max_setup_s : float, optional
+        How far above an empty launch is clearly, and the caller's patience; as in `SizeLimits`.
+
+    Returns
+    -------
+    SizeLimits
+        With the measured launch overhead, and the memory there is.
+    """
+    overhead = measure_launch_overhead(session, clock)
+    return SizeLimits(
+        launch_overhead_s=max(overhead.event_s, overhead.host_s),
+        memory_bytes=memory_limit(session.device.limits, available_memory()),
+        overhead_factor=overhead_factor,
+        max_run_s=max_run_s,
+        max_setup_s=max_setup_s,
+    )

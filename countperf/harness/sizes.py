@@ -1,0 +1,157 @@
+"""The sizes chosen for a device's kernels, as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from countperf.devices.identity import DeviceIdentity
+from countperf.documents import Document, Part
+from countperf.measurements import KernelCase
+
+
+class Sizable(Protocol):
+    """What calibration needs of a kernel of the catalogue."""
+
+    @property
+    def name(self) -> str:
+        """Unique name."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """Class of kernels."""
+        ...
+
+    @property
+    def variant(self) -> str:
+        """Which one of the class."""
+        ...
+
+    @property
+    def element_type(self) -> str:
+        """Type of its numbers."""
+        ...
+
+    @property
+    def exponents(self) -> Sequence[int]:
+        """Values of p that may be chosen, smallest first."""
+        ...
+
+    @property
+    def exponent_steps(self) -> Sequence[int]:
+        """Sizes of a kernel: the case of ``p + step`` for each step."""
+        ...
+
+    def case(self, exponent: int) -> KernelCase:
+        """Make the case of an exponent; ParameterError if there is none."""
+        ...
+
+
+class SizeLimits(Part):
+    """What bounds the sizes.
+
+    Attributes
+    ----------
+    launch_overhead_s : float
+        Time of an empty launch by the host's clock, s.
+    memory_bytes : int
+        Largest size of all arguments together, byte.
+    overhead_factor : float
+        How many times the overhead the smallest size has to take.
+    max_run_s : float
+        Longest time of a run, s.
+    max_setup_s : float
+        Longest time to make inputs and put them into the device's memory, s.
+    """
+
+    launch_overhead_s: float = Field(gt=0)
+    memory_bytes: int = Field(gt=0)
+    overhead_factor: float = Field(default=10.0, ge=1)
+    max_run_s: float = Field(default=0.25, gt=0)
+    max_setup_s: float = Field(default=2.0, gt=0)
+
+    @property
+    def shortest_run_s(self) -> float:
+        """Time that the smallest size has to take at least, s."""
+        return self.overhead_factor * self.launch_overhead_s
+
+
+class SizeChoice(Part):
+    """The sizes chosen for kernels that differ in their work groups only.
+
+    Attributes
+    ----------
+    family, variant, element_type : str
+        Which kernels.
+    exponents : tuple of int
+        ``p + step`` of each size; may be empty.
+    run_s : tuple of float
+        Time of a run of each, s.
+    reason : str
+        Why there are fewer sizes than the kernel has steps; empty if there are not.
+    """
+
+    family: str
+    variant: str
+    element_type: str
+    exponents: tuple[int, ...]
+    run_s: tuple[float, ...]
+    reason: str = ""
+
+
+class Calibration(Document):
+    """The sizes chosen for a device; keep it beside the measurements, which resume with it.
+
+    Attributes
+    ----------
+    device : DeviceIdentity
+        The device.
+    timer : {"event", "host"}
+        Where times come from.
+    limits : SizeLimits
+        What the choice rests on.
+    choices : tuple of SizeChoice
+        One for each kernel, work groups apart.
+    """
+
+    format: Literal["countperf-calibration"] = "countperf-calibration"
+    version: Literal[1] = 1
+    device: DeviceIdentity
+    timer: Literal["event", "host"] = "event"
+    limits: SizeLimits
+    choices: tuple[SizeChoice, ...] = ()
+
+    def choice(self, entry: Sizable) -> SizeChoice | None:
+        """Return the choice for a kernel, if there is one."""
+        return next((each for each in self.choices if size_key(each) == size_key(entry)), None)
+
+    def timed_cases(self, entries: Iterable[Sizable]) -> list[tuple[KernelCase, float]]:
+        """Make the cases of kernels at the chosen sizes.
+
+        Parameters
+        ----------
+        entries : iterable of Sizable
+            Kernels; those without a choice have no cases.
+
+        Returns
+        -------
+        list of (KernelCase, float)
+            Each case once, with the expected time of a run, s.
+        """
+        timed: dict[str, tuple[KernelCase, float]] = {}
+        for entry in entries:
+            choice = self.choice(entry)
+            if choice is None:
+                continue
+            for exponent, run_s in zip(choice.exponents, choice.run_s, strict=True):
+                case = entry.case(exponent)  # small sizes may be rounded up to the same
+                timed.setdefault(case.name, (case, run_s))
+        return list(timed.values())
+
+
+def size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:
+    """Return what kernels share that differ in their work groups only."""
+    return kernel.family, kernel.variant, kernel.element_type

@@ -1,0 +1,174 @@
+"""The file of a campaign: what is finished is in it for good, line by line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from countperf.errors import IncompatibleMeasurementsError, MeasurementError
+from countperf.measurements import (
+    FailedCase,
+    Header,
+    Measurement,
+    MeasurementSet,
+    Resumption,
+)
+from countperf.measurements.lines import format_line
+from countperf.measurements.sets import complete_text, read_bytes
+
+_BEGINNING = b'{"format": "countperf-measurements"'
+
+
+class Store:
+    """A measurement file that is open for appending; a context manager.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    content : MeasurementSet
+        What was in it when it was opened.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes], content: MeasurementSet) -> None:
+        self.path = path
+        self.content = content
+        self._file = file
+
+    @classmethod
+    def open(cls, path: Path | str, header: Header) -> Store:
+        """Open a file to go on with its campaign, or begin a new one.
+
+        A last line that was cut short when an earlier session died is removed.
+
+        Parameters
+        ----------
+        path : Path or str
+            The file; missing folders are made.
+        header : Header
+            Of this campaign.
+
+        Returns
+        -------
+        Store
+            With the header, and a note of the resumption if there was one, in the file.
+
+        Raises
+        ------
+        IncompatibleMeasurementsError
+            The file holds measurements of another device, protocol or timer.
+        DocumentError
+            The file is damaged, or something else.
+        MeasurementError
+            Another process is writing to it, or it cannot be written.
+        """
+        target = Path(path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file = target.open("ab")
+        except OSError as error:
+            message = f"cannot write measurements to {target}: {error.strerror or error}"
+            raise MeasurementError(message) from error
+        try:
+            _lock(file, target)
+            return cls._begin(target, file, header)
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _begin(cls, path: Path, file: IO[bytes], header: Header) -> Store:
+        raw = read_bytes(path)
+        cut = b"\n" not in raw and raw[: len(_BEGINNING)] == _BEGINNING[: len(raw)]
+        if cut and not complete_text(raw):  # empty, or died while writing the header
+            file.truncate(0)
+            store = cls(path, file, MeasurementSet(header=header))
+            store._write(header)
+            _sync_folder(path.parent)
+            return store
+        text = complete_text(raw)
+        content = MeasurementSet.read_text(text, path=path)
+        check_compatible(content.header, header, path)
+        if text.encode() != raw:
+            kept = raw.rfind(b"\n") + 1
+            file.truncate(kept)
+            file.write(text.encode()[kept:])
+        store = cls(path, file, content)
+        store._write(Resumption(environment=header.environment))
+        return store
+
+    def append(self, entry: Measurement | FailedCase) -> None:
+        """Write a finished case; it is on the disk when this returns."""
+        self._write(entry)
+
+    def _write(self, entry: Header | Measurement | FailedCase | Resumption) -> None:
+        self._file.write(format_line(entry).encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file and let others write to it."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def check_compatible(stored: Header, wanted: Header, path: Path) -> None:
+    """Compare what a file holds with what is to be added to it.
+
+    Raises
+    ------
+    IncompatibleMeasurementsError
+        Device, driver, protocol or timer differ.
+    """
+    differences = [
+        f"{name} is {old!r} there and {new!r} now"
+        for name, (old, new) in stored.device.differences(wanted.device).items()
+    ]
+    before, now = stored.protocol.model_dump(), wanted.protocol.model_dump()
+    differences += [
+        f"protocol's {name} is {before[name]!r} there and {now[name]!r} now"
+        for name in before
+        if before[name] != now[name]
+    ]
+    if stored.timer != wanted.timer:
+        differences.append(f"times are by the {stored.timer} timer there, the {wanted.timer}'s now")
+    if differences:
+        message = f"{path} holds other measurements: {'; '.join(differences)}; use another file"
+        raise IncompatibleMeasurementsError(message)
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # systems on which a folder is not a file
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        message = f"{path} is in use by another campaign; wait for it, or use another file"
+        raise MeasurementError(message) from error
+    except OSError:  # a file system without locks
+        return

@@ -1,0 +1,29 @@
+"""What is measured (`KernelCase`) and what came of it (`MeasurementSet`).
+
+A `MeasurementSet` is stored as lines of JSON: first the header, then one line per finished case,
+appended as they finish, so that the file is the store from which an interrupted campaign resumes.
+A line is told by its field ``status``: ``measured``, ``failed``, or ``resumed`` (a later session
+went on with the campaign; its environment holds for the cases below it).
+"""
+
+from __future__ import annotations
+
+from countperf.measurements.cases import KernelCase, Purpose
+from countperf.measurements.header import Environment, Header, Protocol
+from countperf.measurements.lines import FailedCase, Measurement, Resumption
+from countperf.measurements.sets import MeasurementSet
+from countperf.measurements.summary import Summary, summarize
+
+__all__ = [
+    "Environment",
+    "FailedCase",
+    "Header",
+    "KernelCase",
+    "Measurement",
+    "MeasurementSet",
+    "Protocol",
+    "Purpose",
+    "Resumption",
+    "Summary",
+    "summarize",
+]

@@ -1,0 +1,63 @@
+"""What is measured: a kernel at given sizes, with its inputs and the right results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Purpose = Literal["measurement", "test"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCase:
+    """One kernel at one set of sizes, with all that it takes to run and check it.
+
+    Attributes
+    ----------
+    name : str
+        Unique: name of the kernel and its parameters, ``matmul-naive/16x16/f32/n=512``.
+    kernel, family, variant : str
+        Name in the catalogue, class of kernels, and which one of the class.
+    group_shape : tuple of int
+        Work items per group along the two local axes.
+    element_type : str
+        Type of the kernel's numbers, ``f32``.
+    build : callable
+        Returns the ``loopy.TranslationUnit``, symbolic in the parameters; it must be the same
+        object for all cases of a kernel.
+    parameters : Mapping from str to int
+        Sizes at which it is timed.
+    make_arguments : callable
+        From a random generator and parameters to the kernel's inputs by name: arrays with exact
+        type and memory order, and scalars. The runner allocates what is only written.
+    reference : callable
+        From inputs and parameters to the expected outputs by name.
+    tolerance : float
+        Largest ``|got - want|`` that is right, relative to ``max(1, max|want|)``.
+    purpose : {"measurement", "test"}
+        Whether fits may use it, or only evaluations.
+    global_memory_bytes : int
+        All arguments together, byte, at ``parameters``.
+    check_parameters : Mapping from str to int
+        Small sizes at which numbers are checked before it is timed.
+    """
+
+    name: str
+    kernel: str
+    family: str
+    variant: str
+    group_shape: tuple[int, int]
+    element_type: str
+    build: Callable[[], Any]
+    parameters: Mapping[str, int]
+    make_arguments: Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]
+    reference: Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]
+    tolerance: float
+    purpose: Purpose
+    global_memory_bytes: int
+    check_parameters: Mapping[str, int]

@@ -1,0 +1,233 @@
+"""The lines of a measurement file below its header: measurements, failures, resumptions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from countperf.documents import Part, parse_json, validate
+from countperf.errors import DocumentError
+from countperf.measurements.cases import KernelCase, Purpose
+from countperf.measurements.header import Environment, Header
+from countperf.measurements.summary import summarize
+
+if TYPE_CHECKING:
+    from countperf.properties.vector import PropertyVector
+
+
+class _Line(Part):
+    case: str
+    kernel: str
+    family: str
+    variant: str
+    element_type: str
+    group_shape: tuple[int, int]
+    purpose: Purpose
+    parameters: dict[str, int]
+    recorded_at: str
+
+
+class Measurement(_Line):
+    """A finished case: every sample, what they come to, and the kernel's property vector.
+
+    Attributes
+    ----------
+    case, kernel, family, variant, element_type, group_shape, purpose, parameters
+        As in `KernelCase`; ``case`` is its name.
+    recorded_at : str
+        When it was finished, UTC, ISO 8601.
+    samples_s : tuple of tuple of float
+        Every run time in rounds, s, those that do not count included.
+    dropped : int
+        Runs at the start of each round that do not count.
+    statistic : str
+        What ``time_s`` is, in words.
+    time_s, spread, noise_floor : float
+        As in `Summary`.
+    stable : bool
+        Whether spread and noise floor are within the protocol's limits.
+    clocks_agree : bool
+        Whether the event timer and the host's clock are consistent.
+    remarks : tuple of str
+        Caveats, in words.
+    host_overhead_s : float or None
+        Median of host clock minus event time, s.
+    load_average : float or None
+        Of the last minute, when it was finished.
+    properties : dict or None
+        The property vector's document; None if the kernel could not be counted.
+    """
+
+    status: Literal["measured"] = "measured"
+    samples_s: tuple[tuple[float, ...], ...] = Field(min_length=1)
+    dropped: int = Field(ge=0)
+    statistic: str
+    time_s: float = Field(gt=0)
+    spread: float = Field(ge=0)
+    noise_floor: float = Field(ge=0)
+    stable: bool
+    clocks_agree: bool = True
+    remarks: tuple[str, ...] = ()
+    host_overhead_s: float | None = None
+    load_average: float | None = None
+    properties: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _statistic_fits_the_samples(self) -> Self:
+        if any(len(runs) <= self.dropped for runs in self.samples_s):
+            raise ValueError(f"a round has no sample left after dropping {self.dropped}")
+        if min(min(runs[self.dropped :]) for runs in self.samples_s) != self.time_s:
+            raise ValueError("time_s is not the smallest sample that counts")
+        return self
+
+    @classmethod
+    def from_samples(
+        cls,
+        case: KernelCase,
+        samples_s: Sequence[Sequence[float]],
+        *,
+        dropped: int,
+        stable: bool = True,
+        recorded_at: str = "",
+        resolution_s: float = 0.0,
+        **more: Any,
+    ) -> Self:
+        """Make the measurement of a case from its samples.
+
+        Parameters
+        ----------
+        case : KernelCase
+            What was measured.
+        samples_s, dropped, resolution_s
+            As in `summarize`.
+        stable : bool
+            Whether spread and noise floor are within the protocol's limits.
+        recorded_at : str
+            When, UTC, ISO 8601.
+        **more
+            Further fields.
+
+        Returns
+        -------
+        Measurement
+            With time, spread and noise floor from the samples.
+        """
+        summary = summarize(samples_s, dropped, resolution_s=resolution_s)
+        return cls(
+            **case_fields(case),
+            recorded_at=recorded_at,
+            samples_s=tuple(tuple(runs) for runs in samples_s),
+            dropped=dropped,
+            statistic=f"minimum of all runs but the first {dropped} of each round",
+            time_s=summary.time_s,
+            spread=summary.spread,
+            noise_floor=summary.noise_floor,
+            stable=stable,
+            **more,
+        )
+
+    def property_vector(self) -> PropertyVector | None:
+        """Return the property vector, if the kernel could be counted.
+
+        Raises
+        ------
+        DocumentError
+            The stored vector is damaged.
+        """
+        from countperf.properties.vector import PropertyVector
+
+        return None if self.properties is None else PropertyVector.from_document(self.properties)
+
+
+class FailedCase(_Line):
+    """A case that gave no time.
+
+    Attributes
+    ----------
+    case, kernel, family, variant, element_type, group_shape, purpose, parameters, recorded_at
+        As in `Measurement`.
+    stage : {"build", "check", "run"}
+        Where it failed: making and building the kernel, comparing its numbers with the reference,
+        or running it at full size.
+    reason : str
+        What happened.
+    """
+
+    status: Literal["failed"] = "failed"
+    stage: Literal["build", "check", "run"]
+    reason: str
+
+
+class Resumption(Part):
+    """A later session went on with the campaign."""
+
+    status: Literal["resumed"] = "resumed"
+    environment: Environment
+
+
+Line = Measurement | FailedCase | Resumption
+_LINE_TYPES: dict[str, type[Line]] = {
+    "measured": Measurement,
+    "failed": FailedCase,
+    "resumed": Resumption,
+}
+
+
+def case_fields(case: KernelCase) -> dict[str, Any]:
+    """Return the fields that every line shares with the case it is about."""
+    return {
+        "case": case.name,
+        "kernel": case.kernel,
+        "family": case.family,
+        "variant": case.variant,
+        "element_type": case.element_type,
+        "group_shape": case.group_shape,
+        "purpose": case.purpose,
+        "parameters": dict(case.parameters),
+    }
+
+
+def format_line(entry: Header | Line) -> str:
+    """Write an entry as one line of ASCII, line feed included."""
+    return json.dumps(entry.model_dump(mode="json"), allow_nan=False) + "\n"
+
+
+def parse_line(text: str, number: int, *, path: Path | str | None = None) -> Line:
+    """Parse and validate one line below the header.
+
+    Parameters
+    ----------
+    text : str
+        The line.
+    number : int
+        Its number in the file, from 1.
+    path : Path or str, optional
+        The file, for messages.
+
+    Returns
+    -------
+    Measurement or FailedCase or Resumption
+        What the line says.
+
+    Raises
+    ------
+    DocumentError
+        The line is damaged.
+    """
+    content = parse_json(text, path=path, first_line=number)
+    status = content.get("status") if isinstance(content, dict) else None
+    if not isinstance(status, str) or status not in _LINE_TYPES:
+        field = f"line {number}: $.status"
+        wanted = ", ".join(_LINE_TYPES)
+        message = located(f"{field}: one of {wanted} is wanted, not {status!r}", path)
+        raise DocumentError(message, path=None if path is None else str(path), field=field)
+    return validate(_LINE_TYPES[status], content, path=path, root=f"line {number}: $")
+
+
+def located(message: str, path: Path | str | None) -> str:
+    """Put the file before a message, if there is one."""
+    return message if path is None else f"{path}: {message}"

@@ -1,0 +1,244 @@
+r"""Relative errors of predictions and their means over cases, kernels and devices.
+
+Symbols: :math:`p` predicted and :math:`m > 0` measured values of the same cases.
+
+The geometric mean of relative errors is the figure of Stevens & Klöckner (2016): per kernel over
+its sizes, per device over its kernels, per kernel over devices. An error of exactly zero makes it
+zero; a `MeanError` therefore says how many errors were zero, and which floor was used, if any.
+``mape_shape`` is that of Lemeire, Cornelis & Konstantinidis, with the measured value inside the sum
+(as printed, outside, it has no meaning, because it depends on the occupancy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
+
+from countperf.documents import Document, Part
+from countperf.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanError:
+    """Geometric mean of relative errors.
+
+    Attributes
+    ----------
+    value : float
+        The mean, as a fraction (0.3 is 30 %).
+    count, zero_errors : int
+        Number of errors, and how many of them were exactly zero.
+    floor : float
+        Errors below it were raised to it.
+    """
+
+    value: float
+    count: int
+    zero_errors: int
+    floor: float = 0.0
+
+
+def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> NDArray[np.float64]:
+    """Return ``|predicted - measured| / measured`` for each case.
+
+    Raises
+    ------
+    ParameterError
+        Different lengths, empty, not one-dimensional, not finite, or a measured value <= 0.
+    """
+    prediction, measurement = _pair(predicted, measured)
+    return np.abs(prediction - measurement) / _positive(measurement)
+
+
+def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
+    """Take the geometric mean of relative errors, or of means of them.
+
+    Parameters
+    ----------
+    errors : array_like
+        Relative errors as fractions, not negative.
+    floor : float, optional
+        Raise smaller errors to it; with 0, a single zero error makes the mean zero.
+
+    Raises
+    ------
+    ParameterError
+        Empty, not one-dimensional, not finite, a negative error, or a negative floor.
+
+    Examples
+    --------
+    >>> round(mean_error([0.30, 0.08, 0.32, 0.10]).value, 4)
+    0.1665
+    """
+    values = _vector(errors, "errors")
+    if np.any(values < 0):
+        message = f"relative errors are not negative; found {values.min()}"
+        raise ParameterError(message, parameter="errors")
+    if not (np.isfinite(floor) and floor >= 0):
+        message = f"the floor must be finite and not negative, not {floor}"
+        raise ParameterError(message, parameter="floor")
+    zeros = int(np.count_nonzero(values == 0))
+    raised = np.maximum(values, floor)
+    value = 0.0 if np.any(raised == 0) else float(np.exp(np.mean(np.log(raised))))
+    return MeanError(value=value, count=values.size, zero_errors=zeros, floor=float(floor))
+
+
+def geometric_mean_relative_error(
+    predicted: ArrayLike, measured: ArrayLike, *, floor: float = 0.0
+) -> MeanError:
+    """Take the geometric mean of the relative errors of cases; see `mean_error`."""
+    return mean_error(relative_errors(predicted, measured), floor=floor)
+
+
+def mape(predicted: ArrayLike, measured: ArrayLike) -> float:
+    """Return the arithmetic mean of the relative errors, in percent."""
+    return float(100 * np.mean(relative_errors(predicted, measured)))
+
+
+def linear_fit(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+    """Return slope and intercept of the least-squares line of y against x.
+
+    Raises
+    ------
+    ParameterError
+        Fewer than two distinct x, or not two finite vectors of the same length.
+    """
+    abscissa, ordinate = _pair(x, y, names=("x", "y"))
+    centered = abscissa - abscissa.mean()
+    spread = float(centered @ centered)
+    if np.unique(abscissa).size < 2 or spread == 0:
+        raise ParameterError("a line needs at least two distinct x", parameter="x")
+    slope = float(centered @ (ordinate - ordinate.mean())) / spread
+    return slope, float(ordinate.mean() - slope * abscissa.mean())
+
+
+def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float:
+    r"""Return the error of a curve's shape over occupancies, in percent.
+
+    Notes
+    -----
+    :math:`\frac{100}{n}\sum_i |d_i - l(o_i)| / m_i` where :math:`d_i = p_i - m_i` and :math:`l` is
+    the least-squares line of :math:`d` against the occupancy :math:`o`. It applies to throughput,
+    not to time, and it is not always below `mape`: the line minimises squared absolute errors.
+    """
+    prediction, measurement = _pair(predicted, measured)
+    difference, occupancies = _pair(
+        prediction - measurement, occupancy, names=("predicted", "occupancy")
+    )
+    slope, intercept = linear_fit(occupancies, difference)
+    rest = np.abs(difference - (slope * occupancies + intercept))
+    return float(100 * np.mean(rest / _positive(measurement)))
+
+
+def r_squared(predicted: ArrayLike, measured: ArrayLike) -> float:
+    """Return 1 minus the ratio of squared errors to the variance; negative for bad predictions.
+
+    Raises
+    ------
+    ParameterError
+        Fewer than two cases, or all measured values equal.
+    """
+    prediction, measurement = _pair(predicted, measured)
+    variation = float(np.sum((measurement - measurement.mean()) ** 2))
+    if measurement.size < 2 or variation == 0:
+        message = "r_squared needs at least two different measured values"
+        raise ParameterError(message, parameter="measured")
+    return 1 - float(np.sum((measurement - prediction) ** 2)) / variation
+
+
+class EvaluatedCase(Part):
+    """One case that was both measured and predicted.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel; cases of one kernel differ in their parameters.
+    parameters : dict from str to int
+        Size parameters.
+    measured_s, predicted_s : float
+        Times, s.
+    complete : bool
+        Whether the prediction knows the cost of every property of the kernel.
+    """
+
+    kernel: str
+    parameters: dict[str, int]
+    measured_s: float = Field(gt=0)
+    predicted_s: float
+    complete: bool = True
+
+    @property
+    def relative_error(self) -> float:
+        """``|predicted - measured| / measured``."""
+        return abs(self.predicted_s - self.measured_s) / self.measured_s
+
+
+class Evaluation(Document):
+    """Predicted against measured times on one device.
+
+    Attributes
+    ----------
+    device, model : str
+        Slug of the device, and name of the model that predicted.
+    cases : tuple of EvaluatedCase
+        At least one.
+    """
+
+    format: Literal["countperf-evaluation"] = "countperf-evaluation"
+    version: Literal[1] = 1
+    device: str
+    model: str
+    cases: tuple[EvaluatedCase, ...] = Field(min_length=1)
+
+    def by_kernel(self, *, floor: float = 0.0) -> dict[str, MeanError]:
+        """Return the mean error of each kernel over its sizes, in the order of the cases."""
+        errors: dict[str, list[float]] = {}
+        for case in self.cases:
+            errors.setdefault(case.kernel, []).append(case.relative_error)
+        return {kernel: mean_error(values, floor=floor) for kernel, values in errors.items()}
+
+    def overall(self, *, floor: float = 0.0) -> MeanError:
+        """Return the device's mean error: the geometric mean of the means of its kernels."""
+        return mean_of_means(self.by_kernel(floor=floor), floor=floor)
+
+
+def mean_of_means(means: Mapping[str, MeanError], *, floor: float = 0.0) -> MeanError:
+    """Take the geometric mean of mean errors; counts and zero errors add up."""
+    return MeanError(
+        value=mean_error([mean.value for mean in means.values()], floor=floor).value,
+        count=sum(mean.count for mean in means.values()),
+        zero_errors=sum(mean.zero_errors for mean in means.values()),
+        floor=float(floor),
+    )
+
+
+def _vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1 or vector.size == 0:
+        message = f"{name} must be a vector with at least one value, not of shape {vector.shape}"
+        raise ParameterError(message, parameter=name)
+    if not np.all(np.isfinite(vector)):
+        raise ParameterError(f"{name} must be finite numbers", parameter=name)
+    return vector
+
+
+def _pair(
+    first: ArrayLike, second: ArrayLike, *, names: Sequence[str] = ("predicted", "measured")
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    left, right = _vector(first, names[0]), _vector(second, names[1])
+    if left.size != right.size:
+        message = f"{names[0]} has {left.size} values and {names[1]} has {right.size}"
+        raise ParameterError(message, parameter=names[1])
+    return left, right
+
+
+def _positive(measured: NDArray[np.float64]) -> NDArray[np.float64]:
+    if np.any(measured <= 0):
+        message = f"measured values must be positive; found {measured.min()}"
+        raise ParameterError(message, parameter="measured")
+    return measured

@@ -1,0 +1,1 @@
+"""Time models with fitted weights: their definitions, their weights, their predictions."""

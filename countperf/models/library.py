@@ -1,0 +1,79 @@
+"""Finding fitted weights: the user's own, those shipped with the package, those of a checkout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from countperf.errors import DocumentError
+from countperf.models.weights import WeightSet
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def user_fits_folder() -> Path:
+    """Return where a user's own fits are kept, in the platform's place for data."""
+    from platformdirs import user_data_path
+
+    return user_data_path("countperf", appauthor=False) / "fits"
+
+
+def fits_folders() -> tuple[Path, ...]:
+    """Return the folders in which fits are looked for, the one that wins first.
+
+    They are the user's own, what an installed package ships (``countperf/_fits``), and ``fits/``
+    of a checkout.
+    """
+    checkout = _PACKAGE.parent
+    folders = [user_fits_folder(), _PACKAGE / "_fits"]
+    if (checkout / "pyproject.toml").is_file():
+        folders.append(checkout / "fits")
+    return tuple(folders)
+
+
+def available_weights(
+    *, model: str = "linear", folders: Sequence[Path | str] | None = None
+) -> dict[str, Path]:
+    """List the fits of a model: device slug to file, sorted by slug."""
+    found: dict[str, Path] = {}
+    for folder in reversed(fits_folders() if folders is None else folders):
+        for path in Path(folder).glob(f"*/{model}.json"):
+            found[path.parent.name] = path
+    return dict(sorted(found.items()))
+
+
+def load_weights(
+    name: Path | str, *, model: str = "linear", folders: Sequence[Path | str] | None = None
+) -> WeightSet:
+    """Load fitted weights by device slug or from a path.
+
+    Parameters
+    ----------
+    name : Path or str
+        A slug, such as ``pocl-epyc-zen5``; or the path of a weights document, or of the folder of a
+        device's fits.
+    model : str, optional
+        Which model's weights, where a slug or a folder is given.
+    folders : sequence of Path or str, optional
+        Where to look for slugs, the one that wins first; by default `fits_folders`.
+
+    Raises
+    ------
+    DocumentError
+        There is no such fit (the message lists those there are), or its document is bad.
+    """
+    path = Path(name)
+    if path.is_dir() and (path / f"{model}.json").is_file():
+        return WeightSet.read_file(path / f"{model}.json")
+    if path.is_file() or isinstance(name, Path) or path.suffix == ".json" or len(path.parts) > 1:
+        return WeightSet.read_file(path)
+    known = available_weights(model=model, folders=folders)
+    if name in known:
+        return WeightSet.read_file(known[name])
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    there = ", ".join(known) or "none: measure and fit a device first"
+    raise DocumentError(
+        f"no {model} weights are named {name!r}{hint} (available: {there})", path=str(name)
+    )

@@ -1,0 +1,69 @@
+"""Properties of a kernel that the weights have no cost for, and who would supply it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from countperf.errors import UnmeasuredPropertyError
+
+Suppliers = Callable[[str], Sequence[str]]
+"""From a property to the measurement kernels that exercise it."""
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmeasured:
+    """What a kernel needs and a weight set lacks.
+
+    Attributes
+    ----------
+    kernel, device : str
+        Name of the kernel, and slug of the device of the weights.
+    suppliers : dict from str to tuple of str
+        For each property without a weight, measurement kernels that would supply it.
+    """
+
+    kernel: str
+    device: str
+    suppliers: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def find(
+        cls,
+        missing: Sequence[str],
+        *,
+        kernel: str,
+        device: str,
+        stored: Mapping[str, tuple[str, ...]],
+        lookup: Suppliers | None,
+    ) -> Unmeasured:
+        """Collect suppliers from a lookup if there is one, else from those stored with the fit."""
+        suppliers = {
+            name: tuple(lookup(name)) if lookup else stored.get(name, ())
+            for name in dict.fromkeys(missing)
+        }
+        return cls(kernel=kernel, device=device, suppliers=suppliers)
+
+    def error(self) -> UnmeasuredPropertyError:
+        """Return the error that says so."""
+        mends = "; ".join(
+            f"{name}: measure {_some(kernels)}"
+            if kernels
+            else f"{name}: no measurement kernel is known to exercise it"
+            for name, kernels in self.suppliers.items()
+        )
+        message = (
+            f"kernel {self.kernel!r} needs {', '.join(self.suppliers)}, for which the weights of"
+            f" {self.device} have no value ({mends}); refit with such measurements, or ask for an"
+            " incomplete prediction"
+        )
+        return UnmeasuredPropertyError(
+            message, properties=tuple(self.suppliers), suppliers=dict(self.suppliers)
+        )
+
+
+def _some(kernels: Sequence[str]) -> str:
+    more = len(kernels) - _NAMED
+    return " or ".join(kernels[:_NAMED]) + (f" ({more} more)" if more > 0 else "")

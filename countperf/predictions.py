@@ -1,0 +1,111 @@
+"""What every time model answers: a prediction, with its parts, its uncertainty and its caveats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Quantity = float | NDArray[np.float64]
+"""A number, or an array of them where parameters were given as arrays."""
+
+ParameterValue = int | NDArray[np.integer]
+"""Value of a size parameter: an integer, or integers at which to predict in one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Outcome of one check on a fit or a prediction.
+
+    Attributes
+    ----------
+    name : str
+        What was checked, such as ``"rank"`` or ``"extrapolation"``.
+    passed : bool
+        Whether the result can be used without a caveat, as far as this check goes.
+    message : str
+        What was found.
+    remedy : str
+        What to do about it; empty if the check passed.
+    """
+
+    name: str
+    passed: bool
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prediction:
+    """Predicted time of one launch of a kernel.
+
+    Attributes
+    ----------
+    kernel, device, model : str
+        Name of the kernel, slug of the device, name of the model.
+    parameters : Mapping from str to int or ndarray
+        Values of the size parameters.
+    time_s : float or ndarray
+        The time, s; of the shape that the parameters broadcast to.
+    interval_s : pair of float or ndarray, or None
+        Low and high end of where the time is expected in 95 of 100 cases, s; None where the model
+        cannot tell.
+    breakdown : dict from str to float or ndarray
+        Where the time goes: seconds per property, largest first. The parts sum to the time.
+    missing : tuple of str
+        Properties that the kernel has and the model knows no cost of; the time is without them.
+    ignored : tuple of str
+        Properties that the kernel has and the model leaves out by its definition.
+    verdicts : tuple of Verdict
+        Checks on the validity of this prediction.
+    """
+
+    kernel: str
+    device: str
+    model: str
+    parameters: Mapping[str, ParameterValue]
+    time_s: Quantity
+    interval_s: tuple[Quantity, Quantity] | None
+    breakdown: dict[str, Quantity]
+    missing: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the model knows the cost of every property that it does not ignore."""
+        return not self.missing
+
+    @property
+    def caveats(self) -> tuple[Verdict, ...]:
+        """The verdicts that did not pass."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+
+
+class TimeModel(Protocol):
+    """Anything that predicts the time of a kernel on a device: fitted or mechanistic."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        ...
+
+    def predict(
+        self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
+    ) -> Prediction:
+        """Predict the time of one launch of a kernel at parameter values."""
+        ...
+
+
+def largest_first(parts: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Sort the parts of a time by size, negative ones last; arrays by their sum.
+
+    Examples
+    --------
+    >>> list(largest_first({"groups": -1.0, "launches": 2.0, "flop.add.f32": 3.0}))
+    ['flop.add.f32', 'launches', 'groups']
+    """
+    return dict(sorted(parts.items(), key=lambda item: (-float(np.sum(item[1])), item[0])))

@@ -1,0 +1,1 @@
+"""Kernel properties: counts sorted into the taxonomy that models charge for."""

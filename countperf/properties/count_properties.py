@@ -1,0 +1,95 @@
+"""From a Loopy kernel to its property vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from countperf.counting.kernel import Counts, count_loopy_kernel
+from countperf.properties.vector import Count, PropertyVector, granularity_of
+from countperf.symbolic.cardinality import assumptions_text, guards_of
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+
+
+def count_kernel(
+    t_unit: Any,
+    *,
+    statistics: Mapping[str, Any] | None = None,
+    powers: Literal["emitted", "written"] = "emitted",
+) -> PropertyVector:
+    """Count the properties of a Loopy kernel, symbolic in its size parameters.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point; preprocessed and scheduled here unless that is done already.
+    statistics : mapping from str to number, optional
+        What data decides: mean trip counts by iname, probabilities of conditions by instruction id
+        or by the condition's text. Counts into which they enter are marked as not exact.
+    powers : {"emitted", "written"}
+        Whether ``x**2`` is the multiplication that is generated (default) or one ``pow``.
+
+    Returns
+    -------
+    PropertyVector
+        All counts exact, unless `statistics` entered.
+
+    Raises
+    ------
+    CountingError
+        Something cannot be counted exactly: `UnsupportedExpressionError` for what has no counting
+        rule, `DataDependentControlFlowError` for what depends on data.
+
+    Notes
+    -----
+    Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
+    """
+    return sorted_by_taxonomy(count_loopy_kernel(t_unit, statistics=statistics, powers=powers))
+
+
+def sorted_by_taxonomy(counts: Counts) -> PropertyVector:
+    """Sort the counts of a kernel into properties."""
+    quantities: dict[str, PiecewiseQuasiPolynomial] = {}
+
+    def add(name: str, quantity: PiecewiseQuasiPolynomial) -> None:
+        quantities[name] = quantities.get(name, ZERO_COUNT) + quantity
+
+    for operation, quantity in counts.operations.items():
+        family = "flop" if operation.type_name.startswith("f") else "iop"
+        function = f".{operation.function}" if operation.function else ""
+        add(f"{family}.{operation.kind}.{operation.type_name}{function}", quantity)
+    for item in counts.accesses:
+        access = item.access
+        if access.address_space == "local":
+            add(f"lmem.{access.direction}.{access.bits}", item.executions)
+        for utilization in item.classes:
+            add(
+                f"gmem.{access.direction}.{access.bits}.{utilization.name}",
+                item.executions.restricted(utilization.nonnegative, utilization.zero),
+            )
+    for name in list(quantities):
+        if name.startswith("gmem.load."):
+            suffix = name.removeprefix("gmem.load.")
+            stores = quantities.get(f"gmem.store.{suffix}")
+            if stores is not None:
+                add(f"gmem.min.{suffix}", counts.counter.minimum(quantities[name], stores))
+    add("barrier.local", counts.local_barriers)
+    add("barrier.global", counts.global_barriers)
+    add("groups", counts.work_groups)
+    add("launches", counts.launches)
+    reason = f"the caller's statistics for {counts.is_estimate}" if counts.is_estimate else ""
+    return PropertyVector(
+        {
+            name: Count(
+                quantity=quantity,
+                granularity=granularity_of(name),
+                exact=not reason,
+                reason=reason,
+            )
+            for name, quantity in quantities.items()
+        },
+        kernel=counts.kernel,
+        parameters=counts.parameters,
+        assumptions=assumptions_text(counts.assumptions),
+        assumption_guards=tuple(guards_of(counts.assumptions)),
+    )

@@ -1,0 +1,451 @@
+"""Property vectors: the counts of a kernel under the taxonomy's names, symbolic in its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, validate_name
+from countperf.symbolic.compiled import CompiledCounts
+from countperf.symbolic.piecewise import (
+    ZERO_COUNT,
+    PiecewiseQuasiPolynomial,
+    parse_polynomial,
+)
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+Guards = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
+
+FORMAT = "countperf-property-vector"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How often one property occurs, symbolic in the parameters.
+
+    Attributes
+    ----------
+    quantity : PiecewiseQuasiPolynomial
+        The count.
+    granularity : str
+        What one unit is executed by: ``work item``, ``work group`` or ``launch``.
+    exact : bool
+        Whether the count is what is executed; else it rests on the caller's statistics.
+    reason : str
+        Why it is not exact; empty if it is.
+    """
+
+    quantity: PiecewiseQuasiPolynomial
+    granularity: str = "work item"
+    exact: bool = True
+    reason: str = ""
+
+    def __add__(self, other: Count) -> Count:
+        if self.granularity != other.granularity:
+            raise GranularityError(
+                f"counts per {self.granularity} and per {other.granularity} cannot be added"
+            )
+        return Count(
+            quantity=self.quantity + other.quantity,
+            granularity=self.granularity,
+            exact=self.exact and other.exact,
+            reason="; ".join(sorted({r for r in (self.reason, other.reason) if r})),
+        )
+
+    def __str__(self) -> str:
+        """Return isl's piecewise quasi-polynomial; our own notation where guards are not affine."""
+        from countperf.symbolic.cardinality import to_isl_text
+
+        return to_isl_text(self.quantity) or str(self.quantity)
+
+
+class PropertyVector(Mapping[str, Count]):
+    """The property counts of one kernel; immutable.
+
+    Iterates over the properties that can be other than zero. Looking up another valid name gives a
+    count of zero; ``flop.special.<type>`` gives the sum over its functions.
+
+    Parameters
+    ----------
+    counts : mapping from str to Count
+        By property name.
+    kernel : str
+        Name of the kernel.
+    parameters : iterable of str
+        Size parameters; those of the counts are added.
+    assumptions : str
+        What the parameters must satisfy, for messages.
+    assumption_guards : tuple of (nonnegative, zero)
+        The same as guards, alternatives; empty if everything is allowed.
+
+    Raises
+    ------
+    PropertyNameError
+        A name is not of the taxonomy.
+    """
+
+    def __init__(
+        self,
+        counts: Mapping[str, Count],
+        *,
+        kernel: str,
+        parameters: tuple[str, ...] = (),
+        assumptions: str = "{ : }",
+        assumption_guards: tuple[Guards, ...] = (),
+    ) -> None:
+        self._counts = {
+            validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
+        }
+        self.kernel = kernel
+        names = set(parameters).union(*(c.quantity.names() for c in self._counts.values()))
+        self.parameters: tuple[str, ...] = tuple(sorted(names))
+        self.assumptions = assumptions
+        self.assumption_guards = assumption_guards
+
+    # {{{ mapping
+
+    def __getitem__(self, name: str) -> Count:
+        found = self._counts.get(name)
+        if found is not None:
+            return found
+        validate_name(name)
+        members = [c for other, c in self._counts.items() if other.startswith(f"{name}.")]
+        if not members:
+            return Count(quantity=ZERO_COUNT)
+        total = members[0]
+        for member in members[1:]:
+            total = total + member
+        return total
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._counts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PropertyVector)
+            and self._counts == other._counts
+            and self.kernel == other.kernel
+            and self.parameters == other.parameters
+            and self.assumption_guards == other.assumption_guards
+        )
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {count}" for name, count in self._counts.items()]
+        return "\n".join([f"PropertyVector of '{self.kernel}':", *lines])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no caller's statistics entered."""
+        return all(count.exact for count in self._counts.values())
+
+    # }}}
+
+    @classmethod
+    def from_mapping(
+        cls, counts: Mapping[str, str | int], *, kernel: str = "by hand"
+    ) -> PropertyVector:
+        """Build a vector by hand.
+
+        Parameters
+        ----------
+        counts : mapping from str to str or int
+            Piecewise quasi-polynomials in isl's notation, or numbers.
+        kernel : str
+            A name for messages.
+
+        Raises
+        ------
+        PropertyNameError
+            A name is not of the taxonomy.
+        CountingError
+            A text is no piecewise quasi-polynomial.
+
+        Examples
+        --------
+        >>> vector = PropertyVector.from_mapping({"flop.add.f32": "[n] -> { n^2 : n > 0 }"})
+        >>> vector.evaluate(n=3)
+        {'flop.add.f32': 9}
+        """
+        from countperf.symbolic.cardinality import from_isl_text
+
+        return cls(
+            {
+                name: Count(
+                    quantity=PiecewiseQuasiPolynomial.from_value(value)
+                    if isinstance(value, int)
+                    else from_isl_text(value),
+                    granularity=granularity_of(name),
+                )
+                for name, value in counts.items()
+            },
+            kernel=kernel,
+        )
+
+    # {{{ evaluation
+
+    @cached_property
+    def _compiled(self) -> CompiledCounts:
+        return CompiledCounts(
+            self.parameters, [(c.quantity, c.exact) for c in self._counts.values()]
+        )
+
+    def evaluate(
+        self, parameters: Mapping[str, Any] | None = None, /, **more: Any
+    ) -> dict[str, Any]:
+        """Evaluate all counts.
+
+        Parameters
+        ----------
+        parameters, **more : int or ndarray of integers
+            Values of all parameters; arrays broadcast against each other.
+
+        Returns
+        -------
+        dict from str to int, Fraction or ndarray
+            Exact integers for scalars (Fractions where statistics entered), arrays for arrays: of
+            int64, or of Python integers where int64 would overflow.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is missing, unknown, no integer, or outside the assumptions.
+        """
+        values = self.checked_parameters(parameters, more)
+        if any(isinstance(v, np.ndarray) for v in values.values()):
+            return dict(zip(self._counts, self._compiled.at_arrays(values), strict=True))
+        return dict(zip(self._counts, self._compiled.at(values), strict=True))
+
+    def checked_parameters(
+        self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the parameters as Python integers or int64 arrays, checked.
+
+        Raises
+        ------
+        ParameterError
+            As for `evaluate`.
+        """
+        given = {**(parameters or {}), **more}
+        for name in self.parameters:
+            if name not in given:
+                listed = ", ".join(sorted(given)) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed}); "
+                    "pass every parameter in parameters={...}",
+                    parameter=name,
+                )
+        for name in given:
+            if name not in self.parameters:
+                listed = ", ".join(self.parameters) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
+                    parameter=name,
+                )
+        values = {name: _integer(self.kernel, name, given[name]) for name in self.parameters}
+        self._check_assumptions(values)
+        return values
+
+    def _check_assumptions(self, values: Mapping[str, Any]) -> None:
+        if not self.assumption_guards:
+            return
+        alternatives = [_holds(guards, values) for guards in self.assumption_guards]
+        if np.all(np.logical_or.reduce(alternatives)):
+            return
+        broken = _first_broken(self.assumption_guards[0], values)
+        shown = ", ".join(f"{k}={v}" for k, v in values.items())
+        raise ParameterError(
+            f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
+            + (f" ({broken})" if broken else ""),
+            parameter=None,
+        )
+
+    def compile(self) -> CompiledVector:
+        """Return a picklable function from parameters to the counts."""
+        return CompiledVector(self)
+
+    # }}}
+
+    # {{{ documents
+
+    def to_document(self) -> dict[str, Any]:
+        """Return a JSON-able document that `from_document` reads back equal."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "counting_rules": COUNTING_RULES_VERSION,
+            "kernel": self.kernel,
+            "parameters": list(self.parameters),
+            "assumptions": self.assumptions,
+            "assumption_guards": [
+                {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
+                for a, b in self.assumption_guards
+            ],
+            "counts": {
+                name: {
+                    "terms": count.quantity.to_document(),
+                    **({} if count.exact else {"exact": False, "reason": count.reason}),
+                }
+                for name, count in self._counts.items()
+            },
+        }
+
+    @classmethod
+    def from_document(cls, document: Any) -> PropertyVector:
+        """Read back what `to_document` wrote.
+
+        Raises
+        ------
+        DocumentError
+            The document is none of a property vector, damaged, or of an unknown version.
+        """
+        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+            raise DocumentError(
+                f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
+            )
+        if document.get("version") != VERSION:
+            raise DocumentError(
+                f"property vector of version {document.get('version')!r}; this countperf reads "
+                f"version {VERSION}",
+                field="$.version",
+            )
+        field = "$"
+        try:
+            field = "$.counts"
+            counts: dict[str, Count] = {}
+            for name, entry in document["counts"].items():
+                field = f"$.counts[{name!r}]"
+                counts[name] = Count(
+                    quantity=PiecewiseQuasiPolynomial.from_document(entry["terms"]),
+                    granularity=granularity_of(name),
+                    exact=bool(entry.get("exact", True)),
+                    reason=str(entry.get("reason", "")),
+                )
+            field = "$.assumption_guards"
+            guards = tuple(
+                (
+                    frozenset(parse_polynomial(g) for g in entry["nonnegative"]),
+                    frozenset(parse_polynomial(g) for g in entry["zero"]),
+                )
+                for entry in document["assumption_guards"]
+            )
+            field = "$.parameters"
+            return cls(
+                counts,
+                kernel=str(document["kernel"]),
+                parameters=tuple(str(p) for p in document["parameters"]),
+                assumptions=str(document["assumptions"]),
+                assumption_guards=guards,
+            )
+        except (KeyError, TypeError, AttributeError, ValueError, CountingError) as error:
+            raise DocumentError(
+                f"damaged property vector at {field}: {error}", field=field
+            ) from error
+
+    # }}}
+
+
+class CompiledVector:
+    """A property vector as one function; picklable.
+
+    Parameters
+    ----------
+    vector : PropertyVector
+        What to evaluate.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Property names, the rows of the result.
+    """
+
+    def __init__(self, vector: PropertyVector) -> None:
+        self.vector = vector
+        self.names: tuple[str, ...] = tuple(vector)
+
+    def __call__(self, **parameters: Any) -> NDArray[Any]:
+        """Evaluate at parameters.
+
+        Parameters
+        ----------
+        **parameters : int or ndarray of integers
+            Values of all parameters.
+
+        Returns
+        -------
+        ndarray of float64, shape (len(names), *broadcast shape)
+            The counts.
+
+        Raises
+        ------
+        ParameterError
+            As for `PropertyVector.evaluate`.
+        """
+        values = self.vector.evaluate(parameters)
+        if not values:
+            shape = np.broadcast_shapes(*(np.shape(v) for v in parameters.values()))
+            return np.zeros((0, *shape))
+        return np.stack([np.asarray(values[name], dtype=np.float64) for name in self.names])
+
+
+def granularity_of(name: str) -> str:
+    """Return what one unit of a property is executed by."""
+    return {"groups": "work group", "launches": "launch"}.get(name, "work item")
+
+
+def _integer(kernel: str, name: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
+        if isinstance(value, float | np.floating | Fraction) and value == int(value):
+            return int(value)
+        raise ParameterError(
+            f"kernel '{kernel}': parameter {name} is {value!r}; pass an integer or an array of "
+            "integers",
+            parameter=name,
+        )
+    if isinstance(value, int | np.integer):
+        return int(value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise ParameterError(
+            f"kernel '{kernel}': parameter {name} is an array of {array.dtype}; pass integers",
+            parameter=name,
+        )
+    return array.astype(np.int64)
+
+
+def _value_of(polynomial: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
+    return polynomial.evaluate(values)
+
+
+def _holds(guards: Guards, values: Mapping[str, Any]) -> Any:
+    result: Any = True
+    for guard in guards[0]:
+        result = np.logical_and(result, np.asarray(_value_of(guard, values) >= 0))
+    for guard in guards[1]:
+        result = np.logical_and(result, np.asarray(_value_of(guard, values) == 0))
+    return result
+
+
+def _first_broken(guards: Guards, values: Mapping[str, Any]) -> str:
+    for guard in sorted(guards[0], key=str):
+        if not np.all(_value_of(guard, values) >= 0):
+            return f"it needs {guard} >= 0"
+    for guard in sorted(guards[1], key=str):
+        if not np.all(_value_of(guard, values) == 0):
+            return f"it needs {guard} = 0"
+    return ""

@@ -1,0 +1,65 @@
+"""What was found when every device was tried, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from countperf.report.numbers import format_quantity
+
+
+class DeviceFinding(Protocol):
+    """What is known of a device after trying it.
+
+    Attributes
+    ----------
+    label, name : str
+        How to ask for it (``pocl:0``), and what its driver calls it.
+    works : bool
+        Whether a kernel was built and run on it, and gave the right numbers.
+    reason, advice : str
+        If not: why, and what to do.
+    copy_bandwidth_byte_per_s : float or None
+        Measured copy bandwidth, where it was measured.
+    """
+
+    @property
+    def label(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def works(self) -> bool: ...  # noqa: D102
+    @property
+    def reason(self) -> str: ...  # noqa: D102
+    @property
+    def advice(self) -> str: ...  # noqa: D102
+    @property
+    def copy_bandwidth_byte_per_s(self) -> float | None: ...  # noqa: D102
+
+
+def doctor_text(findings: Sequence[DeviceFinding], *, default: str = "", advice: str = "") -> str:
+    """Write which devices work, and for those that do not, why and what to do.
+
+    Parameters
+    ----------
+    findings : sequence of DeviceFinding
+        Every device that was found.
+    default : str, optional
+        Label of the device that is used unless another is named.
+    advice : str, optional
+        What to do if no device works.
+    """
+    lines: list[str] = []
+    for finding in findings:
+        bandwidth = finding.copy_bandwidth_byte_per_s
+        copies = "" if bandwidth is None else f", copies {format_quantity(bandwidth, 'byte/s')}"
+        chosen = " (default)" if finding.label == default else ""
+        state = f"works{copies}{chosen}" if finding.works else f"does not work: {finding.reason}"
+        lines.append(f"{'ok' if finding.works else '!!'}  {finding.label}  {finding.name}: {state}")
+        if not finding.works and finding.advice:
+            lines.append(f"      mend: {finding.advice}")
+    if not any(finding.works for finding in findings):
+        lines.append("no OpenCL device works" if findings else "no OpenCL device was found")
+        if advice:
+            lines.append(f"      mend: {advice}")
+    return "\n".join(lines)

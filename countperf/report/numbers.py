@@ -1,0 +1,170 @@
+"""Numbers for people: SI prefixes, rounding to significant digits and to an uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+
+# SI Brochure (9th edition, 2019, with the prefixes of 2022), Table 7
+_PREFIXES = {
+    -30: "q",
+    -27: "r",
+    -24: "y",
+    -21: "z",
+    -18: "a",
+    -15: "f",
+    -12: "p",
+    -9: "n",
+    -6: "µ",
+    -3: "m",
+    0: "",
+    3: "k",
+    6: "M",
+    9: "G",
+    12: "T",
+    15: "P",
+    18: "E",
+    21: "Z",
+    24: "Y",
+    27: "R",
+    30: "Q",
+}
+
+# enough digits for any two floats side by side
+_WIDE = Context(prec=800, rounding=ROUND_HALF_EVEN)
+
+
+def si_prefix(exponent: int) -> str:
+    """Return the SI prefix of a power of ten.
+
+    Parameters
+    ----------
+    exponent : int
+        A multiple of 3 from -30 to 30.
+
+    Examples
+    --------
+    >>> si_prefix(-6), si_prefix(12)
+    ('µ', 'T')
+    """
+    return _PREFIXES[exponent]
+
+
+def format_quantity(value: float, unit: str, *, digits: int = 3) -> str:
+    """Write a number with an SI prefix, rounded to significant digits.
+
+    Parameters
+    ----------
+    value : float
+        In the unit, without prefix.
+    unit : str
+        Name of the unit.
+    digits : int, optional
+        Significant digits, at least 3.
+
+    Examples
+    --------
+    >>> format_quantity(0.0012345, "s")
+    '1.23 ms'
+    >>> format_quantity(999.9e9, "byte/s")
+    '1.00 Tbyte/s'
+    """
+    number = Decimal(value)
+    if not number.is_finite() or number == 0:
+        return f"{value:g} {unit}"
+    rounded = round_to_digits(number, digits)
+    exponent = _prefix_exponent(rounded)
+    return f"{rounded.scaleb(-exponent):f} {si_prefix(exponent)}{unit}"
+
+
+def format_with_uncertainty(value: float, uncertainty: float, unit: str) -> str:
+    """Write a number rounded to its standard uncertainty, under one SI prefix.
+
+    Parameters
+    ----------
+    value, uncertainty : float
+        In the unit, without prefix; the uncertainty is positive.
+    unit : str
+        Name of the unit.
+
+    Notes
+    -----
+    The uncertainty keeps two significant digits if its first three are below 355, else one; 950 and
+    above become 1000. Source: Particle Data Group, Review of Particle Physics, Introduction,
+    section 5.3 (Rounding).
+
+    Examples
+    --------
+    >>> format_with_uncertainty(1.23456e-12, 3.21e-14, "s")
+    '(1.235 ± 0.032) ps'
+    """
+    error = Decimal(uncertainty)
+    if not (error.is_finite() and error > 0):
+        return format_quantity(value, unit)
+    leading = int(error.scaleb(2 - error.adjusted()))
+    error = round_to_digits(error, 2 if leading < 355 else 1)
+    if leading >= 950:  # 0.964 has become 1: write 1.0
+        error = error.quantize(Decimal(1).scaleb(error.adjusted() - 1))
+    step = Decimal(1).scaleb(_exponent_of(error))
+    number = Decimal(value).quantize(step, context=_WIDE)
+    exponent = _prefix_exponent(max(abs(number), error))
+    shown = (f"{_WIDE.scaleb(_WIDE.plus(part), -exponent):f}" for part in (number, error))
+    return f"({' ± '.join(shown)}) {si_prefix(exponent)}{unit}"
+
+
+def format_percent(fraction: float) -> str:
+    """Write a fraction in percent: two significant digits below 100 %, whole percents above.
+
+    Examples
+    --------
+    >>> format_percent(0.0937), format_percent(2.571), format_percent(0.3)
+    ('9.4 %', '257 %', '30 %')
+    """
+    percent = Decimal(fraction) * 100
+    if not percent.is_finite() or percent == 0:
+        return f"{fraction:g} %"
+    rounded = round_to_digits(percent, 2) if abs(percent) < 100 else percent.quantize(Decimal(1))
+    return f"{rounded:f} %"
+
+
+def round_to_digits(number: Decimal, digits: int) -> Decimal:
+    """Round a number that is not zero to significant digits, keeping trailing zeros."""
+    rounded = number.quantize(Decimal(1).scaleb(number.adjusted() - digits + 1), context=_WIDE)
+    # 999.6 to three digits is 1000: one digit too many
+    return rounded.quantize(Decimal(1).scaleb(rounded.adjusted() - digits + 1), context=_WIDE)
+
+
+def format_table(
+    rows: Sequence[Sequence[str]], *, header: Sequence[str] = (), right: Sequence[int] = ()
+) -> str:
+    """Align the columns of a table.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str
+        Cells; every row has as many.
+    header : sequence of str, optional
+        Column titles.
+    right : sequence of int, optional
+        Columns to align at the right.
+    """
+    lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _prefix_exponent(number: Decimal) -> int:
+    """Return the multiple of 3 that leaves one to three digits before the point."""
+    return max(min(number.adjusted() // 3 * 3, max(_PREFIXES)), min(_PREFIXES))
+
+
+def _exponent_of(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)  # not for NaN and infinity
+    return exponent

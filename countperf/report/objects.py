@@ -1,0 +1,121 @@
+"""Results as JSON-able objects, in the shapes that programs rely on; nothing is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from countperf.fitting.result import FitResult
+    from countperf.metrics import Evaluation
+    from countperf.predictions import Prediction, Verdict
+    from countperf.properties.vector import PropertyVector
+
+
+def count_object(vector: PropertyVector, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return ``{"kernel", "properties": {name: {"symbolic", "exact", "value"?}}}``.
+
+    Parameters
+    ----------
+    vector : PropertyVector
+        The counts of a kernel.
+    values : Mapping from str to int, Fraction or ndarray, optional
+        The same at parameters, from ``vector.evaluate``.
+    """
+    return {
+        "kernel": vector.kernel,
+        "properties": {
+            name: {
+                "symbolic": str(count),
+                "exact": count.exact,
+                **({} if values is None else {"value": plain(values[name])}),
+            }
+            for name, count in vector.items()
+        },
+    }
+
+
+def prediction_object(prediction: Prediction) -> dict[str, Any]:
+    """Return the time, its interval and its breakdown.
+
+    The shape is ``{"kernel", "device", "parameters", "time_s", "interval_s": [low, high] | null,
+    "breakdown_s": {name: seconds}, "complete"}``; arrays become lists.
+    """
+    return {
+        "kernel": prediction.kernel,
+        "device": prediction.device,
+        "parameters": {name: plain(value) for name, value in prediction.parameters.items()},
+        "time_s": plain(prediction.time_s),
+        "interval_s": None
+        if prediction.interval_s is None
+        else [plain(end) for end in prediction.interval_s],
+        "breakdown_s": {name: plain(part) for name, part in prediction.breakdown.items()},
+        "complete": prediction.complete,
+    }
+
+
+def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str, Any]:
+    """Return each case with its error, and the geometric means.
+
+    The shape is ``{"device", "cases": [{"kernel", "parameters", "measured_s", "predicted_s",
+    "relative_error"}], "geometric_mean": {"overall", "by_kernel": {kernel: mean}, "cases",
+    "zero_errors", "floor"}}``.
+    """
+    overall = evaluation.overall(floor=floor)
+    return {
+        "device": evaluation.device,
+        "cases": [
+            {
+                "kernel": case.kernel,
+                "parameters": dict(case.parameters),
+                "measured_s": case.measured_s,
+                "predicted_s": case.predicted_s,
+                "relative_error": case.relative_error,
+            }
+            for case in evaluation.cases
+        ],
+        "geometric_mean": {
+            "overall": overall.value,
+            "by_kernel": {
+                kernel: mean.value for kernel, mean in evaluation.by_kernel(floor=floor).items()
+            },
+            "cases": overall.count,
+            "zero_errors": overall.zero_errors,
+            "floor": overall.floor,
+        },
+    }
+
+
+def fit_object(fit: FitResult) -> dict[str, Any]:
+    """Return the weights document of a fit, and its verdicts."""
+    return {
+        "device": fit.weights.device.slug,
+        "model": fit.weights.model,
+        "cases": len(fit.observations),
+        "rank": fit.diagnosis.rank,
+        "condition": fit.diagnosis.condition,
+        "verdicts": [verdict_object(verdict) for verdict in fit.verdicts],
+        "weights": fit.weights.to_object(),
+    }
+
+
+def verdict_object(verdict: Verdict) -> dict[str, Any]:
+    """Return ``{"name", "passed", "message", "remedy"}``."""
+    return {
+        "name": verdict.name,
+        "passed": verdict.passed,
+        "message": verdict.message,
+        "remedy": verdict.remedy,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: integers, floats (for fractions too), lists for arrays."""
+    if isinstance(value, np.ndarray):
+        return [plain(entry) for entry in value] if value.ndim else plain(value.item())
+    if isinstance(value, np.generic):
+        return value.item()
+    return float(value) if isinstance(value, Fraction) else value

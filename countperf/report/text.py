@@ -1,0 +1,232 @@
+"""Results as text: the one number first, then what it is made of, then the caveats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.metrics import mean_of_means
+from countperf.report.numbers import (
+    format_percent,
+    format_quantity,
+    format_table,
+    format_with_uncertainty,
+)
+
+if TYPE_CHECKING:
+    from countperf.fitting.result import FitResult
+    from countperf.metrics import Evaluation
+    from countperf.models.records import Weight
+    from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction, Verdict
+    from countperf.properties.vector import PropertyVector
+
+
+def count_text(vector: PropertyVector, values: Mapping[str, Any] | None = None) -> str:
+    """Write a kernel's counts: name, symbolic count, and value where parameters were given."""
+    rows = [
+        [
+            name,
+            *([] if values is None else [_count_value(values[name])]),
+            str(count),
+            "" if count.exact else f"not exact: {count.reason}",
+        ]
+        for name, count in vector.items()
+    ]
+    title = f"kernel {vector.kernel}, per launch"
+    return f"{title}\n{_indented(format_table(rows, right=() if values is None else (1,)))}"
+
+
+def prediction_text(prediction: Prediction) -> str:
+    """Write a prediction: the time, then seconds per property, largest first, then caveats."""
+    where = f"{prediction.kernel} on {prediction.device}"
+    if isinstance(prediction.time_s, np.ndarray):
+        parts = [f"{where}, {prediction.model} model", _indented(_times_table(prediction))]
+    else:
+        whole = float(prediction.time_s)
+        given = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+        low_high = prediction.interval_s
+        interval = (
+            ""
+            if low_high is None
+            else " (95 % interval: "
+            + " to ".join(format_quantity(float(end), "s") for end in low_high)
+            + ")"
+        )
+        rows = [
+            [
+                format_quantity(float(seconds), "s"),
+                format_percent(float(seconds) / whole) if whole > 0 else "",
+                name,
+            ]
+            for name, seconds in prediction.breakdown.items()
+        ]
+        parts = [
+            f"{format_quantity(whole, 's')}{interval}",
+            f"{where}{', ' if given else ''}{given}; {prediction.model} model",
+            _indented(format_table(rows, right=(0, 1))),
+        ]
+    if prediction.ignored:
+        parts.append(f"not charged by this model: {', '.join(prediction.ignored)}")
+    parts += _caveat_lines(prediction.caveats)
+    return "\n".join(part for part in parts if part)
+
+
+def weights_text(weights: WeightSet) -> str:
+    """Write weights rounded to their uncertainty, and the rates that they imply."""
+    together = {
+        name: i for i, group in enumerate(weights.indistinguishable, 1) for name in group.features
+    }
+    rows = [
+        [
+            weight.feature,
+            _weight_value(weight),
+            f"per {weight.unit}",
+            implied_rate(weight),
+            f"shared in group {together[weight.feature]}" if weight.feature in together else "",
+        ]
+        for weight in weights.weights
+    ]
+    return format_table(rows, header=("feature", "weight", "", "implied rate", ""), right=(3,))
+
+
+def implied_rate(weight: Weight) -> str:
+    """Write how much of a feature per second a weight amounts to, or nothing if it is no rate.
+
+    A weight that is not positive, or smaller than two standard errors, is no rate.
+    """
+    uncertain = weight.standard_error_s is None or weight.value_s < 2 * weight.standard_error_s
+    family, *rest = weight.feature.split(".")
+    if weight.value_s <= 0 or uncertain or family == "launches" or rest[:1] == ["min"]:
+        return ""
+    per_second = 1 / weight.value_s
+    if family in ("gmem", "lmem"):
+        return format_quantity(per_second * int(rest[1]) / 8, "byte/s")
+    return format_quantity(per_second, f"{'flop' if family == 'flop' else weight.unit}/s")
+
+
+def fit_text(fit: FitResult) -> str:
+    """Write a fit: how well it describes and predicts, its weights, its verdicts."""
+    quality = fit.weights.quality
+    errors = [] if quality is None else [f"in-sample {format_percent(quality.in_sample_error)}"]
+    if quality is not None and quality.held_out_error is not None:
+        errors.append(f"families left out {format_percent(quality.held_out_error)}")
+    return "\n".join(
+        [
+            f"error: {', '.join(errors)} (geometric means of relative errors)",
+            f"{fit.weights.model} model on {fit.weights.device.slug}, {len(fit.observations)}"
+            f" cases, rank {fit.diagnosis.rank} of {len(fit.weights.weights)}",
+            _indented(weights_text(fit.weights)),
+            verdicts_text(fit.verdicts),
+        ]
+    )
+
+
+def verdicts_text(verdicts: Sequence[Verdict]) -> str:
+    """Write what was checked: one line for each, and a remedy below those that failed."""
+    lines: list[str] = []
+    for verdict in verdicts:
+        lines.append(f"{'ok' if verdict.passed else '!!'}  {verdict.name}: {verdict.message}")
+        if verdict.remedy:
+            lines.append(f"      mend: {verdict.remedy}")
+    return "\n".join(lines)
+
+
+def evaluation_text(evaluation: Evaluation, *, floor: float = 0.0) -> str:
+    """Write predicted against measured times, the device's mean error first."""
+    overall = evaluation.overall(floor=floor)
+    zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
+    raised = f", errors below {format_percent(floor)} raised to it" if floor else ""
+    cases = [
+        [
+            case.kernel,
+            ", ".join(f"{name} = {value}" for name, value in case.parameters.items()),
+            format_quantity(case.measured_s, "s"),
+            format_quantity(case.predicted_s, "s"),
+            format_percent(case.relative_error),
+            "" if case.complete else "incomplete",
+        ]
+        for case in evaluation.cases
+    ]
+    means = [
+        [kernel, format_percent(mean.value)]
+        for kernel, mean in evaluation.by_kernel(floor=floor).items()
+    ]
+    titles = ("kernel", "parameters", "measured", "predicted", "error", "")
+    return "\n".join(
+        [
+            f"error: {format_percent(overall.value)} (geometric mean over {len(means)} kernels,"
+            f" {overall.count} cases{zeros}{raised})",
+            f"{evaluation.model} model on {evaluation.device}",
+            _indented(format_table(cases, header=titles, right=(2, 3, 4))),
+            "geometric mean of relative errors per kernel",
+            _indented(format_table(means, right=(1,))),
+        ]
+    )
+
+
+def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
+    """Write the mean errors of several devices as a Markdown table, kernels down, devices across.
+
+    The last column is each kernel's geometric mean over the devices; the last row each device's
+    over its kernels.
+    """
+    by_device = {evaluation.device: evaluation.by_kernel() for evaluation in evaluations}
+    kernels = dict.fromkeys(kernel for means in by_device.values() for kernel in means)
+    several = len(by_device) > 1
+    rows = [["kernel", *by_device, *(["all devices"] if several else [])]]
+    rows.append(["---", *["---:"] * (len(rows[0]) - 1)])
+    for kernel in kernels:
+        means = {device: found[kernel] for device, found in by_device.items() if kernel in found}
+        cells = [format_percent(means[d].value) if d in means else "" for d in by_device]
+        over = [format_percent(mean_of_means(means).value)] if several else []
+        rows.append([kernel, *cells, *over])
+    overall = [format_percent(evaluation.overall().value) for evaluation in evaluations]
+    rows.append(["**all kernels**", *overall, *([""] if several else [])])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _times_table(prediction: Prediction) -> str:
+    times = np.asarray(prediction.time_s)
+    names = list(prediction.parameters)
+    columns = [
+        np.broadcast_to(np.asarray(prediction.parameters[name]), times.shape).ravel()
+        for name in names
+    ]
+    columns.append(times.ravel())
+    titles = [*names, "time"]
+    if prediction.interval_s is not None:
+        columns += [np.broadcast_to(end, times.shape).ravel() for end in prediction.interval_s]
+        titles += ["from", "to (95 %)"]
+    rows = [
+        [
+            *(str(value) for value in row[: len(names)]),
+            *(format_quantity(float(seconds), "s") for seconds in row[len(names) :]),
+        ]
+        for row in zip(*columns, strict=True)
+    ]
+    return format_table(rows, header=titles, right=range(len(titles)))
+
+
+def _weight_value(weight: Weight) -> str:
+    if weight.standard_error_s is None:
+        return format_quantity(weight.value_s, "s")
+    return format_with_uncertainty(weight.value_s, weight.standard_error_s, "s")
+
+
+def _caveat_lines(caveats: Sequence[Verdict]) -> list[str]:
+    return [verdicts_text(caveats)] if caveats else []
+
+
+def _count_value(value: Any) -> str:
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return str(value)
+    entries = [str(entry) for entry in array.ravel()[:4]]
+    return ", ".join(entries) + (", ..." if array.size > len(entries) else "")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,1 @@
+"""Exact symbolic counting of integer points; the only user of islpy."""

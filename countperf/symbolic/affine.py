@@ -1,0 +1,190 @@
+"""From expressions of Loopy kernels to quasi-polynomials and conditions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.mapper import Mapper
+
+from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+
+Conjunction: TypeAlias = frozenset[QuasiPolynomial]
+"""Quasi-polynomials that are all at least zero."""
+
+Condition: TypeAlias = frozenset[Conjunction]
+"""Conjunctions of which at least one holds."""
+
+ALWAYS: Condition = frozenset([frozenset()])
+NEVER: Condition = frozenset()
+
+
+class NotAffineError(Exception):
+    """An expression is no quasi-polynomial of loop variables and parameters.
+
+    Attributes
+    ----------
+    expression : object
+        The part that is none.
+    """
+
+    def __init__(self, expression: object) -> None:
+        super().__init__(str(expression))
+        self.expression = expression
+
+
+class RefusingMapper(Mapper[Any, []]):
+    """A mapper that refuses each node class for which it has no handler of its own."""
+
+    def handle_unsupported_expression(self, expr: Any, /, *_: Any, **__: Any) -> Any:
+        """Refuse an expression."""
+        raise NotAffineError(expr)
+
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> Any:
+        """Refuse what is no expression."""
+        return self.handle_unsupported_expression(expr)
+
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> Any:
+        """Map a part of an expression."""
+        try:
+            return super().rec(expr)
+        except NotImplementedError:  # pymbolic's base names node classes without handling them
+            return self.handle_unsupported_expression(expr)
+
+
+class ToQuasiPolynomial(RefusingMapper):
+    """Maps integer expressions to quasi-polynomials.
+
+    Parameters
+    ----------
+    is_known : callable
+        Whether a name is a loop variable or a size parameter (else its value is data).
+    """
+
+    def __init__(self, is_known: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.is_known = is_known
+
+    def __call__(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
+        """Map an expression; Python and NumPy integers are constants."""
+        return self.rec(expr)
+
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
+        """Map a part of an expression."""
+        if isinstance(expr, int | np.integer) and not isinstance(expr, bool):
+            return QuasiPolynomial.constant(int(expr))
+        if not isinstance(expr, p.ExpressionNode):
+            raise NotAffineError(expr)
+        return super().rec(expr)
+
+    def map_variable(self, expr: Any) -> QuasiPolynomial:
+        """Loop variables and parameters stand for themselves."""
+        if not self.is_known(expr.name):
+            raise NotAffineError(expr)
+        return QuasiPolynomial.name(expr.name)
+
+    def map_sum(self, expr: Any) -> QuasiPolynomial:
+        """Add."""
+        return sum((self.rec(child) for child in expr.children), ZERO)
+
+    def map_product(self, expr: Any) -> QuasiPolynomial:
+        """Multiply."""
+        result = ONE
+        for child in expr.children:
+            result = result * self.rec(child)
+        return result
+
+    def map_power(self, expr: Any) -> QuasiPolynomial:
+        """Powers with constant exponents of at least zero are products."""
+        exponent = self.rec(expr.exponent)
+        if not exponent.is_constant or exponent.constant_term < 0:
+            raise NotAffineError(expr)
+        return self.rec(expr.base) ** int(exponent.constant_term)
+
+    def map_floor_div(self, expr: Any) -> QuasiPolynomial:
+        """Division by a constant is a floor; a negative divisor changes both signs."""
+        return self._with_divisor(expr, lambda numerator, d: numerator.floor_divide(d))
+
+    def map_remainder(self, expr: Any) -> QuasiPolynomial:
+        """Remainders by positive constants."""
+        return self._with_divisor(expr, lambda numerator, d: numerator.modulo(d))
+
+    def _with_divisor(
+        self, expr: Any, operate: Callable[[QuasiPolynomial, int], QuasiPolynomial]
+    ) -> QuasiPolynomial:
+        divisor = self.rec(expr.denominator)
+        if not divisor.is_constant or divisor.constant_term <= 0:
+            raise NotAffineError(expr)
+        return operate(self.rec(expr.numerator), int(divisor.constant_term))
+
+    def map_type_cast(self, expr: Any) -> QuasiPolynomial:
+        """Casts between integer types keep values that fit."""
+        if expr.type.numpy_dtype.kind not in "iu":
+            raise NotAffineError(expr)
+        return self.rec(expr.child)
+
+
+class ToCondition(RefusingMapper):
+    """Maps logical expressions to conditions on quasi-polynomials.
+
+    Parameters
+    ----------
+    to_polynomial : ToQuasiPolynomial
+        Maps the two sides of comparisons.
+    """
+
+    def __init__(self, to_polynomial: ToQuasiPolynomial) -> None:
+        super().__init__()
+        self.to_polynomial = to_polynomial
+
+    def __call__(self, expr: Any, /, *_: Any, **__: Any) -> Condition:
+        """Map a logical expression."""
+        return self.rec(expr)
+
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> Condition:
+        """Map a part of a logical expression."""
+        if isinstance(expr, bool | np.bool_ | int):
+            return ALWAYS if expr else NEVER
+        return super().rec(expr)
+
+    def map_comparison(self, expr: Any) -> Condition:
+        """Integer comparisons; not-equal is two alternatives."""
+        left, right = self.to_polynomial(expr.left), self.to_polynomial(expr.right)
+        gap = left - right
+        match expr.operator:
+            case ">=":
+                alternatives = [[gap]]
+            case ">":
+                alternatives = [[gap - 1]]
+            case "<=":
+                alternatives = [[-gap]]
+            case "<":
+                alternatives = [[-gap - 1]]
+            case "==":
+                alternatives = [[gap, -gap]]
+            case "!=":
+                alternatives = [[gap - 1], [-gap - 1]]
+            case _:
+                raise NotAffineError(expr)
+        return frozenset(frozenset(a) for a in alternatives)
+
+    def map_logical_and(self, expr: Any) -> Condition:
+        """Join each alternative with each."""
+        result = ALWAYS
+        for child in expr.children:
+            part = self.rec(child)
+            result = frozenset(a | b for a in result for b in part)
+        return result
+
+    def map_logical_or(self, expr: Any) -> Condition:
+        """Collect alternatives."""
+        return frozenset(a for child in expr.children for a in self.rec(child))
+
+    def map_logical_not(self, expr: Any) -> Condition:
+        """Negate: one broken guard of each alternative."""
+        result = ALWAYS
+        for alternative in self.rec(expr.child):
+            result = frozenset(a | {-g - 1} for a in result for g in alternative)
+        return result

@@ -1,0 +1,422 @@
+"""The exact number of integer points in a parametric set, and what can be proved about counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import islpy as isl
+
+from countperf.errors import CountingError
+from countperf.symbolic import sets
+from countperf.symbolic.elimination import Polyhedron, Term, sum_weight
+from countperf.symbolic.piecewise import (
+    PiecewiseQuasiPolynomial,
+    Region,
+    disjoint_regions,
+    fixed_parameters,
+)
+from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
+
+
+class Counter:
+    """Counts points of sets under fixed assumptions, and proves signs under them.
+
+    Parameters
+    ----------
+    assumptions : IntegerSet or None
+        Set of the parameters that are possible. Counts are right on it; elsewhere they mean
+        nothing.
+    """
+
+    def __init__(self, assumptions: sets.IntegerSet | None = None) -> None:
+        self.context = sets.Context(assumptions)
+        self._memo: dict[Any, tuple[Term, ...]] = {}
+        self._bounds_memo: dict[Any, sets.Bounds] = {}
+
+    def count(
+        self, integer_set: sets.IntegerSet, weight: QuasiPolynomial = ONE
+    ) -> PiecewiseQuasiPolynomial:
+        """Sum a weight over the points of a set; by default, count them.
+
+        Parameters
+        ----------
+        integer_set : IntegerSet
+            Parametric set; existentially quantified variables are allowed.
+        weight : QuasiPolynomial
+            In the parameters and the dimensions of the set.
+
+        Returns
+        -------
+        PiecewiseQuasiPolynomial
+            In the parameters; exact on the assumptions.
+
+        Raises
+        ------
+        CountingError
+            The set is unbounded, or the elimination does not end.
+        """
+        dimensions = sets.names_of(integer_set, parameters=False)
+        renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
+        renamed = weight if weight.is_constant else weight.substitute(renaming)
+        renamed = renamed.substitute(self.context.quotients())
+        terms: list[Term] = []
+        for piece in sets.lifted_pieces(integer_set):
+            terms += self._sum(self.context.rescale(piece), renamed)
+        return PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters())
+
+    def _sum(self, polyhedron: Polyhedron, weight: QuasiPolynomial) -> tuple[Term, ...]:
+        key = (polyhedron, weight)
+        found = self._memo.get(key)
+        if found is None:
+            found = sum_weight(polyhedron, weight, self.context.simplify)
+            self._memo[key] = found
+        return found
+
+    # {{{ proofs
+
+    def is_empty(
+        self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
+    ) -> bool:
+        """Whether no assumed parameters satisfy the guards; False when it cannot tell."""
+        if any(g.is_constant and g.constant_term < 0 for g in nonnegative):
+            return True
+        return bool(self._region(frozenset(), nonnegative, zero).is_empty())
+
+    def _region(
+        self,
+        names: frozenset[str],
+        nonnegative: frozenset[QuasiPolynomial],
+        zero: frozenset[QuasiPolynomial],
+    ) -> sets.IntegerSet:
+        """Return the assumed parameters that satisfy the affine ones of the guards."""
+        affine = [g for g in nonnegative if g.is_affine]
+        affine_zero = [g for g in zero if g.is_affine]
+        needed = names.union(*(g.names() for g in (*affine, *affine_zero)))
+        space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=sorted(needed))
+        region = sets.restrict(
+            isl.BasicSet.universe(space), nonnegative=affine, zero=affine_zero
+        ).params()
+        assumed = self.context.assumptions
+        if assumed is not None:
+            whole = assumed if isinstance(assumed, isl.Set) else isl.Set.from_basic_set(assumed)
+            region = region.intersect(whole)
+        return region
+
+    def _bounds(self, names: list[str], nonnegative: frozenset[QuasiPolynomial]) -> sets.Bounds:
+        """Return the smallest and largest possible value of parameters under guards."""
+        key = (tuple(names), nonnegative)
+        found = self._bounds_memo.get(key)
+        if found is None:
+            region = self._region(frozenset(names), nonnegative, frozenset())
+            moved = region.from_params() if region.is_params() else region
+            moved = moved.move_dims(
+                isl.dim_type.set, 0, isl.dim_type.param, 0, moved.dim(isl.dim_type.param)
+            )
+            found = {} if moved.is_empty() else sets.constant_bounds(moved)
+            self._bounds_memo[key] = found
+        return found
+
+    def is_nonnegative(
+        self,
+        polynomial: QuasiPolynomial,
+        nonnegative: frozenset[QuasiPolynomial] = frozenset(),
+    ) -> bool:
+        """Whether a quasi-polynomial is proved at least zero on the assumptions.
+
+        Proved by shifting each parameter to its lower bound (all coefficients are then at least
+        zero), for a single parameter after enumerating its first values. False when no proof is
+        found.
+
+        Parameters
+        ----------
+        polynomial : QuasiPolynomial
+            Integer-valued.
+        nonnegative : frozenset of QuasiPolynomial
+            Further guards that may be assumed; the affine ones are used.
+        """
+        if polynomial.is_constant:
+            return polynomial.constant_term >= 0
+        names = sorted(polynomial.names())
+        bounds = self._bounds(names, nonnegative)
+        lower = {
+            name: low for name in names if (low := bounds.get(name, (None, None))[0]) is not None
+        }
+        if len(lower) < len(names):
+            return False
+        bound = _without_floors(polynomial)
+        if bound is not None and _all_nonnegative(_shifted(bound, lower)):
+            return True
+        if len(names) > 1:
+            return False
+        (name,) = names
+        step, remainder = self.context.congruences.get(name, (1, 0))
+        upper = bounds[name][1]
+        for distance in range(64):
+            start = lower[name] + distance
+            if upper is not None and start > upper:
+                return True
+            if bound is not None and _all_nonnegative(_shifted(bound, {name: start})):
+                return True
+            if start % step == remainder and polynomial.evaluate({name: start}) < 0:
+                return False
+        return False
+
+    # }}}
+
+    def simplified(self, count: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
+        """Return an equal count with floors and guards simplified under the assumptions."""
+        replaced = count.substitute(self.context.quotients())
+        terms: list[Term] = []
+        for term in replaced.terms:
+            if not all(g.is_affine and not g.floors() for g in (*term.nonnegative, *term.zero)):
+                terms.append(term)
+                continue
+            names = sorted(set().union(*(g.names() for g in (*term.nonnegative, *term.zero))))
+            rows = sets.rows_of(term.nonnegative, names), sets.rows_of(term.zero, names)
+            polyhedron = Polyhedron(tuple(names), (), rows[1], rows[0])
+            terms += sum_weight(polyhedron, term.value, self.context.simplify)
+        return PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters())
+
+    def minimum(
+        self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
+    ) -> PiecewiseQuasiPolynomial:
+        """Return the pointwise minimum of two counts."""
+        terms: list[Term] = []
+        for guards, zeros, (a, b) in self.regions([left, right]):
+            if a == b or self.is_nonnegative(b - a, guards):
+                terms.append(Term(guards, zeros, a))
+            elif self.is_nonnegative(a - b, guards):
+                terms.append(Term(guards, zeros, b))
+            else:
+                terms.append(Term(guards | {b - a}, zeros, a))
+                terms.append(Term(guards | {a - b - 1}, zeros, b))
+        return PiecewiseQuasiPolynomial(terms)
+
+    def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[Region]:
+        """Split the assumed parameters so that each count is one quasi-polynomial on each part.
+
+        Raises
+        ------
+        CountingError
+            There are too many parts.
+        """
+        result: list[Region] = []
+        for guards, zeros, values in disjoint_regions(counts, self.is_empty):
+            guards, zeros = self._simplified_guards(guards, zeros)
+            fixed, _ = fixed_parameters(zeros)
+            result.append((guards, zeros, tuple(v.substitute(fixed) for v in values)))
+        return result
+
+    def as_one_piece(self, integer_set: sets.IntegerSet) -> sets.IntegerSet:
+        """Return an equal set (on the assumptions) without existentials, if its hull is one."""
+        return sets.as_one_piece(integer_set, self.context.assumptions)
+
+    def _simplified_guards(
+        self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
+    ) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]:
+        """Drop affine guards that follow from others and the assumptions."""
+        plain = frozenset(g for g in nonnegative if g.is_affine and not g.floors())
+        if not plain:
+            return nonnegative, zero
+        count = PiecewiseQuasiPolynomial([Term(plain, frozenset(), ONE)])
+        (term,) = self.simplified(count).terms
+        return (nonnegative - plain) | term.nonnegative, zero | term.zero
+
+
+def _shifted(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> QuasiPolynomial:
+    return polynomial.substitute(
+        {name: QuasiPolynomial.name(name) + value for name, value in lower.items()}
+    )
+
+
+def _all_nonnegative(polynomial: QuasiPolynomial) -> bool:
+    return all(value >= 0 for value in polynomial.terms.values())
+
+
+@lru_cache(maxsize=4096)
+def _without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
+    """Return a lower bound without floors, if the floors stand alone in their monomials."""
+    result = QuasiPolynomial()
+    for monomial, value in polynomial.terms.items():
+        if all(isinstance(atom, str) for atom, _ in monomial):
+            result = result + QuasiPolynomial({monomial: value})
+            continue
+        ((atom, exponent), *rest) = monomial
+        if rest or exponent != 1 or isinstance(atom, str) or atom.numerator.floors():
+            return None
+        # x/d - (d - 1)/d <= floor(x/d) <= x/d
+        slack = atom.denominator - 1 if value > 0 else 0
+        result = result + (atom.numerator - slack) / atom.denominator * value
+    return result
+
+
+# {{{ isl's notation
+
+
+def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
+    """Return isl's text of a count, pieces disjoint; None if a guard is not affine."""
+    names = sorted(count.names())
+    head = f"[{', '.join(names)}] -> " if names else ""
+    total: Any = None
+    for term in count.terms:
+        if not all(g.is_affine for g in (*term.nonnegative, *term.zero)):
+            return None
+        guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
+        guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
+        condition = f" : {' and '.join(guards)}" if guards else ""
+        piece = isl.PwQPolynomial(f"{head}{{ {term.value}{condition} }}")
+        total = piece if total is None else total.add(piece)
+    return str(total.coalesce()) if total is not None else f"{head}{{ 0 }}"
+
+
+def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
+    """Parse a piecewise quasi-polynomial in isl's notation.
+
+    Raises
+    ------
+    CountingError
+        The text is none, or has dimensions besides parameters.
+    """
+    try:
+        parsed = isl.PwQPolynomial(text)
+    except isl.Error as error:
+        raise CountingError(
+            f"{text!r} is no piecewise quasi-polynomial in isl's notation such as "
+            f"'[n] -> {{ n^2 : n > 0 }}': {error}",
+            where=text,
+        ) from error
+    if parsed.dim(isl.dim_type.in_):
+        raise CountingError(
+            f"{text!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'", where=text
+        )
+    terms: list[Term] = []
+    for domain, polynomial in parsed.get_pieces():
+        value = _from_qpolynomial(polynomial)
+        for nonnegative, zero in guards_of(domain):
+            terms.append(Term(nonnegative, zero, value))
+    return PiecewiseQuasiPolynomial(terms)
+
+
+def guards_of(
+    parameter_set: sets.IntegerSet,
+) -> list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]]:
+    """Return disjoint parts of a parameter set as guards, existentials as floors."""
+    kinds = isl.dim_type
+    whole = (
+        isl.Set.from_basic_set(parameter_set)
+        if isinstance(parameter_set, isl.BasicSet)
+        else parameter_set
+    )
+    result: list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]] = []
+    for piece in whole.compute_divs().make_disjoint().compute_divs().get_basic_sets():
+        atoms = [QuasiPolynomial.name(n) for n in sets.names_of(piece, parameters=True)]
+        for k in range(piece.dim(kinds.div)):
+            atoms.append(_from_aff(piece.get_div(k), atoms))
+
+        def expressions(
+            matrix: Any, atoms: list[QuasiPolynomial] = atoms
+        ) -> frozenset[QuasiPolynomial]:
+            found: set[QuasiPolynomial] = set()
+            for r in range(matrix.rows()):
+                total = QuasiPolynomial.constant(matrix.get_element_val(r, 0).to_python())
+                for c, atom in enumerate(atoms):
+                    total = total + atom * matrix.get_element_val(r, c + 1).to_python()
+                found.add(total)
+            return frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
+
+        columns = (kinds.cst, kinds.param, kinds.set, kinds.div)
+        result.append(
+            (
+                expressions(piece.inequalities_matrix(*columns)),
+                frozenset(g for g in expressions(piece.equalities_matrix(*columns)) if g),
+            )
+        )
+    return result
+
+
+def from_pieces(function: Any) -> PiecewiseQuasiPolynomial:
+    """Return a piecewise quasi-affine function of isl in parameters alone as a count."""
+    kinds = isl.dim_type
+    if isinstance(function, isl.Aff):
+        function = isl.PwAff.from_aff(function)
+    terms: list[Term] = []
+    for domain, aff in function.get_pieces():
+        value = _affine_value(aff)
+        if domain.dim(kinds.set):
+            domain = domain.project_out(kinds.set, 0, domain.dim(kinds.set))
+        for nonnegative, zero in guards_of(domain):
+            terms.append(Term(nonnegative, zero, value))
+    return PiecewiseQuasiPolynomial(terms)
+
+
+def _affine_value(aff: Any) -> QuasiPolynomial:
+    kinds = isl.dim_type
+    space = aff.get_domain_space()
+    atoms = [
+        QuasiPolynomial.name(space.get_dim_name(kinds.param, k))
+        for k in range(space.dim(kinds.param))
+    ]
+    count = len(atoms)
+    for k in range(aff.dim(kinds.div)):
+        atoms.append(_from_aff(aff.get_div(k), atoms))
+    total = QuasiPolynomial.constant(_rational(aff.get_constant_val()))
+    for k, atom in enumerate(atoms):
+        kind, place = (kinds.param, k) if k < count else (kinds.div, k - count)
+        total = total + atom * _rational(aff.get_coefficient_val(kind, place))
+    return total
+
+
+def _from_aff(aff: Any, atoms: list[QuasiPolynomial]) -> QuasiPolynomial:
+    """Return the floor of an affine function in parameters and earlier divisions."""
+    kinds = isl.dim_type
+    denominator = aff.get_denominator_val().to_python()
+    parameters = aff.dim(kinds.param)
+    total = QuasiPolynomial.constant(_rational(aff.get_constant_val()))
+    for k in range(parameters):
+        total = total + atoms[k] * _rational(aff.get_coefficient_val(kinds.param, k))
+    for k in range(len(atoms) - parameters):
+        total = total + atoms[parameters + k] * _rational(aff.get_coefficient_val(kinds.div, k))
+    return (total * denominator).floor_divide(denominator)
+
+
+def _rational(value: Any) -> Any:
+    return Fraction(str(value))
+
+
+def _from_qpolynomial(polynomial: Any) -> QuasiPolynomial:
+    kinds = isl.dim_type
+    total = QuasiPolynomial()
+    space = polynomial.get_domain_space()
+    names = [space.get_dim_name(kinds.param, k) for k in range(space.dim(kinds.param))]
+    for term in polynomial.get_terms():
+        product = QuasiPolynomial.constant(_rational(term.get_coefficient_val()))
+        for k, name in enumerate(names):
+            product = product * QuasiPolynomial.name(name) ** term.get_exp(kinds.param, k)
+        for k in range(term.dim(kinds.div)):
+            exponent = term.get_exp(kinds.div, k)
+            if exponent:
+                div = term.get_div(k)
+                atoms = [QuasiPolynomial.name(name) for name in names]
+                product = product * _from_aff(div, atoms) ** exponent
+        total = total + product
+    return total
+
+
+# }}}
+
+
+def assumptions_text(assumptions: sets.IntegerSet | None) -> str:
+    """Return isl's text of assumptions; of the universe if there are none."""
+    return "{ : }" if assumptions is None else str(assumptions)
+
+
+__all__ = [
+    "Counter",
+    "assumptions_text",
+    "from_isl_text",
+    "guards_of",
+    "to_isl_text",
+]

@@ -1,0 +1,224 @@
+"""Many counts at many parameter values: one Python function, compiled from the counts.
+
+The function works on Python integers, where it is exact at any size, and on NumPy arrays. For
+arrays an upper bound of every intermediate value is evaluated first; where it might exceed 63 bits,
+arrays of Python integers are used instead, so that nothing ever wraps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import CountingError, ParameterError
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import Atom, Monomial, QuasiPolynomial
+
+_SAFE = float(2**62)
+
+
+class CompiledCounts:
+    """Counts as a function of parameters; picklable.
+
+    Parameters
+    ----------
+    parameters : sequence of str
+        Names of the parameters.
+    counts : sequence of (PiecewiseQuasiPolynomial, bool)
+        The counts, and whether each is integral (else its values are fractions or, for arrays,
+        floats).
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[str],
+        counts: Sequence[tuple[PiecewiseQuasiPolynomial, bool]],
+    ) -> None:
+        self.parameters = tuple(parameters)
+        self.counts = tuple(counts)
+        self._functions: tuple[Callable[..., Any], Callable[..., Any], Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"parameters": self.parameters, "counts": self.counts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.parameters = state["parameters"]
+        self.counts = state["counts"]
+        self._functions = None
+
+    def at(self, values: Mapping[str, int]) -> list[int | Fraction]:
+        """Return the counts at integer parameters, exactly.
+
+        Raises
+        ------
+        ParameterError
+            A count is no integer there: the parameters violate the assumptions.
+        """
+        scalar, _, _ = self._compiled()
+        totals = scalar(*(values[name] for name in self.parameters))
+        result: list[int | Fraction] = []
+        for (total, denominator), (_, integral) in zip(totals, self.counts, strict=True):
+            quotient, remainder = divmod(total, denominator)
+            if not remainder:
+                result.append(quotient)
+            elif integral:
+                raise ParameterError(
+                    f"a count at {dict(values)} is no integer: the parameters violate the "
+                    "assumptions under which it holds"
+                )
+            else:
+                result.append(Fraction(total, denominator))
+        return result
+
+    def at_arrays(self, values: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the counts at arrays of parameters of one shape.
+
+        Parameters
+        ----------
+        values : mapping from str to ndarray of int64
+            Broadcast against each other.
+
+        Returns
+        -------
+        list of ndarray
+            int64, or Python integers (dtype object) where int64 might overflow; float64 for counts
+            that are not integral.
+        """
+        _, array, bound = self._compiled()
+        arguments = [np.asarray(values[name], dtype=np.int64) for name in self.parameters]
+        largest = [float(np.abs(a).max()) if a.size else 0.0 for a in arguments]
+        shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
+        if bound(*largest) >= _SAFE:
+            arguments = [a.astype(object) for a in arguments]
+        result: list[NDArray[Any]] = []
+        for (total, denominator), (_, integral) in zip(array(*arguments), self.counts, strict=True):
+            full = np.broadcast_to(np.asarray(total), shape)
+            result.append(full // denominator if integral else full.astype(float) / denominator)
+        return result
+
+    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
+        if self._functions is None:
+            source = _Source(self.parameters, self.counts)
+            self._functions = (
+                source.function(arrays=False),
+                source.function(arrays=True),
+                source.bound(),
+            )
+        return self._functions
+
+
+class _Source:
+    """Writes the source of the functions; shared floors and powers are computed once."""
+
+    def __init__(
+        self,
+        parameters: tuple[str, ...],
+        counts: tuple[tuple[PiecewiseQuasiPolynomial, bool], ...],
+    ) -> None:
+        for name in parameters:
+            if not name.isidentifier():
+                raise CountingError(f"the parameter name {name!r} is no identifier", where=name)
+        self.parameters = parameters
+        self.counts = counts
+        self.variables = {name: f"v{k}" for k, name in enumerate(parameters)}
+        self.lines: list[str] = []
+        self.names: dict[Any, str] = {}
+
+    def function(self, *, arrays: bool) -> Callable[..., Any]:
+        self.lines, self.names = [], {}
+        results: list[str] = []
+        for count, _ in self.counts:
+            denominator = lcm(
+                *(c.denominator for t in count.terms for c in t.value.terms.values()), 1
+            )
+            parts: list[str] = []
+            for term in count.terms:
+                value = self.polynomial(term.value, denominator)
+                guards = [f"{self.polynomial(g, 1)} >= 0" for g in term.nonnegative]
+                guards += [f"{self.polynomial(g, 1)} == 0" for g in term.zero]
+                parts.append(_guarded(value, guards, arrays=arrays))
+            results.append(f"({' + '.join(parts) or '0'}, {denominator})")
+        arguments = ", ".join(self.variables.values())
+        body = "\n    ".join([*self.lines, f"return [{', '.join(results)}]"])
+        return _executed(f"def counts({arguments}):\n    {body}\n")
+
+    def bound(self) -> Callable[..., float]:
+        """Return a function that bounds all intermediate values, given the largest parameters."""
+        self.lines, self.names = [], {}
+        parts: list[str] = []
+        for count, _ in self.counts:
+            denominator = lcm(
+                *(c.denominator for t in count.terms for c in t.value.terms.values()), 1
+            )
+            total: list[str] = ["1.0"]
+            for term in count.terms:
+                total.append(self.absolute(term.value, denominator))
+                parts += [self.absolute(g, 1) for g in (*term.nonnegative, *term.zero)]
+            parts.append(" + ".join(total))
+        arguments = ", ".join(self.variables.values())
+        return _executed(
+            f"def counts({arguments}):\n    return max([{', '.join(parts) or '0.0'}])\n"
+        )
+
+    def polynomial(self, polynomial: QuasiPolynomial, scale: int) -> str:
+        terms = [
+            self.product(monomial, int(value * scale))
+            for monomial, value in polynomial.terms.items()
+        ]
+        return f"({' + '.join(terms)})" if terms else "0"
+
+    def product(self, monomial: Monomial, coefficient: int) -> str:
+        factors = [self.power(atom, exponent) for atom, exponent in monomial]
+        if coefficient != 1 or not factors:
+            factors.insert(0, str(coefficient) if coefficient >= 0 else f"({coefficient})")
+        return "*".join(factors)
+
+    def power(self, atom: Atom, exponent: int) -> str:
+        key = (atom, exponent)
+        found = self.names.get(key)
+        if found is None:
+            if exponent > 1:
+                text = f"{self.power(atom, exponent - 1)}*{self.power(atom, 1)}"
+            elif isinstance(atom, str):
+                return self.variables[atom]
+            else:
+                text = f"{self.polynomial(atom.numerator, 1)} // {atom.denominator}"
+            found = f"t{len(self.names)}"
+            self.names[key] = found
+            self.lines.append(f"{found} = {text}")
+        return found
+
+    def absolute(self, polynomial: QuasiPolynomial, scale: int) -> str:
+        terms: list[str] = []
+        for monomial, value in polynomial.terms.items():
+            factors = [str(float(abs(value * scale)))]
+            for atom, exponent in monomial:
+                base = (
+                    self.variables[atom]
+                    if isinstance(atom, str)
+                    else f"({self.absolute(atom.numerator, 1)} + 1.0)"
+                )
+                factors.append(f"{base}**{exponent}")
+            terms.append("*".join(factors))
+        return f"({' + '.join(terms)})" if terms else "0.0"
+
+
+def _guarded(value: str, guards: list[str], *, arrays: bool) -> str:
+    if not guards:
+        return value
+    if arrays:
+        mask = " & ".join(f"np.asarray({g}, dtype=bool)" for g in guards)
+        return f"np.where({mask}, {value}, 0)"
+    return f"({value} if {' and '.join(guards)} else 0)"
+
+
+def _executed(source: str) -> Callable[..., Any]:
+    """Define a function from source that this module wrote out of numbers and own names."""
+    namespace: dict[str, Any] = {"np": np}
+    exec(compile(source, "<counts>", "exec"), namespace)
+    return namespace["counts"]

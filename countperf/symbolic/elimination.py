@@ -1,0 +1,617 @@
+"""Exact sums over the integer points of parametric polyhedra, by eliminating dimensions.
+
+What it computes
+    The sum of a quasi-polynomial weight over the integer points of a set given by affine equalities
+    and inequalities in dimensions and parameters, as guarded quasi-polynomials in the parameters.
+
+Method
+    1. Equalities are solved for a dimension, after a unimodular change of dimensions where no
+       coefficient is one. An equality left with parameters only becomes a congruence guard.
+    2. Dimensions that share neither a constraint nor a floor are summed apart (connected
+       components); the results are multiplied.
+    3. One dimension at a time is summed: for each pair of a lower and an upper bound, on the part
+       of the remaining space where these two are the tightest, by Faulhaber's formula. A bound with
+       a coefficient c > 1 is rounded, which brings a floor into the weight. Which bounds are
+       tightest is decided on the rational bounds (rounding is monotone), so domains stay affine,
+       and it suffices that the rational bounds do not cross: then the rounded upper bound is at
+       least the rounded lower one minus one, for which Faulhaber's formula gives zero.
+    4. A floor in the dimension to be summed is first replaced by a new dimension q with
+       d q <= numerator < d q + d, where the dimension's coefficient in it can be reduced to one;
+       else the dimension is split into residue classes, within which the floor is affine.
+
+Refused: unbounded sets and floors of products that involve the dimension that is summed.
+
+Source of the idea: Verdoolaege et al. (2007), Counting integer points in parametric polytopes using
+Barvinok's rational functions, doi:10.1007/s00453-006-1231-0, whose piecewise quasi-polynomials
+these are; the elimination itself follows Pugh (1994), Counting solutions to Presburger formulas,
+doi:10.1145/178243.178254, with floors kept in the weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from math import gcd, lcm
+from typing import TypeAlias
+
+from countperf.errors import CountingError
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Floor, QuasiPolynomial, sum_over
+
+Row: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Polyhedron:
+    """Integer points that satisfy affine equalities and inequalities.
+
+    Attributes
+    ----------
+    parameters, dimensions : tuple of str
+        Names of the columns: a row holds the constant, then a coefficient for each parameter, then
+        one for each dimension.
+    equalities, inequalities : tuple of rows
+        ``row . (1, parameters, dimensions)`` is zero, or at least zero.
+    """
+
+    parameters: tuple[str, ...]
+    dimensions: tuple[str, ...]
+    equalities: tuple[Row, ...]
+    inequalities: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A quasi-polynomial that counts where its guards hold, and is zero elsewhere.
+
+    Attributes
+    ----------
+    nonnegative, zero : frozenset of QuasiPolynomial
+        Guards: each member is at least zero, or equals zero, where the term counts.
+    value : QuasiPolynomial
+        What it counts there.
+    """
+
+    nonnegative: frozenset[QuasiPolynomial]
+    zero: frozenset[QuasiPolynomial]
+    value: QuasiPolynomial
+
+
+Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
+"""Returns an equal set (under the context) with fewer rows, or None for an empty one."""
+
+
+def sum_weight(
+    polyhedron: Polyhedron, weight: QuasiPolynomial, simplify: Simplifier
+) -> tuple[Term, ...]:
+    """Sum a weight over the integer points of a polyhedron.
+
+    Parameters
+    ----------
+    polyhedron : Polyhedron
+        The set.
+    weight : QuasiPolynomial
+        Summed over the set; in its parameters and dimensions.
+    simplify : callable
+        Removes redundant rows, finds implied equalities, and tells emptiness.
+
+    Returns
+    -------
+    tuple of Term
+        Their sum is the result. Guards of different terms may overlap.
+
+    Raises
+    ------
+    CountingError
+        A dimension is unbounded, or a floor of a product involves a dimension.
+    """
+    simplified = simplify(polyhedron)
+    if simplified is None or not weight:
+        return ()
+    return _sum(simplified, weight, frozenset(), simplify, 0)
+
+
+_MAXIMUM_DEPTH = 200
+_LIFTING_DEPTH = 12
+_MAXIMUM_RESIDUES = 1024
+
+
+def _sum(
+    polyhedron: Polyhedron,
+    weight: QuasiPolynomial,
+    congruences: frozenset[QuasiPolynomial],
+    simplify: Simplifier,
+    depth: int,
+) -> tuple[Term, ...]:
+    if depth > _MAXIMUM_DEPTH:
+        raise CountingError(
+            f"counting {describe(polyhedron)} does not end; pass approximate=True or simplify "
+            "the domain",
+            where=describe(polyhedron),
+        )
+    solved = _solve_equalities(polyhedron, weight, congruences)
+    if solved is None:
+        return ()
+    polyhedron, weight, congruences = solved
+    if not polyhedron.dimensions:
+        names = polyhedron.parameters
+        guards = frozenset(_as_polynomial(row, names) for row in polyhedron.inequalities)
+        zeros = congruences | {_as_polynomial(row, names) for row in polyhedron.equalities}
+        return (Term(guards, zeros, weight),)
+    polyhedron = fuse_tiles(polyhedron, weight.names())
+    components = _components(polyhedron, weight)
+    if len(components) > 1:
+        return _product_of_components(polyhedron, weight, components, congruences, simplify, depth)
+    position = _choose_dimension(polyhedron, weight)
+    name = polyhedron.dimensions[position]
+    floors = _floors_in(weight, name)
+    if not floors:
+        return _eliminate(polyhedron, weight, name, congruences, simplify, depth)
+    if depth < _LIFTING_DEPTH and all(abs(_reduced(f, name)) == 1 for f in floors):
+        for floor in floors:
+            polyhedron, weight = _lift_floor(polyhedron, weight, floor, name)
+        return _eliminate(polyhedron, weight, name, congruences, simplify, depth)
+    return _split_by_residues(polyhedron, weight, name, congruences, simplify, depth)
+
+
+# {{{ equalities
+
+
+def _solve_equalities(
+    polyhedron: Polyhedron, weight: QuasiPolynomial, congruences: frozenset[QuasiPolynomial]
+) -> tuple[Polyhedron, QuasiPolynomial, frozenset[QuasiPolynomial]] | None:
+    first = 1 + len(polyhedron.parameters)
+    while True:
+        row = next((r for r in polyhedron.equalities if any(r[first:])), None)
+        if row is None:
+            return polyhedron, weight, congruences
+        candidates = [(abs(c), k) for k, c in enumerate(row) if k >= first and c]
+        size, pivot = min(candidates)
+        if gcd(*row[1:]) and row[0] % gcd(*row[1:]):
+            return None
+        if size != 1 and len(candidates) > 1:
+            polyhedron, weight = _shear(polyhedron, weight, row, pivot)
+            continue
+        name = polyhedron.dimensions[pivot - first]
+        rest = tuple(0 if k == pivot else c for k, c in enumerate(row))
+        names = polyhedron.parameters + polyhedron.dimensions
+        expression = _as_polynomial(rest, names) * (-1 if row[pivot] > 0 else 1)
+        if size != 1:
+            congruences = congruences | {expression.modulo(size)} - {ZERO}
+            expression = expression / size
+        weight = weight.substitute({name: expression}) if name in weight.names() else weight
+        sign = 1 if row[pivot] > 0 else -1
+
+        def cleared(other: Row, row: Row = row, pivot: int = pivot, sign: int = sign) -> Row:
+            factor = other[pivot] * sign
+            if not factor:
+                return other[:pivot] + other[pivot + 1 :]
+            size = abs(row[pivot])
+            values = [c * size - factor * e for c, e in zip(other, row, strict=True)]
+            del values[pivot]
+            return tuple(values)
+
+        position = pivot - first
+        polyhedron = Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
+            tuple(cleared(other) for other in polyhedron.equalities if other is not row),
+            tuple(cleared(other) for other in polyhedron.inequalities),
+        )
+
+
+def _shear(
+    polyhedron: Polyhedron, weight: QuasiPolynomial, row: Row, pivot: int
+) -> tuple[Polyhedron, QuasiPolynomial]:
+    """Change dimensions so that the coefficients beside the pivot shrink below it.
+
+    With x_p' = x_p + sum_j q_j x_j for row[j] = q_j row[p] + r_j, the row's coefficients become
+    r_j; the change is unimodular, so that points stay in one-to-one correspondence.
+    """
+    first = 1 + len(polyhedron.parameters)
+    quotients = {k: c // row[pivot] for k, c in enumerate(row) if k >= first and k != pivot and c}
+
+    def changed(other: Row) -> Row:
+        values = list(other)
+        for k, quotient in quotients.items():
+            values[k] -= quotient * other[pivot]
+        return tuple(values)
+
+    names = polyhedron.parameters + polyhedron.dimensions
+    pivot_name = names[pivot - 1]
+    old = QuasiPolynomial.affine(
+        [(pivot_name, 1)] + [(names[k - 1], -q) for k, q in quotients.items()]
+    )
+    if pivot_name in weight.names():
+        weight = weight.substitute({pivot_name: old})
+    return (
+        Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions,
+            tuple(changed(r) for r in polyhedron.equalities),
+            tuple(changed(r) for r in polyhedron.inequalities),
+        ),
+        weight,
+    )
+
+
+# }}}
+
+# {{{ tiles
+
+
+def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
+    """Undo tilings: replace (o, t) with 0 <= t < d by i = d o + t where only i matters.
+
+    Parameters
+    ----------
+    polyhedron : Polyhedron
+        Without equalities in its dimensions.
+    kept : set of str
+        Dimensions that are to stay.
+
+    The map is one to one, so that the number of points stays. Rows in o alone are rewritten:
+    o >= r is i >= d r, and o <= r is i <= d r + d - 1.
+    """
+    while True:
+        fused = _fuse_one_tile(polyhedron, kept)
+        if fused is None:
+            return polyhedron
+        polyhedron = fused
+
+
+def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron | None:
+    first = 1 + len(polyhedron.parameters)
+    rows = polyhedron.inequalities
+    for column in range(first, first + len(polyhedron.dimensions)):
+        if polyhedron.dimensions[column - first] in kept:
+            continue
+        alone = [r for r in rows if r[column] and not any(r[1:column]) and not any(r[column + 1 :])]
+        if len(alone) != 2 or {r[column] for r in alone} != {1, -1}:
+            continue
+        if next(r for r in alone if r[column] == 1)[0]:
+            continue
+        width = next(r for r in alone if r[column] == -1)[0] + 1
+        joint = [r for r in rows if r[column] and r not in alone]
+        outer = {
+            k
+            for r in joint
+            for k in range(first, len(r))
+            if k != column and r[k] == width * r[column]
+        }
+        for k in outer:
+            if polyhedron.dimensions[k - first] in kept:
+                continue
+            if any(r[k] != width * r[column] for r in joint):
+                continue
+            if any(abs(r[k]) > 1 for r in rows if r[k] and not r[column]):
+                continue
+            return _fused(polyhedron, column, k, width)
+    return None
+
+
+def _fused(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
+    position = tile - 1 - len(polyhedron.parameters)
+
+    def rewritten(row: Row) -> Row:
+        values = list(row)
+        if row[tile]:
+            values[outer] = row[tile]
+        elif row[outer]:
+            values = [c * width for c in row]
+            values[outer] = row[outer]
+            values[0] += width - 1 if row[outer] < 0 else 0
+        del values[tile]
+        return tuple(values)
+
+    return Polyhedron(
+        polyhedron.parameters,
+        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
+        tuple(row[:tile] + row[tile + 1 :] for row in polyhedron.equalities),
+        tuple(
+            rewritten(row)
+            for row in polyhedron.inequalities
+            if not (row[tile] and not any(row[1:tile]) and not any(row[tile + 1 :]))
+        ),
+    )
+
+
+# }}}
+
+# {{{ components
+
+
+def _components(polyhedron: Polyhedron, weight: QuasiPolynomial) -> list[set[str]]:
+    """Partition the dimensions by shared rows, floors and monomials of the weight."""
+    first = 1 + len(polyhedron.parameters)
+    groups: list[set[str]] = [
+        {name for name, c in zip(polyhedron.dimensions, row[first:], strict=True) if c}
+        for row in (*polyhedron.equalities, *polyhedron.inequalities)
+    ]
+    used = weight.names() & set(polyhedron.dimensions)
+    groups += [used] + [{name} for name in polyhedron.dimensions]
+    components: list[set[str]] = []
+    for group in groups:
+        if not group:
+            continue
+        touching = [c for c in components if c & group]
+        merged = set(group).union(*touching)
+        components = [c for c in components if c not in touching] + [merged]
+    return components
+
+
+def _product_of_components(
+    polyhedron: Polyhedron,
+    weight: QuasiPolynomial,
+    components: list[set[str]],
+    congruences: frozenset[QuasiPolynomial],
+    simplify: Simplifier,
+    depth: int,
+) -> tuple[Term, ...]:
+    first = 1 + len(polyhedron.parameters)
+    weighted = weight.names()
+    parameter_rows = [r for r in polyhedron.inequalities if not any(r[first:])]
+    result: tuple[Term, ...] = (
+        Term(
+            frozenset(_as_polynomial(r[:first], polyhedron.parameters) for r in parameter_rows),
+            congruences
+            | {
+                _as_polynomial(r[:first], polyhedron.parameters)
+                for r in polyhedron.equalities
+                if not any(r[first:])
+            },
+            ONE if weighted & set(polyhedron.dimensions) else weight,
+        ),
+    )
+    for component in components:
+        keep = [k for k, name in enumerate(polyhedron.dimensions) if name in component]
+        part = Polyhedron(
+            polyhedron.parameters,
+            tuple(polyhedron.dimensions[k] for k in keep),
+            _select(polyhedron.equalities, first, keep),
+            _select(polyhedron.inequalities, first, keep),
+        )
+        part_weight = weight if weighted & component else ONE
+        terms = _sum(part, part_weight, frozenset(), simplify, depth + 1)
+        result = multiply_terms(result, terms)
+    return result
+
+
+def _select(rows: Iterable[Row], first: int, keep: Sequence[int]) -> tuple[Row, ...]:
+    return tuple(
+        row[:first] + tuple(row[first + k] for k in keep)
+        for row in rows
+        if any(row[first + k] for k in keep)
+    )
+
+
+def multiply_terms(left: Sequence[Term], right: Sequence[Term]) -> tuple[Term, ...]:
+    """Multiply two sums of terms."""
+    return tuple(
+        Term(a.nonnegative | b.nonnegative, a.zero | b.zero, a.value * b.value)
+        for a in left
+        for b in right
+    )
+
+
+# }}}
+
+# {{{ floors and bounds
+
+
+def _floors_in(weight: QuasiPolynomial, name: str) -> list[Floor]:
+    """Return the floors of the weight that involve a name, in a fixed order."""
+    floors = [f for f in weight.floors() if name in f.numerator.names()]
+    return sorted(floors, key=lambda f: f.key)
+
+
+def _reduced(floor: Floor, name: str) -> int:
+    """Return the coefficient of a name in a floor, reduced to at most half the denominator.
+
+    Zero stands for a numerator that is not affine with the name outside inner floors: such a
+    floor is not lifted.
+    """
+    if not floor.numerator.is_affine or floor.numerator.floors():
+        return 0
+    coefficient = int(floor.numerator.terms.get(((name, 1),), 0))
+    return coefficient - floor.denominator if 2 * coefficient > floor.denominator else coefficient
+
+
+def _lift_floor(
+    polyhedron: Polyhedron, weight: QuasiPolynomial, floor: Floor, name: str
+) -> tuple[Polyhedron, QuasiPolynomial]:
+    """Replace a floor by a new dimension, with the two rows that define it."""
+    names = polyhedron.parameters + polyhedron.dimensions
+    d = floor.denominator
+    fresh = _fresh_name(names)
+    replacement = QuasiPolynomial.name(fresh)
+    row = [0] * (1 + len(names))
+    for monomial, value in floor.numerator.terms.items():
+        row[0 if not monomial else 1 + names.index(str(monomial[0][0]))] = int(value)
+    reduced = _reduced(floor, name)
+    if row[1 + names.index(name)] != reduced:
+        row[1 + names.index(name)] = reduced
+        replacement = replacement + QuasiPolynomial.name(name)
+    lower = (*row, -d)
+    upper = (-row[0] + d - 1, *(-c for c in row[1:]), d)
+    lifted = Polyhedron(
+        polyhedron.parameters,
+        (*polyhedron.dimensions, fresh),
+        tuple((*r, 0) for r in polyhedron.equalities),
+        (*((*r, 0) for r in polyhedron.inequalities), lower, upper),
+    )
+    return lifted, weight.map_atoms(
+        lambda atom: replacement if atom == floor else QuasiPolynomial.atom(atom)
+    )
+
+
+def _split_by_residues(
+    polyhedron: Polyhedron,
+    weight: QuasiPolynomial,
+    name: str,
+    congruences: frozenset[QuasiPolynomial],
+    simplify: Simplifier,
+    depth: int,
+) -> tuple[Term, ...]:
+    """Sum over a dimension that floors involve, one residue class at a time."""
+    modulus = lcm(*(_period(floor, name) for floor in _floors_in(weight, name)))
+    if modulus > _MAXIMUM_RESIDUES:
+        raise CountingError(
+            f"counting {describe(polyhedron)} needs {modulus} residue classes of {name}, more than "
+            f"{_MAXIMUM_RESIDUES}: choose tile sizes with smaller common multiples",
+            where=describe(polyhedron),
+        )
+    column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
+    result: list[Term] = []
+    for residue in range(modulus):
+        rows = tuple(
+            (
+                row[0] + residue * row[column],
+                *(c * modulus if k == column else c for k, c in enumerate(row) if k),
+            )
+            for row in polyhedron.inequalities
+        )
+        part = simplify(
+            Polyhedron(polyhedron.parameters, polyhedron.dimensions, polyhedron.equalities, rows)
+        )
+        if part is None:
+            continue
+        replaced = weight.substitute({name: QuasiPolynomial.name(name) * modulus + residue})
+        result += _sum(part, replaced, congruences, simplify, depth + 1)
+    return tuple(result)
+
+
+def _period(floor: Floor, name: str) -> int:
+    """Return a modulus m such that replacing the name by m times itself frees the floor of it."""
+    period = 1
+    for monomial, value in floor.numerator.terms.items():
+        for atom, exponent in monomial:
+            if atom == name:
+                if len(monomial) > 1 or exponent > 1:
+                    raise CountingError(
+                        f"cannot sum {floor} over {name}: it is no floor of an affine expression",
+                        where=str(floor),
+                    )
+                period = lcm(period, floor.denominator // gcd(floor.denominator, int(value)))
+            elif isinstance(atom, Floor) and name in atom.numerator.names():
+                inner = _period(atom, name)
+                outer = floor.denominator // gcd(floor.denominator, int(value))
+                period = lcm(period, inner * outer)
+    return period
+
+
+def _fresh_name(names: Sequence[str]) -> str:
+    number = 0
+    while f"_q{number}" in names:
+        number += 1
+    return f"_q{number}"
+
+
+def _eliminate(
+    polyhedron: Polyhedron,
+    weight: QuasiPolynomial,
+    name: str,
+    congruences: frozenset[QuasiPolynomial],
+    simplify: Simplifier,
+    depth: int,
+) -> tuple[Term, ...]:
+    first = 1 + len(polyhedron.parameters)
+    column = first + polyhedron.dimensions.index(name)
+    names = (
+        polyhedron.parameters
+        + polyhedron.dimensions[: column - first]
+        + polyhedron.dimensions[column - first + 1 :]
+    )
+
+    def without(row: Row) -> Row:
+        return row[:column] + row[column + 1 :]
+
+    lowers = [(row[column], without(row)) for row in polyhedron.inequalities if row[column] > 0]
+    uppers = [(-row[column], without(row)) for row in polyhedron.inequalities if row[column] < 0]
+    others = tuple(without(row) for row in polyhedron.inequalities if not row[column])
+    if not lowers or not uppers:
+        raise CountingError(
+            f"the set {describe(polyhedron)} is unbounded in {name}: it has infinitely many points",
+            where=describe(polyhedron),
+        )
+    result: list[Term] = []
+    for lower_index, (lower_coefficient, lower_rest) in enumerate(lowers):
+        # x >= -rest/c rounded up is floor((c - 1 - rest)/c)
+        lower = (-_as_polynomial(lower_rest, names) + (lower_coefficient - 1)).floor_divide(
+            lower_coefficient
+        )
+        lower_rows = _dominates(lowers, lower_index)
+        for upper_index, (upper_coefficient, upper_rest) in enumerate(uppers):
+            upper = _as_polynomial(upper_rest, names).floor_divide(upper_coefficient)
+            gap = tuple(
+                lower_coefficient * u + upper_coefficient * v
+                for u, v in zip(upper_rest, lower_rest, strict=True)
+            )
+            part = simplify(
+                Polyhedron(
+                    polyhedron.parameters,
+                    polyhedron.dimensions[: column - first]
+                    + polyhedron.dimensions[column - first + 1 :],
+                    tuple(without(row) for row in polyhedron.equalities),
+                    (*others, *lower_rows, *_dominates(uppers, upper_index), gap),
+                )
+            )
+            if part is None:
+                continue
+            summed = sum_over(weight, name, lower, upper)
+            if summed:
+                result += _sum(part, summed, congruences, simplify, depth + 1)
+    return tuple(result)
+
+
+def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> int:
+    """Return the dimension whose elimination makes no or few floors, then few pieces."""
+    first = 1 + len(polyhedron.parameters)
+
+    def cost(position: int) -> tuple[int, int, int]:
+        values = [row[first + position] for row in polyhedron.inequalities]
+        lowers = sum(v > 0 for v in values)
+        uppers = sum(v < 0 for v in values)
+        name = polyhedron.dimensions[position]
+        floors = sum(abs(_reduced(f, name)) != 1 for f in _floors_in(weight, name))
+        return floors, max(map(abs, values), default=0), lowers * uppers
+
+    return min(range(len(polyhedron.dimensions)), key=cost)
+
+
+def _dominates(bounds: Sequence[tuple[int, Row]], chosen: int) -> list[Row]:
+    """Rows that say that the chosen bound is the tightest, the first of equal ones.
+
+    A bound (c, rest) stands for c x + rest >= 0 (lower) or -c x + rest >= 0 (upper): in both cases
+    it is the tighter, the smaller rest / c.
+    """
+    coefficient, rest = bounds[chosen]
+    rows: list[Row] = []
+    for index, (other_coefficient, other_rest) in enumerate(bounds):
+        if index == chosen:
+            continue
+        row = [
+            coefficient * o - other_coefficient * r for o, r in zip(other_rest, rest, strict=True)
+        ]
+        if index < chosen:
+            row[0] -= 1
+        rows.append(tuple(row))
+    return rows
+
+
+# }}}
+
+
+def _as_polynomial(row: Row, names: Sequence[str]) -> QuasiPolynomial:
+    return QuasiPolynomial.affine(
+        [(name, c) for name, c in zip(names, row[1:], strict=False) if c], row[0]
+    )
+
+
+def describe(polyhedron: Polyhedron) -> str:
+    """Return the set in isl's notation, for messages."""
+    names = polyhedron.parameters + polyhedron.dimensions
+    rows = [f"{_as_polynomial(r, names)} = 0" for r in polyhedron.equalities]
+    rows += [f"{_as_polynomial(r, names)} >= 0" for r in polyhedron.inequalities]
+    head = f"[{', '.join(polyhedron.parameters)}] -> " if polyhedron.parameters else ""
+    return f"{head}{{ [{', '.join(polyhedron.dimensions)}] : {' and '.join(rows)} }}"

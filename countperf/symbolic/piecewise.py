@@ -1,0 +1,353 @@
+"""Piecewise quasi-polynomials as sums of guarded terms.
+
+A count is a sum of terms; each is a quasi-polynomial that counts where all its guards hold and is
+zero elsewhere. Guards may overlap, so that adding counts is joining their terms, and guards may be
+polynomial, so that minima and classes that depend on parameters are the same kind of value.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from countperf.errors import CountingError
+from countperf.symbolic.elimination import Term, multiply_terms
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Number, QuasiPolynomial
+
+_NONE: frozenset[QuasiPolynomial] = frozenset()
+_MAXIMUM_REGIONS = 4096
+
+
+class PiecewiseQuasiPolynomial:
+    """A sum of guarded quasi-polynomials in the parameters; immutable.
+
+    Parameters
+    ----------
+    terms : iterable of Term
+        Terms with equal guards are merged, terms of value zero dropped, guards made primitive
+        (integer coefficients without common factor) and constant guards decided.
+    """
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Iterable[Term] = ()) -> None:
+        merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+        for given in terms:
+            term = _with_fixed_parameters(given) if given.zero else given
+            guards = _normal_guards(term)
+            if guards is not None:
+                merged[guards] = merged.get(guards, ZERO) + term.value
+        self.terms: tuple[Term, ...] = tuple(
+            Term(nonnegative, zero, value) for (nonnegative, zero), value in merged.items() if value
+        )
+
+    @staticmethod
+    def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
+        """Return an unguarded quasi-polynomial or number."""
+        polynomial = (
+            value if isinstance(value, QuasiPolynomial) else QuasiPolynomial.constant(value)
+        )
+        return PiecewiseQuasiPolynomial([Term(_NONE, _NONE, polynomial)])
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PiecewiseQuasiPolynomial) and set(self.terms) == set(other.terms)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms))
+
+    def __add__(self, other: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
+        return PiecewiseQuasiPolynomial((*self.terms, *other.terms))
+
+    def __mul__(self, other: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
+        return PiecewiseQuasiPolynomial(multiply_terms(self.terms, other.terms))
+
+    def scale(self, factor: Number) -> PiecewiseQuasiPolynomial:
+        """Return this times a number."""
+        if factor == 1:
+            return self
+        return PiecewiseQuasiPolynomial(
+            Term(t.nonnegative, t.zero, t.value * factor) for t in self.terms
+        )
+
+    def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> PiecewiseQuasiPolynomial:
+        """Replace parameters, in guards too."""
+        if not replacements:
+            return self
+        return PiecewiseQuasiPolynomial(
+            Term(
+                frozenset(g.substitute(replacements) for g in t.nonnegative),
+                frozenset(g.substitute(replacements) for g in t.zero),
+                t.value.substitute(replacements),
+            )
+            for t in self.terms
+        )
+
+    def restricted(
+        self, nonnegative: Iterable[QuasiPolynomial], zero: Iterable[QuasiPolynomial] = ()
+    ) -> PiecewiseQuasiPolynomial:
+        """Return this where the given guards hold too, zero elsewhere."""
+        more, more_zero = frozenset(nonnegative), frozenset(zero)
+        return PiecewiseQuasiPolynomial(
+            Term(t.nonnegative | more, t.zero | more_zero, t.value) for t in self.terms
+        )
+
+    def names(self) -> set[str]:
+        """Return the parameters that occur."""
+        found: set[str] = set()
+        for term in self.terms:
+            for polynomial in (term.value, *term.nonnegative, *term.zero):
+                found |= polynomial.names()
+        return found
+
+    def evaluate(self, values: Mapping[str, int]) -> Number:
+        """Return the value at integer parameters, exactly.
+
+        Raises
+        ------
+        KeyError
+            A parameter has no value.
+        """
+        total: Number = 0
+        for term in self.terms:
+            if all(g.evaluate(values) >= 0 for g in term.nonnegative) and all(
+                g.evaluate(values) == 0 for g in term.zero
+            ):
+                total += term.value.evaluate(values)
+        return total
+
+    def as_polynomial(self) -> QuasiPolynomial | None:
+        """Return the value if it has no guards, else None."""
+        if not self.terms:
+            return ZERO
+        if len(self.terms) == 1 and not self.terms[0].nonnegative and not self.terms[0].zero:
+            return self.terms[0].value
+        return None
+
+    def to_document(self) -> list[dict[str, Any]]:
+        """Return the terms as JSON-able texts."""
+        return [
+            {
+                "value": str(t.value),
+                **({"nonnegative": sorted(map(str, t.nonnegative))} if t.nonnegative else {}),
+                **({"zero": sorted(map(str, t.zero))} if t.zero else {}),
+            }
+            for t in self.terms
+        ]
+
+    @staticmethod
+    def from_document(document: Sequence[Mapping[str, Any]]) -> PiecewiseQuasiPolynomial:
+        """Read back what `to_document` wrote.
+
+        Raises
+        ------
+        CountingError
+            A text is no quasi-polynomial.
+        """
+        return PiecewiseQuasiPolynomial(
+            Term(
+                frozenset(parse_polynomial(g) for g in entry.get("nonnegative", ())),
+                frozenset(parse_polynomial(g) for g in entry.get("zero", ())),
+                parse_polynomial(entry["value"]),
+            )
+            for entry in document
+        )
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        parts: list[str] = []
+        for term in self.terms:
+            guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
+            guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
+            value = str(term.value)
+            parts.append(f"({value} : {' and '.join(guards)})" if guards else value)
+        return " + ".join(parts)
+
+    __repr__ = __str__
+
+
+ZERO_COUNT = PiecewiseQuasiPolynomial()
+
+
+def _with_fixed_parameters(term: Term) -> Term:
+    """Put in the values of parameters that a guard fixes, such as ``n - 3 = 0``."""
+    fixed, kept = fixed_parameters(term.zero)
+    if not fixed:
+        return term
+    return Term(
+        frozenset(g.substitute(fixed) for g in term.nonnegative),
+        frozenset(g.substitute(fixed) for g in term.zero - kept) | kept,
+        term.value.substitute(fixed),
+    )
+
+
+def fixed_parameters(
+    zero: frozenset[QuasiPolynomial],
+) -> tuple[dict[str, QuasiPolynomial], frozenset[QuasiPolynomial]]:
+    """Return the parameters whose values guards fix, and the guards that do so."""
+    fixed: dict[str, QuasiPolynomial] = {}
+    kept: set[QuasiPolynomial] = set()
+    for guard in zero:
+        names = guard.names()
+        (name, *more) = names or {""}
+        if more or not guard.is_affine or guard.floors() or name in fixed or not names:
+            continue
+        coefficient = guard.terms[((name, 1),)]
+        if coefficient in (1, -1):
+            fixed[name] = QuasiPolynomial.constant(-guard.constant_term * coefficient)
+            kept.add(guard)
+    return fixed, frozenset(kept)
+
+
+def _normal_guards(
+    term: Term,
+) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]] | None:
+    if not term.nonnegative and not term.zero:
+        return _NONE, _NONE
+    guards: set[QuasiPolynomial] = set()
+    for guard in term.nonnegative:
+        if guard.is_constant:
+            if guard.constant_term < 0:
+                return None
+        else:
+            guards.add(guard.primitive())
+    zeros: set[QuasiPolynomial] = set()
+    for guard in term.zero:
+        if guard.is_constant:
+            if guard.constant_term:
+                return None
+        else:
+            zeros.add(guard.primitive())
+    return frozenset(guards), frozenset(zeros)
+
+
+# {{{ regions
+
+Region = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial], tuple[QuasiPolynomial, ...]]
+EmptinessTest = Callable[[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], bool]
+
+
+def disjoint_regions(
+    counts: Sequence[PiecewiseQuasiPolynomial], is_empty: EmptinessTest
+) -> list[Region]:
+    """Split the parameter space so that each count is one quasi-polynomial on each part.
+
+    Parameters
+    ----------
+    counts : sequence of PiecewiseQuasiPolynomial
+        Counts to be looked at together.
+    is_empty : callable
+        Tells whether no parameters satisfy guards (at least zero, equal to zero); may say False
+        when it cannot tell.
+
+    Returns
+    -------
+    list of (nonnegative guards, zero guards, values)
+        Disjoint parts that cover all parameters where any count is not zero.
+
+    Raises
+    ------
+    CountingError
+        There are too many parts.
+    """
+    by_guards: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+    for index, count in enumerate(counts):
+        for term in count.terms:
+            values = by_guards.setdefault((term.nonnegative, term.zero), [ZERO] * len(counts))
+            values[index] = values[index] + term.value
+    regions: list[Region] = [(_NONE, _NONE, (ZERO,) * len(counts))]
+    for (nonnegative, zero), values in by_guards.items():
+        split: list[Region] = []
+        for region in regions:
+            split += _split_region(region, nonnegative, zero, tuple(values), is_empty)
+        regions = split
+        if len(regions) > _MAXIMUM_REGIONS:
+            raise CountingError(
+                f"a minimum or class splits into more than {_MAXIMUM_REGIONS} parts; state more "
+                "assumptions on the parameters (such as divisibility by the tile sizes)"
+            )
+    return [r for r in regions if any(r[2])]
+
+
+def _split_region(
+    region: Region,
+    nonnegative: frozenset[QuasiPolynomial],
+    zero: frozenset[QuasiPolynomial],
+    values: tuple[QuasiPolynomial, ...],
+    is_empty: EmptinessTest,
+) -> list[Region]:
+    guards, zeros, previous = region
+    parts: list[Region] = []
+    inside_guards, inside_zeros = guards, zeros
+    for guard in sorted(nonnegative - guards, key=str):
+        outside = inside_guards | {-guard - 1}
+        if not is_empty(outside, inside_zeros):
+            parts.append((outside, inside_zeros, previous))
+        inside_guards = inside_guards | {guard}
+    for guard in sorted(zero - zeros, key=str):
+        for strict in (guard - 1, -guard - 1):
+            outside = inside_guards | {strict}
+            if not is_empty(outside, inside_zeros):
+                parts.append((outside, inside_zeros, previous))
+        inside_zeros = inside_zeros | {guard}
+    if not is_empty(inside_guards, inside_zeros):
+        total = tuple(a + b for a, b in zip(previous, values, strict=True))
+        parts.append((inside_guards, inside_zeros, total))
+    return parts
+
+
+# }}}
+
+
+def parse_polynomial(text: str) -> QuasiPolynomial:
+    """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``.
+
+    Raises
+    ------
+    CountingError
+        The text is none.
+    """
+    try:
+        tree = ast.parse(text.replace("^", "**"), mode="eval").body
+    except SyntaxError as error:
+        raise CountingError(f"{text!r} is no quasi-polynomial: {error.msg}", where=text) from error
+    return _from_tree(tree, text)
+
+
+def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:
+    match node:
+        case ast.Constant(value=int() as value):
+            return QuasiPolynomial.constant(value)
+        case ast.Name(id=name):
+            return QuasiPolynomial.name(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_from_tree(operand, text)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _from_tree(left, text) + _from_tree(right, text)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _from_tree(left, text) - _from_tree(right, text)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _from_tree(left, text) * _from_tree(right, text)
+        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as d)) if d > 0:
+            return _from_tree(left, text) / d
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as e)) if e >= 0:
+            return _from_tree(left, text) ** e
+        case ast.Call(
+            func=ast.Name(id="floor"),
+            args=[ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as d))],
+        ) if d > 0:
+            return _from_tree(left, text).floor_divide(d)
+        case _:
+            raise CountingError(
+                f"{text!r} is no quasi-polynomial: {ast.unparse(node)!r} is not allowed in one",
+                where=text,
+            )
+
+
+def one_count() -> PiecewiseQuasiPolynomial:
+    """Return the count that is one everywhere."""
+    return PiecewiseQuasiPolynomial.from_value(ONE)

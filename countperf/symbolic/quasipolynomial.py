@@ -1,0 +1,422 @@
+"""Quasi-polynomials: polynomials with rational coefficients in names and floors.
+
+The values of this module are what every count is made of. A *quasi-polynomial* is a polynomial
+whose indeterminates ("atoms") are names (parameters, loop variables) and floors of integer
+polynomials divided by a positive integer. It is kept in a normal form: within a floor, what can be
+taken out of it has been taken out, so that equal values are mostly equal objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from math import comb, gcd, lcm
+from typing import TypeAlias
+
+Number: TypeAlias = int | Fraction
+
+
+class Floor:
+    """The floor of an integer polynomial divided by a positive integer, as an indeterminate.
+
+    Parameters
+    ----------
+    numerator : QuasiPolynomial
+        Polynomial with integer coefficients, already reduced modulo `denominator`.
+    denominator : int
+        At least 2.
+    """
+
+    __slots__ = ("_hash", "denominator", "key", "numerator")
+
+    def __init__(self, numerator: QuasiPolynomial, denominator: int) -> None:
+        self.numerator = numerator
+        self.denominator = denominator
+        self.key = f"~floor(({numerator})/{denominator})"
+        self._hash = hash(self.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Floor) and self.key == other.key
+
+    def __str__(self) -> str:
+        return self.key[1:]
+
+    __repr__ = __str__
+
+
+Atom: TypeAlias = str | Floor
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
+
+
+def _atom_key(atom: Atom) -> str:
+    return atom if isinstance(atom, str) else atom.key
+
+
+def _number(value: Number) -> Number:
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return value.numerator
+    return value
+
+
+@lru_cache(maxsize=65536)
+def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
+    if not left:
+        return right
+    if not right:
+        return left
+    exponents = dict(left)
+    for atom, exponent in right:
+        exponents[atom] = exponents.get(atom, 0) + exponent
+    return tuple(sorted(exponents.items(), key=lambda item: _atom_key(item[0])))
+
+
+class QuasiPolynomial:
+    """A polynomial with rational coefficients in names and floors; immutable.
+
+    Parameters
+    ----------
+    terms : mapping from monomial to number
+        A monomial is a tuple of (atom, exponent) pairs sorted by atom; zero coefficients are
+        dropped.
+    """
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: Mapping[Monomial, Number] | None = None) -> None:
+        self.terms: dict[Monomial, Number] = (
+            {m: _number(c) for m, c in terms.items() if c} if terms else {}
+        )
+        self._hash: int | None = None
+
+    @staticmethod
+    def constant(value: Number) -> QuasiPolynomial:
+        """Return the constant `value`."""
+        return QuasiPolynomial({(): value})
+
+    @staticmethod
+    def name(name: str) -> QuasiPolynomial:
+        """Return the indeterminate `name`."""
+        return QuasiPolynomial({((name, 1),): 1})
+
+    @staticmethod
+    def atom(atom: Atom) -> QuasiPolynomial:
+        """Return a single atom as a polynomial."""
+        return QuasiPolynomial({((atom, 1),): 1})
+
+    @staticmethod
+    def affine(coefficients: Iterable[tuple[str, Number]], constant: Number = 0) -> QuasiPolynomial:
+        """Return the sum of coefficient times name, plus a constant."""
+        terms: dict[Monomial, Number] = {((name, 1),): value for name, value in coefficients}
+        terms[()] = constant
+        return QuasiPolynomial(terms)
+
+    # {{{ queries
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, QuasiPolynomial) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no name occurs."""
+        return not self.terms or (len(self.terms) == 1 and () in self.terms)
+
+    @property
+    def constant_term(self) -> Number:
+        """The coefficient of the empty monomial."""
+        return self.terms.get((), 0)
+
+    def atoms(self) -> set[Atom]:
+        """Return the atoms that occur, those inside floors not included."""
+        return {atom for monomial in self.terms for atom, _ in monomial}
+
+    def floors(self) -> set[Floor]:
+        """Return the floors that occur outside other floors."""
+        return {atom for atom in self.atoms() if isinstance(atom, Floor)}
+
+    def names(self) -> set[str]:
+        """Return all names that occur, also inside floors."""
+        found: set[str] = set()
+        for atom in self.atoms():
+            found |= {atom} if isinstance(atom, str) else atom.numerator.names()
+        return found
+
+    def degree(self, name: str) -> int:
+        """Return the degree in `name`, floors counted as free of it."""
+        return max((e for m in self.terms for a, e in m if a == name), default=0)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether the degree in names and floors is at most one, inside floors too."""
+        return all(
+            not monomial
+            or (
+                len(monomial) == 1
+                and monomial[0][1] == 1
+                and (isinstance(monomial[0][0], str) or monomial[0][0].numerator.is_affine)
+            )
+            for monomial in self.terms
+        )
+
+    # }}}
+
+    # {{{ arithmetic
+
+    def __add__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
+        right = other if isinstance(other, QuasiPolynomial) else QuasiPolynomial.constant(other)
+        if len(self.terms) < len(right.terms):
+            self, right = right, self
+        terms = dict(self.terms)
+        for monomial, value in right.terms.items():
+            total = terms.get(monomial, 0) + value
+            if total:
+                terms[monomial] = _number(total)
+            else:
+                del terms[monomial]
+        return _trusted(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> QuasiPolynomial:
+        return _trusted({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
+        return self + (-other)
+
+    def __rsub__(self, other: Number) -> QuasiPolynomial:
+        return (-self) + other
+
+    def __mul__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
+        if not isinstance(other, QuasiPolynomial):
+            if other == 1:
+                return self
+            return QuasiPolynomial({m: c * other for m, c in self.terms.items()})
+        terms: dict[Monomial, Number] = {}
+        for left, left_value in self.terms.items():
+            for right, right_value in other.terms.items():
+                monomial = _multiply_monomials(left, right)
+                terms[monomial] = terms.get(monomial, 0) + left_value * right_value
+        return QuasiPolynomial(terms)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: int) -> QuasiPolynomial:
+        return self * Fraction(1, other)
+
+    def __pow__(self, exponent: int) -> QuasiPolynomial:
+        result = ONE
+        for _ in range(exponent):
+            result = result * self
+        return result
+
+    def floor_divide(self, denominator: int) -> QuasiPolynomial:
+        """Return the floor of this divided by a positive integer, in normal form.
+
+        Coefficients may be rational: the denominator is scaled to make them integers. Whole
+        multiples of the denominator leave the floor, and common factors are canceled.
+        """
+        if denominator < 1:
+            raise ValueError(f"floor division by {denominator}: must be positive")
+        scale = lcm(*(c.denominator for c in self.terms.values())) if self.terms else 1
+        denominator *= scale
+        outside: dict[Monomial, Number] = {}
+        inside: dict[Monomial, Number] = {}
+        for monomial, value in self.terms.items():
+            quotient, remainder = divmod(int(value * scale), denominator)
+            if quotient:
+                outside[monomial] = quotient
+            if remainder:
+                inside[monomial] = remainder
+        constant = int(inside.pop((), 0))
+        if inside:
+            common = gcd(denominator, *(int(c) for c in inside.values()))
+            denominator //= common
+            inside = {m: c // common for m, c in inside.items()}
+            constant //= common
+            if denominator == 1:
+                for monomial, value in inside.items():
+                    outside[monomial] = outside.get(monomial, 0) + value
+                return QuasiPolynomial(outside)
+            inside[()] = constant
+            outside[((Floor(QuasiPolynomial(inside), denominator), 1),)] = 1
+        return QuasiPolynomial(outside)
+
+    def modulo(self, denominator: int) -> QuasiPolynomial:
+        """Return the non-negative remainder on division by a positive integer."""
+        return self - self.floor_divide(denominator) * denominator
+
+    def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> QuasiPolynomial:
+        """Replace names by quasi-polynomials, inside floors too."""
+
+        def replace(atom: Atom) -> QuasiPolynomial:
+            if isinstance(atom, str):
+                return replacements.get(atom) or (
+                    ZERO if atom in replacements else QuasiPolynomial.atom(atom)
+                )
+            return atom.numerator.substitute(replacements).floor_divide(atom.denominator)
+
+        return self.map_atoms(replace)
+
+    def map_atoms(self, replace: Callable[[Atom], QuasiPolynomial]) -> QuasiPolynomial:
+        """Replace each atom by what `replace` returns for it."""
+        replaced = {atom: replace(atom) for atom in self.atoms()}
+        if all(value == QuasiPolynomial.atom(atom) for atom, value in replaced.items()):
+            return self
+        result = ZERO
+        for monomial, value in self.terms.items():
+            product = QuasiPolynomial.constant(value)
+            for atom, exponent in monomial:
+                product = product * replaced[atom] ** exponent
+            result = result + product
+        return result
+
+    def coefficients_in(self, name: str) -> dict[int, QuasiPolynomial]:
+        """Return the coefficient of each power of `name`; floors must be free of it."""
+        parts: dict[int, dict[Monomial, Number]] = {}
+        for monomial, value in self.terms.items():
+            exponent = 0
+            rest: list[tuple[Atom, int]] = []
+            for atom, power in monomial:
+                if atom == name:
+                    exponent = power
+                else:
+                    rest.append((atom, power))
+            parts.setdefault(exponent, {})[tuple(rest)] = value
+        return {exponent: _trusted(terms) for exponent, terms in parts.items()}
+
+    def primitive(self) -> QuasiPolynomial:
+        """Return a positive multiple with integer coefficients that have no common factor."""
+        if not self.terms:
+            return self
+        scale = lcm(*(c.denominator for c in self.terms.values()))
+        common = gcd(*(int(c * scale) for c in self.terms.values()))
+        if scale == common:
+            return self
+        return self * Fraction(scale, common)
+
+    def evaluate(self, values: Mapping[str, int]) -> Number:
+        """Return the value at integer values of all names, exactly.
+
+        Raises
+        ------
+        KeyError
+            A name has no value.
+        """
+        total: Number = 0
+        for monomial, coefficient in self.terms.items():
+            product = coefficient
+            for atom, exponent in monomial:
+                if isinstance(atom, str):
+                    base: Number = values[atom]
+                else:
+                    base = atom.numerator.evaluate(values) // atom.denominator
+                product = product * base**exponent
+            total += product
+        return _number(total)
+
+    # }}}
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        parts: list[str] = []
+        for monomial, value in sorted(
+            self.terms.items(),
+            key=lambda item: (
+                -sum(e for _, e in item[0]),
+                [(_atom_key(a), -e) for a, e in item[0]],
+            ),
+        ):
+            factors = [f"{a}^{e}" if e > 1 else str(a) for a, e in monomial]
+            sign = "-" if value < 0 else "+"
+            size = abs(value)
+            if size != 1 or not factors:
+                text = str(size) if isinstance(size, int) else f"({size})"
+                factors.insert(0, text)
+            parts += [sign, "*".join(factors)]
+        head = "-" if parts[0] == "-" else ""
+        return head + " ".join(parts[1:])
+
+    __repr__ = __str__
+
+
+def _trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:
+    result = QuasiPolynomial.__new__(QuasiPolynomial)
+    result.terms = terms
+    result._hash = None  # pyright: ignore[reportPrivateUsage]
+    return result
+
+
+ZERO = QuasiPolynomial()
+ONE = QuasiPolynomial.constant(1)
+
+
+@lru_cache(maxsize=64)
+def power_sum_coefficients(exponent: int) -> tuple[Fraction, ...]:
+    r"""Return the coefficients of Faulhaber's polynomial.
+
+    Parameters
+    ----------
+    exponent : int
+        At least 0.
+
+    Returns
+    -------
+    tuple of Fraction, length ``exponent + 2``
+        Coefficients :math:`c_j` with :math:`\sum_{x=1}^{N} x^k = \sum_j c_j N^j` for the exponent
+        :math:`k`; as a polynomial identity it holds for negative :math:`N` too (the sum from 1
+        to N then counts negatively).
+
+    Notes
+    -----
+    Found from :math:`(N+1)^{k+1} - 1 = \sum_j \binom{k+1}{j} S_j(N)`, Graham, Knuth, Patashnik
+    (1994), Concrete Mathematics, Eq. (6.78) and section 2.5. Here :math:`S_0(N) = N`.
+    """
+    total = [Fraction(comb(exponent + 1, j)) for j in range(exponent + 2)]
+    total[0] -= 1
+    for lower in range(exponent):
+        factor = comb(exponent + 1, lower)
+        for j, value in enumerate(power_sum_coefficients(lower)):
+            total[j] -= factor * value
+    return tuple(value / (exponent + 1) for value in total)
+
+
+def sum_over(
+    weight: QuasiPolynomial, name: str, lower: QuasiPolynomial, upper: QuasiPolynomial
+) -> QuasiPolynomial:
+    """Sum a quasi-polynomial over a name from `lower` to `upper`, both included.
+
+    Parameters
+    ----------
+    weight : QuasiPolynomial
+        What is summed; its floors are free of `name`.
+    name : str
+        The name summed over.
+    lower, upper : QuasiPolynomial
+        Integer-valued bounds, free of `name`; the result is right for ``upper >= lower - 1``.
+    """
+    before = lower - 1
+    result = ZERO
+    for exponent, coefficient in weight.coefficients_in(name).items():
+        if exponent == 0:
+            result = result + coefficient * (upper - before)
+            continue
+        partial = ZERO
+        upper_power = before_power = ONE
+        for value in power_sum_coefficients(exponent)[1:]:
+            upper_power = upper_power * upper
+            before_power = before_power * before
+            partial = partial + (upper_power - before_power) * value
+        result = result + coefficient * partial
+    return result

@@ -1,0 +1,613 @@
+"""Integer sets of isl, as the rest of countperf needs them.
+
+This module and its neighbors in this package are the only users of islpy. Sets arrive from Loopy
+as opaque objects and leave as counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import islpy as isl
+
+from countperf.errors import CountingError
+from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles
+from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
+
+IntegerSet: TypeAlias = Any
+"""An ``islpy.BasicSet`` or ``islpy.Set``."""
+
+Bounds: TypeAlias = Mapping[str, tuple[int | None, int | None]]
+"""Smallest and largest value of loop variables, None where there is none."""
+
+_DT = isl.dim_type
+_COLUMNS = (_DT.cst, _DT.param, _DT.set, _DT.div)
+
+
+def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
+    """Return the names of the parameters, or of the dimensions, of a set."""
+    kind = _DT.param if parameters else _DT.set
+    return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
+
+
+def _rows(matrix: Any) -> tuple[Row, ...]:
+    columns = range(matrix.cols())
+    get = matrix.get_element_val
+    return tuple(tuple(get(r, c).to_python() for c in columns) for r in range(matrix.rows()))
+
+
+def _matrix(rows: Sequence[Row], columns: int) -> Any:
+    matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, len(rows), columns)
+    values = _isl_value
+    for r, row in enumerate(rows):
+        for c, value in enumerate(row):
+            matrix = matrix.set_element_val(r, c, values(value))
+    return matrix
+
+
+@lru_cache(maxsize=4096)
+def _isl_value(value: int) -> Any:
+    return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value) if abs(value) < 2**62 else isl.Val(value)
+
+
+@lru_cache(maxsize=1024)
+def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
+    return isl.Space.create_from_names(
+        isl.DEFAULT_CONTEXT, set=list(dimensions), params=list(parameters)
+    )
+
+
+def to_isl(polyhedron: Polyhedron) -> IntegerSet:
+    """Return a polyhedron as a basic set of isl."""
+    columns = 1 + len(polyhedron.parameters) + len(polyhedron.dimensions)
+    return isl.BasicSet.from_constraint_matrices(
+        _space(polyhedron.parameters, polyhedron.dimensions),
+        _matrix(polyhedron.equalities, columns),
+        _matrix(polyhedron.inequalities, columns),
+        *_COLUMNS,
+    )
+
+
+def from_isl(
+    basic_set: IntegerSet, parameters: tuple[str, ...], dimensions: tuple[str, ...]
+) -> Polyhedron:
+    """Return a basic set without existentially quantified variables as a polyhedron."""
+    return Polyhedron(
+        parameters,
+        dimensions,
+        _rows(basic_set.equalities_matrix(*_COLUMNS)),
+        _rows(basic_set.inequalities_matrix(*_COLUMNS)),
+    )
+
+
+def lifted_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
+    """Split a set into disjoint polyhedra; existentials become dimensions.
+
+    Each existential variable is first written as a floor of the other variables, so that each
+    point of the set is exactly one point of one polyhedron.
+    """
+    whole = _as_set(integer_set)
+    parameters = names_of(whole, parameters=True)
+    pieces = whole.get_basic_sets()
+    if len(pieces) > 1 or any(p.dim(_DT.div) for p in pieces):
+        pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
+    result: list[Polyhedron] = []
+    dimension_count = whole.dim(_DT.set)
+    names = tuple(f"_d{k}" for k in range(dimension_count))
+    for piece in pieces:
+        quantified = piece.dim(_DT.div)
+        if quantified:
+            piece = piece.lift().flatten()
+        extra = tuple(f"_e{k}" for k in range(quantified))
+        result.append(from_isl(piece, parameters, names + extra))
+    return result
+
+
+class Context:
+    """What is known of the parameters; used to simplify, never to restrict.
+
+    Parameters
+    ----------
+    assumptions : IntegerSet or None
+        A set without dimensions. What is not convex in it is left out of simplification.
+
+    Attributes
+    ----------
+    congruences : dict from str to (int, int)
+        Parameters that are known modulo an integer: modulus and remainder. Counting replaces
+        such a parameter by modulus times itself plus remainder, so that floors cancel.
+    """
+
+    def __init__(self, assumptions: IntegerSet | None) -> None:
+        self.assumptions = assumptions
+        self.congruences: dict[str, tuple[int, int]] = {}
+        self._hull: Polyhedron | None = None
+        self._cache: dict[tuple[tuple[str, ...], tuple[str, ...]], Any] = {}
+        if assumptions is None:
+            return
+        hull = (
+            assumptions
+            if isinstance(assumptions, isl.BasicSet)
+            else assumptions.coalesce().simple_hull()
+        )
+        names = names_of(hull, parameters=True)
+        self._find_congruences(hull, names)
+        lifted = hull.lift().flatten() if hull.dim(_DT.div) else hull
+        dimensions = tuple(f"_e{k}" for k in range(lifted.dim(_DT.set)))
+        scaled = self.rescale(from_isl(lifted, names, dimensions))
+        basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
+        self._hull = from_isl(basic, names, ())
+
+    def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
+        moved = isl.Set.from_basic_set(hull)
+        if moved.is_params():
+            moved = moved.from_params()
+        moved = moved.move_dims(_DT.set, 0, _DT.param, 0, len(names))
+        if moved.is_empty():
+            return
+        for position, name in enumerate(names):
+            info = moved.get_stride_info(position)
+            stride = info.get_stride().to_python()
+            offset = info.get_offset()
+            if stride > 1 and offset.is_cst():
+                remainder = offset.get_constant_val().to_python() % stride
+                self.congruences[name] = (stride, remainder)
+
+    def rescale(self, polyhedron: Polyhedron) -> Polyhedron:
+        """Write a polyhedron in the quotients of the parameters that have congruences."""
+        if not self.congruences:
+            return polyhedron
+        scales = [self.congruences.get(name, (1, 0)) for name in polyhedron.parameters]
+        count = len(scales)
+
+        def scaled(row: Row) -> Row:
+            head = row[0] + sum(
+                c * offset for c, (_, offset) in zip(row[1 : count + 1], scales, strict=True)
+            )
+            middle = (c * scale for c, (scale, _) in zip(row[1 : count + 1], scales, strict=True))
+            return (head, *middle, *row[count + 1 :])
+
+        return Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions,
+            tuple(scaled(r) for r in polyhedron.equalities),
+            tuple(scaled(r) for r in polyhedron.inequalities),
+        )
+
+    def original_parameters(self) -> dict[str, QuasiPolynomial]:
+        """Return what to substitute for the quotients to come back to the parameters."""
+        return {
+            name: (QuasiPolynomial.name(name) - remainder) / modulus
+            for name, (modulus, remainder) in self.congruences.items()
+        }
+
+    def quotients(self) -> dict[str, QuasiPolynomial]:
+        """Return what to substitute for the parameters to write them in their quotients."""
+        return {
+            name: QuasiPolynomial.name(name) * modulus + remainder
+            for name, (modulus, remainder) in self.congruences.items()
+        }
+
+    def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
+        key = (parameters, dimensions)
+        found = self._cache.get(key)
+        if found is None:
+            hull = self._hull
+            rows: list[list[Row]] = [[], []]
+            if hull is not None:
+                unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
+                kept = [name for name in hull.parameters if name in parameters]
+                if unknown:
+                    basic = to_isl(hull)
+                    for k in reversed(unknown):
+                        basic = basic.project_out(_DT.param, k, 1)
+                    hull = from_isl(basic.remove_divs(), tuple(kept), ())
+                for target, source in zip(rows, (hull.equalities, hull.inequalities), strict=True):
+                    for row in source:
+                        values = dict(zip(hull.parameters, row[1:], strict=True))
+                        target.append(
+                            (row[0], *(values.get(p, 0) for p in parameters))
+                            + (0,) * len(dimensions)
+                        )
+            found = to_isl(Polyhedron(parameters, dimensions, tuple(rows[0]), tuple(rows[1])))
+            self._cache[key] = found
+        return found
+
+    def simplify(self, polyhedron: Polyhedron) -> Polyhedron | None:
+        """Remove rows that follow from others under the context; None for an empty set."""
+        tidy = _tidy(polyhedron)
+        if tidy is None:
+            return None
+        context = self._as_set(tidy.parameters, tidy.dimensions)
+        joint = to_isl(tidy).intersect(context)
+        if joint.is_empty():
+            return None
+        return from_isl(joint.remove_redundancies().gist(context), tidy.parameters, tidy.dimensions)
+
+
+def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
+    """Drop trivial and parallel rows, without isl."""
+    tightest: dict[Row, int] = {}
+    for row in polyhedron.inequalities:
+        if not any(row[1:]):
+            if row[0] < 0:
+                return None
+            continue
+        previous = tightest.get(row[1:])
+        tightest[row[1:]] = row[0] if previous is None else min(previous, row[0])
+    for direction, constant in tightest.items():
+        opposite = tightest.get(tuple(-c for c in direction))
+        if opposite is not None and opposite + constant < 0:
+            return None
+    return Polyhedron(
+        polyhedron.parameters,
+        polyhedron.dimensions,
+        polyhedron.equalities,
+        tuple((constant, *direction) for direction, constant in tightest.items()),
+    )
+
+
+# {{{ building sets
+
+
+def parameter_set(text: str) -> IntegerSet:
+    """Parse a parameter set in isl's notation, such as ``[n] -> { : n >= 1 }``."""
+    try:
+        return isl.Set(text)
+    except isl.Error as error:
+        raise CountingError(
+            f"{text!r} is no parameter set in isl's notation such as '[n] -> {{ : n >= 1 }}': "
+            f"{error}",
+            where=text,
+        ) from error
+
+
+def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
+    """Project a set onto some of its dimensions, exactly."""
+    wanted = set(keep)
+    for position in reversed(range(integer_set.dim(_DT.set))):
+        if integer_set.get_dim_name(_DT.set, position) not in wanted:
+            integer_set = integer_set.project_out(_DT.set, position, 1)
+    return integer_set
+
+
+def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
+    """Return an affine quasi-polynomial as isl's affine function on a set space.
+
+    Raises
+    ------
+    CountingError
+        The expression is not affine, not integer, or has a name that the space lacks.
+    """
+    local = isl.LocalSpace.from_space(space)
+    places: dict[str, tuple[Any, int]] = {}
+    for kind, place in ((_DT.param, _DT.param), (_DT.set, _DT.in_)):
+        for k in range(space.dim(kind)):
+            places[space.get_dim_name(kind, k)] = (place, k)
+    result = isl.Aff.zero_on_domain(local)
+    for monomial, value in expression.terms.items():
+        if not monomial:
+            result = result.add_constant_val(isl.Val(str(value)))
+            continue
+        ((atom, exponent), *rest) = monomial
+        if rest or exponent != 1 or (isinstance(atom, str) and atom not in places):
+            raise CountingError(f"{expression} is not affine in {sorted(places)}")
+        if isinstance(atom, Floor):
+            inner = as_aff(atom.numerator, space)
+            floor = inner.scale_down_val(isl.Val(atom.denominator)).floor()
+            result = result.add(floor.scale_val(isl.Val(str(value))))
+        else:
+            result = result.add_coefficient_val(*places[atom], isl.Val(str(value)))
+    return result
+
+
+def rows_of(expressions: Iterable[QuasiPolynomial], names: Sequence[str]) -> tuple[Row, ...]:
+    """Return affine expressions without floors as rows of integers."""
+    return tuple(
+        (
+            int(e.constant_term),
+            *(int(e.terms.get(((name, 1),), 0)) for name in names),
+        )
+        for e in (expression.primitive() for expression in expressions)
+    )
+
+
+def with_parameters(integer_set: IntegerSet, parameters: Iterable[str]) -> IntegerSet:
+    """Add parameters that a set lacks."""
+    present = set(names_of(integer_set, parameters=True))
+    for name in sorted(set(parameters) - present):
+        count = integer_set.dim(_DT.param)
+        integer_set = integer_set.add_dims(_DT.param, 1).set_dim_name(_DT.param, count, name)
+    return integer_set
+
+
+def restrict(
+    integer_set: IntegerSet,
+    *,
+    nonnegative: Iterable[QuasiPolynomial] = (),
+    zero: Iterable[QuasiPolynomial] = (),
+) -> IntegerSet:
+    """Restrict a set to where affine expressions are at least zero, or zero."""
+    result = _as_set(integer_set)
+    conditions = [(e, False) for e in nonnegative] + [(e, True) for e in zero]
+    needed = {name for e, _ in conditions for name in e.names()}
+    result = with_parameters(result, needed - set(names_of(result, parameters=False)))
+    for expression, equality in conditions:
+        aff = as_aff(expression, result.get_space())
+        constraint = (
+            isl.Constraint.equality_from_aff(aff)
+            if equality
+            else isl.Constraint.inequality_from_aff(aff)
+        )
+        result = result.add_constraint(constraint)
+    return result
+
+
+def subtract(integer_set: IntegerSet, other: IntegerSet) -> IntegerSet:
+    """Return the points of the first set that are not in the second."""
+    return integer_set - other
+
+
+def union(sets: Sequence[IntegerSet]) -> IntegerSet:
+    """Return the union of sets of one space; their parameters are aligned."""
+    result = sets[0] if isinstance(sets[0], isl.Set) else isl.Set.from_basic_set(sets[0])
+    for other in sets[1:]:
+        result = result | other
+    return result.coalesce()
+
+
+def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
+    """Return the image of a set under affine functions of its dimensions, exactly.
+
+    Tilings of which the functions see only the fused dimension are undone first, so that the image
+    comes out as simple as that of the untiled loops. The dimensions of the image are ``_i0`` ...
+    """
+    needed = {name for f in functions for name in f.names()}
+    integer_set = with_parameters(
+        _as_set(integer_set), needed - set(names_of(integer_set, parameters=False))
+    )
+    if any(f.floors() for f in functions):
+        result = _image_with_floors(integer_set, functions)
+    else:
+        parts = [_image_of_piece(piece, functions) for piece in integer_set.get_basic_sets()]
+        result = union(parts) if parts else _image_with_floors(integer_set, functions)
+    for k in range(len(functions)):
+        result = result.set_dim_name(_DT.set, k, f"_i{k}")
+    return result
+
+
+def _image_with_floors(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
+    space = integer_set.get_space()
+    mapping = isl.MultiAff.zero(space.from_domain().add_dims(_DT.out, len(functions)))
+    for k, function in enumerate(functions):
+        mapping = mapping.set_aff(k, as_aff(function, space))
+    return integer_set.apply(isl.Map.from_multi_aff(mapping))
+
+
+def _image_of_piece(piece: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
+    parameters = names_of(piece, parameters=True)
+    dimensions = names_of(piece, parameters=False)
+    lifted = piece.lift().flatten() if piece.dim(_DT.div) else piece
+    inner = dimensions + tuple(f"_e{k}" for k in range(lifted.dim(_DT.set) - len(dimensions)))
+    body = from_isl(lifted, parameters, inner)
+    names = parameters + inner
+    count = len(functions)
+    rows: list[Row] = [row + (0,) * count for row in body.inequalities]
+    rows += [tuple(-c for c in row) + (0,) * count for row in body.equalities]
+    rows += [row + (0,) * count for row in body.equalities]
+    for k, function in enumerate(functions):
+        row = [int(function.constant_term)]
+        row += [int(function.terms.get(((name, 1),), 0)) for name in names]
+        row += [-1 if j == k else 0 for j in range(count)]
+        rows += [tuple(row), tuple(-c for c in row)]
+    targets = tuple(f"_i{k}" for k in range(count))
+    fused = fuse_tiles(Polyhedron(parameters, inner + targets, (), tuple(rows)), frozenset(targets))
+    return isl.Set.from_basic_set(
+        to_isl(fused).project_out(_DT.set, 0, len(fused.dimensions) - count)
+    )
+
+
+def _as_set(integer_set: IntegerSet) -> IntegerSet:
+    if isinstance(integer_set, isl.BasicSet):
+        return isl.Set.from_basic_set(integer_set)
+    return integer_set
+
+
+def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> IntegerSet:
+    """Return the hull of a set instead of the set, where both are equal on the assumptions.
+
+    Overlapping tiles, such as those of halos, then lose their tile index.
+    """
+    whole = _as_set(integer_set)
+    assumed = whole if assumptions is None else whole.intersect_params(_as_set(assumptions))
+    if assumed.is_empty():
+        return whole
+    hull = isl.Set.from_basic_set(assumed.remove_divs().simple_hull())
+    hull = hull.intersect(isl.Set.from_basic_set(assumed.affine_hull()))
+    if assumptions is not None:
+        hull = hull.intersect_params(_as_set(assumptions))
+    if not hull.is_subset(assumed):
+        return whole
+    return hull if assumptions is None else hull.gist_params(_as_set(assumptions))
+
+
+def widened_on_line(cells: IntegerSet, step: QuasiPolynomial) -> IntegerSet:
+    """Widen each point x of a one-dimensional set to the points from x to x + |step| - 1."""
+    name = "_x"
+    points = with_parameters(_as_set(cells).set_dim_name(_DT.set, 0, name), step.names())
+    points = points.add_dims(_DT.set, 1).set_dim_name(_DT.set, 1, "_y")
+    x, y = QuasiPolynomial.name(name), QuasiPolynomial.name("_y")
+    forward = restrict(points, nonnegative=[y - x, x + step - y - 1])
+    backward = restrict(points, nonnegative=[y - x, x - step - y - 1])
+    return union([forward, backward]).project_out(_DT.set, 0, 1).coalesce()
+
+
+def widened_lexicographically(
+    cells: IntegerSet,
+    order: Sequence[int],
+    extents: Sequence[QuasiPolynomial | None],
+    steps: Sequence[QuasiPolynomial],
+) -> IntegerSet | None:
+    """Widen each cell of a compact array by a stride given digit by digit.
+
+    Parameters
+    ----------
+    cells : IntegerSet
+        Index tuples.
+    order : sequence of int
+        Axes of the array from slowest to fastest; the digits of an address.
+    extents : sequence of QuasiPolynomial or None
+        Extent of each digit, in that order; the slowest one's is not needed.
+    steps : sequence of QuasiPolynomial
+        What one step adds to each digit, in that order; constants.
+
+    Returns
+    -------
+    IntegerSet or None
+        All cells from each cell up to, not including, the cell one step further; in the order of
+        digits. None if the steps are not constants of one sign.
+    """
+    if not all(s.is_constant for s in steps):
+        return None
+    values = [int(s.constant_term) for s in steps]
+    if all(v <= 0 for v in values):
+        values = [-v for v in values]
+    if any(v < 0 for v in values):
+        return None
+    count = len(order)
+    points = _as_set(cells)
+    needed = {name for e in extents if e is not None for name in e.names()}
+    points = with_parameters(points, needed)
+    space = points.get_space()
+    reorder = isl.MultiAff.zero(space.from_domain().add_dims(_DT.out, count))
+    local = isl.LocalSpace.from_space(space)
+    for digit, axis in enumerate(order):
+        reorder = reorder.set_aff(digit, isl.Aff.var_on_domain(local, _DT.set, axis))
+    points = points.apply(isl.Map.from_multi_aff(reorder))
+    for digit in range(count):
+        points = points.set_dim_name(_DT.set, digit, f"_x{digit}")
+    # pairs (cell, target): the target is the cell one step further, digits carried
+    pairs = points.add_dims(_DT.set, 2 * count)
+    for digit in range(count):
+        pairs = pairs.set_dim_name(_DT.set, count + digit, f"_t{digit}")
+        pairs = pairs.set_dim_name(_DT.set, 2 * count + digit, f"_z{digit}")
+    name = QuasiPolynomial.name
+    carries: list[tuple[IntegerSet, QuasiPolynomial]] = [(pairs, QuasiPolynomial())]
+    for digit in reversed(range(count)):
+        extent = extents[digit]
+        following: list[tuple[IntegerSet, QuasiPolynomial]] = []
+        for region, carry in carries:
+            total = name(f"_x{digit}") + values[digit] + carry
+            target = name(f"_t{digit}")
+            if digit == 0:
+                following.append((restrict(region, zero=[target - total]), QuasiPolynomial()))
+                continue
+            assert extent is not None
+            following.append(
+                (
+                    restrict(region, zero=[target - total], nonnegative=[extent - total - 1]),
+                    QuasiPolynomial(),
+                )
+            )
+            over = restrict(
+                region,
+                zero=[target - total + extent],
+                nonnegative=[total - extent, extent * 2 - total - 1],
+            )
+            following.append((over, QuasiPolynomial.constant(1)))
+        carries = [(r, c) for r, c in following if not r.is_empty()]
+    inside = union([region for region, _ in carries])
+    for digit in range(1, count):
+        extent = extents[digit]
+        assert extent is not None
+        z = name(f"_z{digit}")
+        inside = restrict(inside, nonnegative=[z, extent - z - 1])
+    x = [name(f"_x{d}") for d in range(count)]
+    t = [name(f"_t{d}") for d in range(count)]
+    z = [name(f"_z{d}") for d in range(count)]
+    inside = _lexicographic(inside, x, z, strict=False)
+    inside = _lexicographic(inside, z, t, strict=True)
+    return inside.project_out(_DT.set, 0, 2 * count).coalesce()
+
+
+def _lexicographic(
+    integer_set: IntegerSet,
+    left: Sequence[QuasiPolynomial],
+    right: Sequence[QuasiPolynomial],
+    *,
+    strict: bool,
+) -> IntegerSet:
+    """Restrict a set to where one tuple comes before (or equals) another."""
+    parts: list[IntegerSet] = []
+    for k in range(len(left)):
+        equal = [a - b for a, b in zip(left[:k], right[:k], strict=True)]
+        parts.append(restrict(integer_set, zero=equal, nonnegative=[right[k] - left[k] - 1]))
+    if not strict:
+        equal = [a - b for a, b in zip(left, right, strict=True)]
+        parts.append(restrict(integer_set, zero=equal))
+    return union(parts)
+
+
+def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) -> bool:
+    """Whether the values of some dimensions do not depend on the value of another one."""
+    kept = set(names)
+    joint = _as_set(project_onto(integer_set, kept | {other}))
+    position = names_of(joint, parameters=False).index(other)
+    alone = joint.project_out(_DT.set, position, 1).insert_dims(_DT.set, position, 1)
+    line = _as_set(project_onto(integer_set, {other}))
+    line = line.insert_dims(_DT.set, 0, position)
+    line = line.add_dims(_DT.set, len(kept) - position)
+    return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
+
+
+def is_empty(integer_set: IntegerSet, context: IntegerSet | None = None) -> bool:
+    """Whether a set has no point for any parameters, those of the context if given."""
+    if context is not None:
+        integer_set = integer_set.intersect_params(context)
+    return bool(integer_set.is_empty())
+
+
+def constant_bounds(integer_set: IntegerSet) -> Bounds:
+    """Return the smallest and largest value of each dimension, None where there is none."""
+    whole = _as_set(integer_set)
+    result: dict[str, tuple[int | None, int | None]] = {}
+    for k, name in enumerate(names_of(whole, parameters=False)):
+        line = whole.project_out(_DT.set, k + 1, whole.dim(_DT.set) - k - 1).project_out(
+            _DT.set, 0, k
+        )
+        line = line.project_out(_DT.param, 0, line.dim(_DT.param))
+        bounds: list[int | None] = []
+        for value in (line.dim_min_val(0), line.dim_max_val(0)):
+            bounds.append(value.to_python() if value.is_int() else None)
+        result[name] = (bounds[0], bounds[1])
+    return result
+
+
+def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomial:
+    """Replace floors whose value the bounds of their names decide."""
+
+    def replace(atom: Atom) -> QuasiPolynomial:
+        if isinstance(atom, str):
+            return QuasiPolynomial.atom(atom)
+        numerator = resolve_floors(atom.numerator, bounds)
+        low = high = 0
+        for monomial, value in numerator.terms.items():
+            if not monomial:
+                low, high = low + int(value), high + int(value)
+                continue
+            ((inner, exponent), *rest) = monomial
+            known = bounds.get(inner, (None, None)) if isinstance(inner, str) else (None, None)
+            if rest or exponent != 1 or known[0] is None or known[1] is None:
+                return numerator.floor_divide(atom.denominator)
+            ends = (int(value) * known[0], int(value) * known[1])
+            low, high = low + min(ends), high + max(ends)
+        if low // atom.denominator == high // atom.denominator:
+            return QuasiPolynomial.constant(low // atom.denominator)
+        return numerator.floor_divide(atom.denominator)
+
+    return expression.map_atoms(replace)
+
+
+# }}}

@@ -1,0 +1,563 @@
+"""The main job as plain functions: kernels by name, campaigns, fits, predictions, evaluations."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from countperf.errors import (
+    CountingError,
+    DeviceMismatchError,
+    DocumentError,
+    KernelSpecificationError,
+)
+
+if TYPE_CHECKING:
+    from countperf.devices.identity import DeviceIdentity
+    from countperf.fitting.result import FitResult
+    from countperf.harness.devices import Device
+    from countperf.harness.progress import Progress
+    from countperf.measurements import MeasurementSet
+    from countperf.metrics import Evaluation
+    from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction
+    from countperf.properties.vector import PropertyVector
+    from measurement_kernels.entry import CatalogEntry
+
+ProfileName = Literal["quick", "paper"]
+
+
+# {{{ kernels
+
+
+def load_kernel(specification: str) -> Any:
+    """Find the kernel that a text names.
+
+    Parameters
+    ----------
+    specification : str
+        ``path/file.py:function`` or ``package.module:function`` (a function without arguments that
+        returns a Loopy translation unit), the name of a kernel of the catalogue, or the path of a
+        property-vector document (``.json``).
+
+    Returns
+    -------
+    loopy.TranslationUnit or PropertyVector
+
+    Raises
+    ------
+    KernelSpecificationError
+        The text names nothing of the kind.
+    DocumentError
+        The property-vector document is bad.
+    """
+    if specification.endswith(".json"):
+        return _vector_document(Path(specification))
+    if ":" in specification:
+        place, _, function = specification.rpartition(":")
+        return _call(specification, _module(specification, place), function)
+    from measurement_kernels.catalog import entry
+
+    return entry(specification).build()
+
+
+def _vector_document(path: Path) -> PropertyVector:
+    from countperf.properties.vector import PropertyVector
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelSpecificationError(
+            f"cannot read the property vector {path}: {error}", specification=str(path)
+        ) from error
+    except json.JSONDecodeError as error:
+        raise DocumentError(
+            f"{path} is no JSON document: {error}", path=str(path), field="$"
+        ) from error
+    try:
+        return PropertyVector.from_document(content)
+    except DocumentError as error:
+        raise DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
+
+
+def _module(specification: str, place: str) -> Any:
+    try:
+        if place.endswith(".py"):
+            return _module_from_file(specification, Path(place))
+        return importlib.import_module(place)
+    except KernelSpecificationError:
+        raise
+    except Exception as error:  # a user's module may raise anything
+        raise KernelSpecificationError(
+            f"{place} cannot be imported: {type(error).__name__}: {error}",
+            specification=specification,
+        ) from error
+
+
+def _module_from_file(specification: str, path: Path) -> Any:
+    if not path.is_file():
+        raise KernelSpecificationError(f"there is no file {path}", specification=specification)
+    spec = importlib.util.spec_from_file_location(f"_countperf_kernel_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _call(specification: str, module: Any, function: str) -> Any:
+    build = getattr(module, function, None)
+    if not callable(build):
+        there = ", ".join(
+            name
+            for name, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", None) == module.__name__
+        )
+        raise KernelSpecificationError(
+            f"{specification}: no function {function!r} (there: {there or 'none'})",
+            specification=specification,
+        )
+    try:
+        kernel = build()
+    except Exception as error:  # a user's function may raise anything
+        raise KernelSpecificationError(
+            f"{specification} failed: {type(error).__name__}: {error}",
+            specification=specification,
+        ) from error
+    import loopy as lp
+
+    if not isinstance(kernel, lp.TranslationUnit):
+        raise KernelSpecificationError(
+            f"{specification} returned a {type(kernel).__name__}; it has to return a "
+            "loopy.TranslationUnit",
+            specification=specification,
+        )
+    return kernel
+
+
+# }}}
+
+# {{{ devices
+
+
+def devices() -> tuple[Device, ...]:
+    """List the OpenCL devices of this machine, whether they work or not (see `doctor`)."""
+    from countperf.harness.devices import discover
+
+    return discover().devices
+
+
+def default_weights(device: str | None = None) -> WeightSet:
+    """Load the weights for a device of this machine.
+
+    Parameters
+    ----------
+    device : str, optional
+        As for `measure`; by default the working device with the highest copy bandwidth.
+
+    Raises
+    ------
+    DeviceError
+        No such device, or none that works.
+    DeviceMismatchError
+        There is no fit for the device.
+    """
+    from countperf.harness.devices import find_device
+    from countperf.models.library import available_weights, load_weights
+
+    identity = find_device(device).identity
+    known = available_weights()
+    if identity.slug in known:
+        weights = load_weights(identity.slug)
+        weights.check_device(identity)
+        return weights
+    there = ", ".join(known) or "none"
+    raise DeviceMismatchError(
+        f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
+        "one with --weights, or make one with 'countperf measure' and 'countperf fit'",
+        expected=there,
+        found=identity.slug,
+    )
+
+
+def named_device(device: str | None) -> DeviceIdentity | None:
+    """Return the identity of a device asked for by name; None if none is named."""
+    if device is None:
+        return None
+    from countperf.harness.devices import find_device
+
+    return find_device(device).identity
+
+
+# }}}
+
+# {{{ measuring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How much a campaign measures.
+
+    Attributes
+    ----------
+    name : str
+        ``quick`` or ``paper``.
+    shapes_per_kernel : int
+        Group shapes of the device's set that are measured, at most three.
+    max_run_s : float
+        Longest time of one run, s.
+    overhead_factor : float
+        How many times the launch overhead the smallest size has to take.
+    """
+
+    name: ProfileName
+    shapes_per_kernel: int
+    max_run_s: float
+    overhead_factor: float
+
+
+PROFILES: Mapping[str, Profile] = {
+    "quick": Profile(name="quick", shapes_per_kernel=1, max_run_s=0.06, overhead_factor=4.0),
+    "paper": Profile(name="paper", shapes_per_kernel=3, max_run_s=0.25, overhead_factor=10.0),
+}
+
+
+def profile_entries(
+    profile: Profile,
+    group_class: str,
+    *,
+    families: Sequence[str] = (),
+    element_types: Sequence[str] = ("f32",),
+) -> tuple[CatalogEntry, ...]:
+    """List the catalogue's kernels that a profile measures, test kernels last.
+
+    Parameters
+    ----------
+    profile : Profile
+        How much.
+    group_class : {"small", "medium", "large"}
+        The paper's set of group shapes that the device uses.
+    families : sequence of str
+        Only these families; all if empty.
+    element_types : sequence of str
+        Only these element types.
+
+    Raises
+    ------
+    KernelSpecificationError
+        No such family, or no kernel is left.
+    """
+    from measurement_kernels.catalog import entries, group_shapes
+
+    shapes = group_shapes(group_class)
+    linear = [s for s in shapes if s[1] == 1]
+    planar = [s for s in shapes if s[1] > 1]
+    if profile.shapes_per_kernel == 1:
+        linear = [s for s in linear if s == (256, 1)] or linear[:1]
+        planar = [s for s in planar if s == (16, 16)] or planar[:1]
+    wanted = {*linear[: profile.shapes_per_kernel], *planar[: profile.shapes_per_kernel]}
+    measured = [e for e in entries(element_type=None) if e.group_shape in wanted]
+    _check_families(families)
+    kept = tuple(
+        e
+        for e in (*measured, *entries(element_type=None, purpose="test"))
+        if e.element_type in element_types and (not families or e.family in families)
+    )
+    if not kept:
+        raise KernelSpecificationError(
+            f"no kernel of {', '.join(families) or 'any family'} has element type "
+            f"{' or '.join(element_types)}",
+            specification=",".join(element_types),
+        )
+    return kept
+
+
+def measure_catalogue(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    profile: ProfileName = "paper",
+    families: Sequence[str] = (),
+    element_types: Sequence[str] = ("f32",),
+    progress: Progress | None = None,
+) -> MeasurementSet:
+    """Measure the library's kernels on a device; resumes where an earlier call stopped.
+
+    Parameters
+    ----------
+    store : Path or str
+        The campaign's file (``.jsonl``); the chosen sizes are kept beside it.
+    device : str, optional
+        ``pocl:0``, or a part of a device's name; by default the working device with the highest
+        copy bandwidth.
+    profile : {"paper", "quick"}
+        How much is measured, and by which protocol.
+    families : sequence of str, optional
+        Only these families of kernels.
+    element_types : sequence of str, optional
+        Only kernels of these types; by default the paper's f32.
+    progress : callable, optional
+        Is told of everything that happens.
+
+    Returns
+    -------
+    MeasurementSet
+        Measurement and test kernels.
+
+    Raises
+    ------
+    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure`.
+    KernelSpecificationError
+        No such family.
+    """
+    from countperf.harness.calibration import calibrate
+    from countperf.harness.campaign import measure
+    from countperf.harness.devices import find_device
+    from countperf.harness.overhead import measure_limits
+    from countperf.harness.progress import silent
+    from countperf.harness.protocols import PAPER, QUICK
+    from countperf.harness.runner import KernelRunner
+    from countperf.properties.count_properties import count_kernel
+
+    chosen = PROFILES[profile]
+    found = find_device(device)
+    runner = KernelRunner.open(found)
+    wanted = profile_entries(
+        chosen, found.limits.group_class, families=families, element_types=element_types
+    )
+    limits = measure_limits(
+        runner.session, overhead_factor=chosen.overhead_factor, max_run_s=chosen.max_run_s
+    )
+    path = Path(store)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    calibration = calibrate(
+        wanted,
+        runner,
+        limits,
+        store=path.with_suffix(".sizes.json"),
+        progress=progress or silent,
+    )
+    timed = calibration.timed_cases(wanted)
+    return measure(
+        [case for case, _ in timed],
+        store=path,
+        protocol=PAPER if profile == "paper" else QUICK,
+        count=count_kernel,
+        progress=progress or silent,
+        runner=runner,
+        expected_run_s={case.name: run_s for case, run_s in timed},
+    )
+
+
+def _check_families(families: Sequence[str]) -> None:
+    from measurement_kernels.catalog import families as all_families
+
+    known = all_families(purpose=None)
+    for family in families:
+        if family not in known:
+            raise KernelSpecificationError(
+                f"no family of kernels is called {family!r}; there are {', '.join(known)}",
+                specification=family,
+            )
+
+
+# }}}
+
+# {{{ fitting and predicting
+
+
+@cache
+def catalogue_suppliers(model: str = "linear") -> Mapping[str, tuple[str, ...]]:
+    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
+
+    One kernel of each family and variant stands for the others; all element types are looked at.
+    """
+    from countperf.features import suppliers_of
+    from countperf.models.linear import fitted_model
+    from countperf.properties.count_properties import count_kernel
+    from measurement_kernels.catalog import entries
+
+    first: dict[tuple[str, str, str], CatalogEntry] = {}
+    for each in entries(element_type=None):
+        first.setdefault((each.family, each.variant, each.element_type), each)
+    vectors = {each.name: count_kernel(each.build()) for each in first.values()}
+    return suppliers_of(fitted_model(model).features, vectors)
+
+
+def fit(
+    measurements: MeasurementSet | Path | str,
+    *,
+    model: str = "linear",
+    nonnegative: bool = False,
+    output: Path | str | None = None,
+) -> FitResult:
+    """Fit a model to measurements; test kernels among them are never used.
+
+    Parameters
+    ----------
+    measurements : MeasurementSet, Path or str
+        Measurements of one device, or their file.
+    model : str
+        Name of the model.
+    nonnegative : bool
+        Keep weights at least zero.
+    output : Path or str, optional
+        Where to write the weights document.
+
+    Returns
+    -------
+    FitResult
+        ``.weights``, ``.verdicts``; printable.
+
+    Raises
+    ------
+    FitError, DocumentError
+        The measurements cannot be fitted, or their file is bad.
+    """
+    from countperf.fitting.fit import fit as fit_model
+
+    result = fit_model(
+        _measurements(measurements),
+        model=model,
+        nonnegative=nonnegative,
+        suppliers=catalogue_suppliers(model),
+    )
+    if output is not None:
+        path = Path(output)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        result.weights.write_file(path)
+    return result
+
+
+def _measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
+    from countperf.measurements import MeasurementSet
+
+    return given if isinstance(given, MeasurementSet) else MeasurementSet.read_file(given)
+
+
+def predict(
+    kernel: Any,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    statistics: Mapping[str, float] | None = None,
+    **more: Any,
+) -> Prediction:
+    """Predict the time of one launch of a kernel.
+
+    Parameters
+    ----------
+    kernel : str, loopy.TranslationUnit, PropertyVector or mapping
+        The kernel, or a text that `load_kernel` understands.
+    parameters, **more : int or ndarray of integers
+        Values of the size parameters.
+    weights : WeightSet, Path or str, optional
+        Weights, or their slug or path; by default those fitted on `device`.
+    device : str, optional
+        Device of this machine to predict for. Without it, predictions are for the weights' device,
+        which need not be here.
+    force : bool
+        Use the weights for a device that they do not match.
+    incomplete_ok : bool
+        Leave out what has no weight and mark the prediction incomplete.
+    statistics : mapping from str to float, optional
+        What data decides, as for `count_kernel`.
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    CountperfError
+        The kernel cannot be counted, a property has no weight, the device does not match.
+    """
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    if weights is None:
+        weights = default_weights(device)
+    elif not isinstance(weights, WeightSet):
+        weights = load_weights(weights)
+    return weights.predict(
+        counted(kernel, statistics=statistics),
+        parameters,
+        incomplete_ok=incomplete_ok,
+        device=named_device(device),
+        force=force,
+        suppliers=lambda feature: catalogue_suppliers(weights.model).get(feature, ()),
+        **more,
+    )
+
+
+def counted(kernel: Any, *, statistics: Mapping[str, float] | None = None) -> PropertyVector:
+    """Return the property vector of a kernel, a text that names one, or a mapping by hand.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be counted; or statistics were given for a vector, which takes none.
+    """
+    from countperf.properties.vector import PropertyVector
+
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(found, PropertyVector | Mapping):
+        if statistics:
+            raise CountingError("statistics are for kernels; a property vector takes none")
+        return found if isinstance(found, PropertyVector) else PropertyVector.from_mapping(found)
+    from countperf.properties.count_properties import count_kernel
+
+    return count_kernel(found, statistics=statistics)
+
+
+def evaluate(
+    measurements: MeasurementSet | Path | str,
+    *,
+    weights: WeightSet | Path | str,
+    force: bool = False,
+) -> Evaluation:
+    """Compare predicted with measured times of the test kernels among measurements.
+
+    Parameters
+    ----------
+    measurements : MeasurementSet, Path or str
+        Measurements of one device, or their file.
+    weights : WeightSet, Path or str
+        Weights, or their slug or path.
+    force : bool
+        Evaluate weights of another device.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    DeviceMismatchError
+        The measurements are of another device.
+    FitError, DocumentError, PredictionError
+        Nothing can be evaluated.
+    """
+    from countperf.fitting.validation import evaluate as evaluate_cases
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    found = _measurements(measurements)
+    if not isinstance(weights, WeightSet):
+        weights = load_weights(weights)
+    weights.check_device(found.device, force=force)
+    return evaluate_cases(weights, found.select(lambda m: m.purpose == "test"))
+
+
+# }}}

@@ -1,0 +1,38 @@
+"""Kernels whose times fits are made from, and those that fits are judged by.
+
+Source: Stevens and Klöckner, "A Unified, Hardware-Fitted, Cross-GPU Performance Model" (2016),
+section on measurement kernels and Table 1. Start at `measurement_kernels.catalog`:
+`~measurement_kernels.catalog.entries` lists, `~measurement_kernels.catalog.entry` looks up a name.
+
+An entry is one kernel for one shape of work group and one element type; its sizes stay symbolic.
+Names read ``family/variant/16x12/f32``; a family with a single variant leaves it out.
+
+======================  =====================================================================
+family                  variants
+======================  =====================================================================
+``matmul-tiled``        ``square``, ``half-n``, ``half-m``, ``half-l``: (n by m) by (m by l)
+``matmul-naive``        one
+``vector-scale-add``    ``stride1``, ``stride2``, ``stride3``
+``transpose``           ``tiled``, ``stride1-writes``, ``stride1-reads``
+``stride1``             ``copy``, ``add-four``, ``store-index``
+``stride2-filled``      ``direct``, ``prefetched``
+``stride3-filled``      ``direct``, ``prefetched``
+``arithmetic``          ``add``, ``mul``, ``div``, ``pow``, ``rsqrt``, each with ``-k256``,
+                        ``-k512``, ``-k768``: terms of the sum
+``empty``               one
+``finite-differences``  one; for tests only, as those below
+``matmul-skinny``       one
+``convolution``         one
+``n-body``              one
+======================  =====================================================================
+
+Where the paper leaves a choice:
+
+- Every axis has a size parameter of its own, also where the paper says n by n: sizes are rounded
+  up to multiples of the work group along their axis, and those multiples differ.
+- ``2**exponent`` is the largest size of a matrix product; the other sizes of ``half-*`` and of
+  the skinny product follow from it.
+- Kernels index with 32 bits. Sizes at which an array has 2**31 elements or more are refused.
+- Every kernel reads and writes one element type. ``f32`` is the paper's; ``f64`` is there for
+  the matrix products, ``stride1`` and ``arithmetic``, and is not listed unless asked for.
+"""

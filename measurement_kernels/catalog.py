@@ -1,0 +1,179 @@
+"""All kernels: list them, filter them, find one by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from countperf.errors import KernelSpecificationError
+from measurement_kernels import (
+    arithmetic,
+    convolution,
+    empty,
+    finite_differences,
+    matmul_naive,
+    matmul_skinny,
+    matmul_tiled,
+    n_body,
+    stride1,
+    strided_filled,
+    transpose,
+    vector_scale_add,
+)
+from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
+
+if TYPE_CHECKING:
+    from countperf.measurements import Purpose
+
+__all__ = ["CatalogEntry", "entries", "entry", "families", "group_shapes"]
+
+_MODULES = (
+    matmul_tiled,
+    matmul_naive,
+    vector_scale_add,
+    transpose,
+    stride1,
+    strided_filled,
+    arithmetic,
+    empty,
+    finite_differences,
+    matmul_skinny,
+    convolution,
+    n_body,
+)
+
+
+@cache
+def _everything() -> dict[str, CatalogEntry]:
+    return {each.name: each for module in _MODULES for each in module.entries()}
+
+
+def families(*, purpose: Purpose | None = "measurement") -> tuple[str, ...]:
+    """List the classes of kernels in the paper's order.
+
+    Parameters
+    ----------
+    purpose : {"measurement", "test"} or None
+        Which ones; None: all.
+
+    Returns
+    -------
+    tuple of str
+    """
+    found = [e.family for e in _everything().values() if purpose in (None, e.purpose)]
+    return tuple(dict.fromkeys(found))
+
+
+def entries(
+    *,
+    family: str | None = None,
+    variant: str | None = None,
+    group_shape: GroupShape | None = None,
+    size_class: SizeClass | None = None,
+    element_type: str | None = "f32",
+    purpose: Purpose | None = "measurement",
+) -> tuple[CatalogEntry, ...]:
+    """List entries; by default what the paper measures, in all shapes of work group.
+
+    Parameters
+    ----------
+    family, variant : str, optional
+        Class of kernels, and which one of the class.
+    group_shape : (int, int), optional
+        Only this shape of work group.
+    size_class : {"small", "medium", "large"}, optional
+        Only shapes of this one of the paper's sets.
+    element_type : {"f32", "f64"} or None
+        Type of the numbers; None: all. The paper's is ``f32``.
+    purpose : {"measurement", "test"} or None
+        Kernels for fits or for evaluations; None: both.
+
+    Returns
+    -------
+    tuple of CatalogEntry
+        Empty if nothing fits.
+
+    Raises
+    ------
+    KernelSpecificationError
+        There is no such family.
+    ParameterError
+        There is no such set of shapes.
+    """
+    if family is not None and family not in families(purpose=None):
+        raise _unknown("family of kernels", family, families(purpose=None))
+    shapes = None if size_class is None else group_shapes(size_class)
+    return tuple(
+        each
+        for each in _everything().values()
+        if family in (None, each.family)
+        and variant in (None, each.variant)
+        and group_shape in (None, each.group_shape)
+        and (shapes is None or each.group_shape in shapes)
+        and element_type in (None, each.element_type)
+        and purpose in (None, each.purpose)
+    )
+
+
+def entry(name: str) -> CatalogEntry:
+    """Find a kernel by its name.
+
+    Parameters
+    ----------
+    name : str
+        ``transpose/tiled/16x12/f32``, or a shorthand that leaves out parts as long as only one
+        kernel has those that are left: ``n-body``. Where it names no element type, ``f32``.
+
+    Returns
+    -------
+    CatalogEntry
+
+    Raises
+    ------
+    KernelSpecificationError
+        No kernel is called so, or several could be meant; the message lists the nearest.
+
+    Examples
+    --------
+    >>> entry("n-body").name
+    'n-body/256x1/f32'
+    """
+    everything = _everything()
+    if name in everything:
+        return everything[name]
+    parts = name.split("/")
+    meant = [full for full in everything if _is_subsequence(parts, full.split("/"))]
+    if len(meant) > 1:
+        meant = [full for full in meant if everything[full].element_type == "f32"] or meant
+    match meant:
+        case [only]:
+            return everything[only]
+        case []:
+            raise _unknown("kernel", name, [*families(purpose=None), *everything])
+        case _:
+            raise KernelSpecificationError(
+                f"{name!r} could be any of {len(meant)} kernels; add parts of its name: "
+                f"{_some(meant)}",
+                specification=name,
+            )
+
+
+def _is_subsequence(parts: list[str], full: list[str]) -> bool:
+    remaining = iter(full)
+    return all(part in remaining for part in parts)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> KernelSpecificationError:
+    near = difflib.get_close_matches(name, known, n=3)
+    if near:
+        mend = f"did you mean {' or '.join(near)}?"
+    else:
+        mend = f"there are the families {', '.join(families(purpose=None))}"
+    return KernelSpecificationError(f"no {what} is called {name!r}; {mend}", specification=name)

@@ -1,0 +1,228 @@
+"""One kernel of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import ParameterError
+from measurement_kernels.arguments import (
+    ELEMENT_TYPES,
+    TOLERANCES,
+    Argument,
+    ArrayArgument,
+    ScalarArgument,
+    SizeParameter,
+    Sizes,
+)
+from measurement_kernels.groups import GroupShape, label, round_up
+
+if TYPE_CHECKING:
+    import numpy as np
+    from loopy import TranslationUnit
+    from numpy.typing import NDArray
+
+    from countperf.measurements import KernelCase, Purpose
+
+ONLY_VARIANT = "plain"
+"""Variant of a family that has no other; names leave it out."""
+
+INDEX_LIMIT = 2**31
+"""Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CatalogEntry:
+    """A kernel for one shape of work group and one element type, at any size.
+
+    Attributes
+    ----------
+    family, variant : str
+        Class of kernels, and which one of the class.
+    group_shape : (int, int)
+        Work items per group along local axes 0 and 1.
+    element_type : {"f32", "f64"}
+        Type of the numbers that it computes with.
+    purpose : {"measurement", "test"}
+        Whether fits may use it, or only evaluations.
+    description : str
+        What it does, in a line.
+    exponents : range
+        Values of p that make sense on some device, the paper's well inside.
+    exponent_steps : tuple of int
+        Sizes are ``2**(p + step)``.
+    sizes : tuple of SizeParameter
+        The kernel's parameters.
+    arguments : tuple of ArrayArgument or ScalarArgument
+        What else it is called with.
+    check_parameters : Mapping from str to int
+        Sizes that take a few thousand work items, different along different axes.
+    builder : callable
+        Returns the translation unit, always the same object.
+    expected : callable
+        From inputs and sizes to the right outputs, computed in f64, of any element type.
+    """
+
+    family: str
+    variant: str = ONLY_VARIANT
+    group_shape: GroupShape
+    element_type: str = "f32"
+    purpose: Purpose = "measurement"
+    description: str
+    exponents: range
+    exponent_steps: tuple[int, ...] = (0, 1, 2, 3)
+    sizes: tuple[SizeParameter, ...]
+    arguments: tuple[Argument, ...] = ()
+    check_parameters: Sizes
+    builder: Callable[[], TranslationUnit]
+    expected: Callable[[Mapping[str, Any], Sizes], Mapping[str, NDArray[Any]]]
+
+    @property
+    def name(self) -> str:
+        """Unique name: ``transpose/tiled/16x12/f32``, without the variant where there is one."""
+        variant = [] if self.variant == ONLY_VARIANT else [self.variant]
+        return "/".join([self.family, *variant, label(self.group_shape), self.element_type])
+
+    def build(self) -> TranslationUnit:
+        """Build the kernel, or return the one built before; sizes stay symbolic."""
+        return self.builder()
+
+    def parameters(self, exponent: int) -> dict[str, int]:
+        """Compute the sizes of a case.
+
+        Parameters
+        ----------
+        exponent : int
+            ``p + step``; sizes are powers of two made from it, rounded up to multiples of the
+            work group along their axis.
+
+        Returns
+        -------
+        dict from str to int
+
+        Raises
+        ------
+        ParameterError
+            No p and step of this entry add up to the exponent.
+        """
+        low = self.exponents[0] + self.exponent_steps[0]
+        high = self.exponents[-1] + self.exponent_steps[-1]
+        if not low <= exponent <= high:
+            raise ParameterError(
+                f"kernel {self.name!r}: exponent {exponent} is outside {low} to {high}; "
+                f"for other sizes use case_at(...)",
+                parameter="exponent",
+            )
+        return {size.name: size.at(exponent) for size in self.sizes}
+
+    def memory_bytes(self, parameters: Sizes) -> int:
+        """Add up the arrays, byte."""
+        itemsize = int(self.element_type[1:]) // 8
+        return itemsize * sum(array.elements(parameters) for array in self._arrays())
+
+    def make_arguments(self, random: np.random.Generator, parameters: Sizes) -> dict[str, Any]:
+        """Make the inputs: arrays uniform on ±1/2 in their type and order, and scalars.
+
+        Size parameters are not among them, and of the outputs only those of which parts keep
+        their old values.
+        """
+        import numpy as np
+
+        as_element = np.dtype(ELEMENT_TYPES[self.element_type]).type
+        made: dict[str, Any] = {}
+        for argument in self.arguments:
+            match argument:
+                case ScalarArgument():
+                    made[argument.name] = as_element(argument.value)
+                case ArrayArgument(role="output"):
+                    pass
+                case ArrayArgument():
+                    made[argument.name] = argument.draw(random, self.element_type, parameters)
+        return made
+
+    def reference(self, arguments: Mapping[str, Any], parameters: Sizes) -> dict[str, NDArray[Any]]:
+        """Compute the outputs with NumPy, in f64, and round them to the element type."""
+        dtype = ELEMENT_TYPES[self.element_type]
+        expected = self.expected(arguments, parameters)
+        return {name: values.astype(dtype, copy=False) for name, values in expected.items()}
+
+    def case(self, exponent: int) -> KernelCase:
+        """Make the case of ``parameters(exponent)``."""
+        return self.case_at(**self.parameters(exponent))
+
+    def cases(self, smallest_exponent: int) -> tuple[KernelCase, ...]:
+        """Make the cases of all steps from p = ``smallest_exponent``."""
+        return tuple(self.case(smallest_exponent + step) for step in self.exponent_steps)
+
+    def case_at(self, **parameters: int) -> KernelCase:
+        """Make a case of any sizes that the kernel takes.
+
+        Parameters
+        ----------
+        **parameters : int
+            Sizes by name; those that do not scale may be left out.
+
+        Returns
+        -------
+        KernelCase
+
+        Raises
+        ------
+        ParameterError
+            A size is missing, unknown, no multiple of the work group, or makes an array too large
+            for 32-bit indices.
+        """
+        from countperf.measurements import KernelCase
+
+        sizes = self._checked(parameters)
+        values = ",".join(f"{name}={value}" for name, value in sizes.items())
+        return KernelCase(
+            name=f"{self.name}/{values}",
+            kernel=self.name,
+            family=self.family,
+            variant=self.variant,
+            group_shape=self.group_shape,
+            element_type=self.element_type,
+            build=self.build,
+            parameters=sizes,
+            make_arguments=self.make_arguments,
+            reference=self.reference,
+            tolerance=TOLERANCES[self.element_type],
+            purpose=self.purpose,
+            global_memory_bytes=self.memory_bytes(sizes),
+            check_parameters=self.check_parameters,
+        )
+
+    def _arrays(self) -> tuple[ArrayArgument, ...]:
+        return tuple(a for a in self.arguments if isinstance(a, ArrayArgument))
+
+    def _checked(self, parameters: Sizes) -> dict[str, int]:
+        fixed = {size.name: size.fixed for size in self.sizes if size.fixed is not None}
+        given = {**fixed, **parameters}
+        names = [size.name for size in self.sizes]
+        for name in [*names, *given]:
+            if name not in given or name not in names:
+                problem = "no value for" if name in names else "no size is called"
+                raise ParameterError(
+                    f"kernel {self.name!r}: {problem} {name}; "
+                    f"its sizes are {', '.join(names)}, pass those",
+                    parameter=name,
+                )
+        for size in self.sizes:
+            value = given[size.name]
+            if value < 1 or value % size.multiple:
+                raise ParameterError(
+                    f"kernel {self.name!r}: {size.name} = {value} is no positive multiple of "
+                    f"{size.multiple}; pass {round_up(max(value, 1), size.multiple)}, say",
+                    parameter=size.name,
+                )
+        for array in self._arrays():
+            if array.elements(given) >= INDEX_LIMIT:
+                raise ParameterError(
+                    f"kernel {self.name!r}: array {array.name} would have "
+                    f"{array.elements(given)} elements, too many for its 32-bit indices; "
+                    f"pass smaller sizes",
+                    parameter=names[0],
+                )
+        return {name: given[name] for name in names}

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countperf.cli import main
+from countperf.properties.vector import PropertyVector
+
+KERNEL = """
+import loopy as lp
+import numpy as np
+
+def scale():
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }", "z[i] = 2*x[i]",
+        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1", lang_version=(2018, 2))
+    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+def wrong():
+    return 3
+
+def broken():
+    raise RuntimeError("no luck")
+"""
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> Path:
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNEL)
+    return path
+
+
+def _json(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_count_prints_symbols_and_values(
+    kernel_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["count", f"{kernel_file}:scale", "n=128", "--json"]) == 0
+    printed = _json(capsys)
+    assert printed["kernel"] == "loopy_kernel"
+    assert printed["properties"]["flop.mul.f32"] == {
+        "symbolic": "[n] -> { n }",
+        "exact": True,
+        "value": 128,
+    }
+
+
+def test_count_without_sizes_prints_symbols_alone(
+    kernel_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["count", f"{kernel_file}:scale", "--json"]) == 0
+    assert "value" not in _json(capsys)["properties"]["flop.mul.f32"]
+
+
+def test_a_catalogue_name_is_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["count", "n-body", "n=256"]) == 0
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if "f32.rsqrt" in x]
+    assert line.split()[1] == str(256 * 255)
+
+
+def test_a_property_vector_document_is_a_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "vector.json"
+    path.write_text(json.dumps(PropertyVector.from_mapping({"groups": 7}).to_document()))
+    assert main(["count", str(path), "--json"]) == 0
+    assert _json(capsys)["properties"]["groups"]["value"] == 7
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("scal", "no function 'scal' (there: scale, wrong, broken)"),
+        ("wrong", "it has to return a loopy.TranslationUnit"),
+        ("broken", "RuntimeError: no luck"),
+    ],
+)
+def test_what_is_no_kernel_is_an_error_in_one_line(
+    kernel_file: Path, capsys: pytest.CaptureFixture[str], function: str, message: str
+) -> None:
+    assert main(["count", f"{kernel_file}:{function}"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_near_names_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["count", "nbody"]) == 1
+    assert "n-body" in capsys.readouterr().err
+
+
+def test_missing_sizes_are_named(kernel_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["count", f"{kernel_file}:scale", "m=3"]) == 1
+    assert "no value for parameter n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["count"], ["count", "n-body", "n"], ["fly"], []])
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["countperf", "countperf.cli"])
+def test_imports_are_lazy(module: str) -> None:
+    heavy = ["islpy", "loopy", "scipy", "pandas", "pyopencl", "numpy", "matplotlib"]
+    program = f"import {module}, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.strip() == "[]"
+
+
+def test_predictions_follow_the_documented_shape(
+    kernel_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = "pocl-epyc-zen5"
+    assert main(["predict", f"{kernel_file}:scale", "n=65536", "--weights", weights, "--json"]) == 0
+    printed = _json(capsys)
+    assert set(printed) == {
+        "kernel",
+        "device",
+        "parameters",
+        "time_s",
+        "interval_s",
+        "breakdown_s",
+        "complete",
+    }
+    assert printed["device"] == weights
+    assert printed["time_s"] == pytest.approx(sum(printed["breakdown_s"].values()))
+    shares = list(printed["breakdown_s"].values())
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_property_without_a_weight_names_its_suppliers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "vector.json"
+    path.write_text(json.dumps(PropertyVector.from_mapping({"flop.div.f64": 9}).to_document()))
+    assert main(["predict", str(path), "--weights", "pocl-epyc-zen5"]) == 1
+    error = capsys.readouterr().err
+    assert "flop.div.f64" in error
+    assert "arithmetic/div" in error
+    assert main(["predict", str(path), "--weights", "pocl-epyc-zen5", "--incomplete"]) == 0
+    assert "without the cost of flop.div.f64" in capsys.readouterr().out

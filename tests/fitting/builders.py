@@ -1,0 +1,180 @@
+"""Measurements of made-up kernels on a made-up device whose weights are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from countperf.fitting.design import Observation
+from countperf.measurements import (
+    Environment,
+    Header,
+    Measurement,
+    MeasurementSet,
+    Protocol,
+)
+from countperf.models.linear import LINEAR
+from countperf.properties.vector import PropertyVector
+from tests.models.builders import make_device
+
+TRUE_WEIGHTS = {
+    "flop.add.f32": 3e-12,
+    "flop.special.f32": 2e-11,
+    "gmem.load.32.stride1": 1e-11,
+    "gmem.load.32.1of2": 2e-11,
+    "gmem.store.32.stride1": 1.5e-11,
+    "launches": 4e-6,
+}
+SIZES = (2**10, 2**14, 2**18)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeUpKernel:
+    name: str
+    family: str
+    counts: Mapping[str, str | int]
+    purpose: str = "measurement"
+    sizes: Sequence[int] = SIZES
+    vector: PropertyVector = field(init=False)
+
+    def __post_init__(self) -> None:
+        vector = PropertyVector.from_mapping({"launches": 1, **self.counts}, kernel=self.name)
+        object.__setattr__(self, "vector", vector)
+
+    def observe(
+        self, weights: Mapping[str, float] = TRUE_WEIGHTS, noise: Any = None
+    ) -> list[Observation]:
+        observations: list[Observation] = []
+        for n in self.sizes:
+            counts = self.vector.evaluate(n=n) if self.vector.parameters else self.vector.evaluate()
+            factor = 1.0 if noise is None else float(np.exp(noise.normal(0, 0.03)))
+            values = LINEAR.features.apply(counts).values
+            time_s = factor * float(sum(weights[name] * value for name, value in values.items()))
+            observations.append(
+                Observation(
+                    name=f"{self.name}/n={n}",
+                    kernel=self.name,
+                    family=self.family,
+                    counts=counts,
+                    time_s=time_s,
+                )
+            )
+        return observations
+
+
+KERNELS = (
+    MadeUpKernel(
+        name="copy",
+        family="stride1",
+        counts={"gmem.load.32.stride1": "[n] -> { n }", "gmem.store.32.stride1": "[n] -> { n }"},
+    ),
+    MadeUpKernel(
+        name="sum-four",
+        family="stride1",
+        counts={
+            "gmem.load.32.stride1": "[n] -> { 4n }",
+            "gmem.store.32.stride1": "[n] -> { n }",
+            "flop.add.f32": "[n] -> { 3n }",
+        },
+    ),
+    MadeUpKernel(
+        name="pairs",
+        family="stride2",
+        counts={
+            "gmem.load.32.1of2": "[n] -> { 2n }",
+            "gmem.store.32.stride1": "[n] -> { n }",
+            "flop.add.f32": "[n] -> { n }",
+        },
+    ),
+    MadeUpKernel(
+        name="adds",
+        family="arithmetic",
+        counts={"flop.add.f32": "[n] -> { 500n }", "gmem.store.32.stride1": "[n] -> { n }"},
+    ),
+    MadeUpKernel(
+        name="rsqrt",
+        family="arithmetic",
+        counts={
+            "flop.special.f32.rsqrt": "[n] -> { 300n }",
+            "flop.special.f32.exp": "[n] -> { 50n }",
+            "gmem.store.32.stride1": "[n] -> { n }",
+        },
+    ),
+    MadeUpKernel(name="empty", family="empty", counts={}, sizes=(1, 2)),
+)
+TEST_KERNEL = MadeUpKernel(
+    name="stencil",
+    family="stencil",
+    purpose="test",
+    counts={
+        "gmem.load.32.stride1": "[n] -> { 5n }",
+        "gmem.store.32.stride1": "[n] -> { n }",
+        "flop.add.f32": "[n] -> { 6n }",
+        "lmem.store.32": "[n] -> { n }",
+    },
+)
+
+
+def observe_all(noise: Any = None) -> list[Observation]:
+    return [case for kernel in KERNELS for case in kernel.observe(noise=noise)]
+
+
+def measure(
+    kernels: Sequence[MadeUpKernel] = KERNELS,
+    *,
+    weights: Mapping[str, float] = TRUE_WEIGHTS,
+    noise: Any = None,
+    unstable: Sequence[str] = (),
+    uncounted: Sequence[str] = (),
+) -> MeasurementSet:
+    """What a campaign over the kernels would have stored."""
+    measurements = [
+        Measurement.model_validate(
+            {
+                "case": case.name,
+                "kernel": kernel.name,
+                "family": kernel.family,
+                "variant": "",
+                "element_type": "f32",
+                "group_shape": (256, 1),
+                "purpose": kernel.purpose,
+                "parameters": {"n": n} if kernel.vector.parameters else {},
+                "recorded_at": "2026-01-01T00:00:00Z",
+                "samples_s": ((case.time_s,),),
+                "dropped": 0,
+                "statistic": "minimum after dropping 0",
+                "time_s": case.time_s,
+                "spread": 0.0,
+                "noise_floor": 0.0,
+                "stable": case.name not in unstable,
+                "properties": None if kernel.name in uncounted else kernel.vector.to_document(),
+            }
+        )
+        for kernel in kernels
+        for n, case in zip(kernel.sizes, kernel.observe(weights, noise), strict=True)
+    ]
+    return MeasurementSet(header=HEADER, measurements=tuple(measurements))
+
+
+HEADER = Header(
+    device=make_device(),
+    protocol=Protocol(
+        name="paper",
+        rounds=1,
+        runs=30,
+        drops=4,
+        extra_rounds=0,
+        spread_limit=0.3,
+        noise_limit=0.3,
+        separation_s=0.0,
+    ),
+    environment=Environment(
+        recorded_at="2026-01-01T00:00:00Z",
+        operating_system="Debian 12",
+        processor="Testchip",
+        cores=2,
+    ),
+)

@@ -1,0 +1,158 @@
+"""The design matrix, and the names of what it cannot tell apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countperf.errors import FitError
+from countperf.fitting.design import Observation, build_design, diagnose
+from countperf.models.linear import LINEAR
+from countperf.models.records import IndistinguishableGroup
+from tests.fitting.builders import observe_all
+
+LOAD, STORE, MINIMUM = "gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2"
+
+
+def _case(counts: dict[str, int], time_s: float = 1.0) -> Observation:
+    return Observation(name="c", kernel="k", family="f", counts=counts, time_s=time_s)
+
+
+def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> None:
+    design = build_design(
+        [
+            _case({"launches": 1, "groups": 8, "flop.div.f32": 0, "iop.add.i32": 1}, 2.0),
+            _case({"launches": 1, "barrier.local": 0, "lmem.store.32": 3}, 0.5),
+        ],
+        LINEAR.features,
+    )
+
+    assert design.names == ("groups", "launches")
+    assert design.relative.tolist() == [[4.0, 0.5], [0.0, 2.0]]
+    assert design.unexercised == ("flop.div.f32", "barrier.local")
+    assert design.ignored == ("iop.add.i32", "lmem.store.32")
+
+
+@pytest.mark.parametrize(
+    ("observations", "said"),
+    [
+        pytest.param([], "no measurement to fit", id="nothing"),
+        pytest.param([_case({"launches": 1}, 0.0)], "must be positive", id="no time"),
+        pytest.param([_case({"launches": 1}, np.nan)], "must be positive", id="not a number"),
+        pytest.param([_case({"iop.add.i32": 1})], "no measured kernel has", id="nothing charged"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(observations: list[Observation], said: str) -> None:
+    with pytest.raises(FitError, match=said):
+        build_design(observations, LINEAR.features)
+
+
+def test_a_design_of_full_rank_has_no_groups() -> None:
+    diagnosis = diagnose(build_design(observe_all(), LINEAR.features))
+
+    assert diagnosis.rank == 6
+    assert diagnosis.groups == ()
+    assert 1 < diagnosis.condition < 1e4
+
+
+def test_columns_always_in_ratio_2_1_1_are_one_group_with_their_relations() -> None:
+    sizes = (64, 192, 1000)
+    cases = [_case({LOAD: 2 * n, STORE: n, MINIMUM: n, "launches": 1}, 1.0 + n) for n in sizes]
+
+    diagnosis = diagnose(build_design(cases, LINEAR.features))
+
+    assert diagnosis.rank == 2
+    (group,) = diagnosis.groups
+    assert set(group.features) == {LOAD, STORE, MINIMUM}
+    assert len(group.relations) == 2
+    for relation in group.relations:
+        assert sum(c * {LOAD: 2, STORE: 1, MINIMUM: 1}[name] for name, c in relation.items()) == 0
+
+
+def test_relations_are_in_whole_numbers_where_counts_are() -> None:
+    cases = [
+        _case({"groups": n // 192, "gmem.load.32.stride1": n, "launches": 1}, float(n))
+        for n in (192, 1920, 192000)
+    ]
+
+    (group,) = diagnose(build_design(cases, LINEAR.features)).groups
+
+    assert group == IndistinguishableGroup(
+        features=("gmem.load.32.stride1", "groups"),
+        relations=({"gmem.load.32.stride1": 1.0, "groups": -192.0},),
+    )
+
+
+def test_separate_dependences_are_separate_groups() -> None:
+    cases = [
+        _case({LOAD: 2 * n, STORE: n, "groups": 5 * m, "barrier.local": m, "launches": 1}, 1.0)
+        for n, m in ((1, 7), (4, 4), (9, 2), (3, 3))
+    ]
+
+    groups = diagnose(build_design(cases, LINEAR.features)).groups
+
+    assert [set(group.features) for group in groups] == [
+        {LOAD, STORE},
+        {"barrier.local", "groups"},
+    ]
+
+
+def test_a_dependence_of_three_that_no_pair_shows() -> None:
+    cases = [
+        _case({"flop.add.f32": a + b, "flop.mul.f32": a, "flop.div.f32": b, "launches": 1}, 1.0)
+        for a, b in ((1, 5), (2, 2), (7, 1), (3, 8))
+    ]
+
+    diagnosis = diagnose(build_design(cases, LINEAR.features))
+
+    (group,) = diagnosis.groups
+    assert diagnosis.close_pairs == ()
+    assert group.relations == ({"flop.add.f32": -1.0, "flop.mul.f32": 1.0, "flop.div.f32": 1.0},)
+
+
+def test_nearly_dependent_pairs_are_named_with_their_cosine() -> None:
+    cases = [
+        _case({"flop.add.f32": 1000 * n + k, "flop.mul.f32": 1000 * n, "launches": 1}, float(n))
+        for k, n in enumerate((1, 10, 100, 1000))
+    ]
+
+    diagnosis = diagnose(build_design(cases, LINEAR.features))
+
+    assert diagnosis.groups == ()
+    (pair,) = diagnosis.close_pairs
+    assert pair[:2] == ("flop.add.f32", "flop.mul.f32")
+    assert 0.999 < pair[2] < 1
+
+
+def test_fewer_cases_than_features_leave_relations() -> None:
+    diagnosis = diagnose(
+        build_design([_case({"launches": 1, "groups": 4, "barrier.local": 8})], LINEAR.features)
+    )
+
+    assert diagnosis.rank == 1
+    assert [len(group.relations) for group in diagnosis.groups] == [2]
+
+
+@given(st.permutations(range(17)), st.floats(1e-9, 1e9))
+def test_what_is_told_apart_depends_neither_on_row_order_nor_on_the_unit_of_time(
+    order: list[int], unit: float
+) -> None:
+    cases = observe_all() + [
+        _case({LOAD: 2 * n, STORE: n, "launches": 1}, 1e-3 * n) for n in (3, 50)
+    ]
+    assert len(cases) == 19
+    shuffled = [
+        Observation(
+            name=c.name, kernel=c.kernel, family=c.family, counts=c.counts, time_s=c.time_s * unit
+        )
+        for c in (*(cases[i] for i in order), *cases[17:])
+    ]
+
+    plain = diagnose(build_design(cases, LINEAR.features))
+    changed = diagnose(build_design(shuffled, LINEAR.features))
+
+    assert changed.rank == plain.rank
+    assert changed.groups == plain.groups
+    assert changed.condition == pytest.approx(plain.condition, rel=1e-6)

@@ -1,0 +1,254 @@
+"""From measurements to weights: recovery, invariance, verdicts, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countperf.errors import FitError, ParameterError, RankDeficientFitError
+from countperf.fitting.fit import fit
+from countperf.fitting.result import FitResult
+from countperf.measurements import MeasurementSet
+from countperf.models.weights import WeightSet
+from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
+
+SCALE_ADD = MadeUpKernel(
+    name="scale-add",
+    family="stride2-half",
+    counts={
+        "gmem.load.32.1of2": "[n] -> { 2n }",
+        "gmem.store.32.1of2": "[n] -> { n }",
+        "gmem.min.32.1of2": "[n] -> { n }",
+    },
+)
+SCALE_ADD_WEIGHTS = {
+    "gmem.load.32.1of2": 4e-11,
+    "gmem.store.32.1of2": 9e-11,
+    "gmem.min.32.1of2": -1e-11,
+    "launches": 4e-6,
+}
+# without "pairs", loads at half-used stride 2 occur only together with the stores
+DEPENDENT = tuple(kernel for kernel in KERNELS if kernel.name != "pairs")
+
+
+def _values(result: FitResult) -> dict[str, float]:
+    return {weight.feature: weight.value_s for weight in result.weights.weights}
+
+
+def _failed(result: FitResult) -> dict[str, str]:
+    return {verdict.name: verdict.message for verdict in result.caveats}
+
+
+def _dependent_set() -> MeasurementSet:
+    base = measure(DEPENDENT)
+    more = measure((SCALE_ADD,), weights=SCALE_ADD_WEIGHTS)
+    return replace(base, measurements=(*base.measurements, *more.measurements))
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_weights_are_recovered_from_exact_times(nonnegative: bool) -> None:
+    result = fit(measure(), nonnegative=nonnegative)
+
+    assert _values(result) == pytest.approx(TRUE_WEIGHTS, rel=1e-9)
+    assert result.relative_errors == pytest.approx(0, abs=1e-12)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(TRUE_WEIGHTS)), st.floats(1e-13, 1e-5), min_size=6))
+@settings(max_examples=25, deadline=None)
+def test_any_weights_are_recovered(truth: dict[str, float]) -> None:
+    result = fit(measure(weights=truth))
+
+    # cases dominated by one weight say little of another that is 1e8 times smaller: what the fit
+    # must recover are the times
+    assert result.predicted_s == pytest.approx(result.design.times_s, rel=1e-9)
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_the_measurements_does_not_matter(random: object) -> None:
+    measurements = measure(noise=np.random.default_rng(1))
+    shuffled = list(measurements.measurements)
+    random.shuffle(shuffled)  # pyright: ignore[reportAttributeAccessIssue] - a random.Random
+
+    plain = fit(measurements)
+    other = fit(replace(measurements, measurements=tuple(shuffled)))
+
+    assert _values(other) == pytest.approx(_values(plain), rel=1e-8)
+    assert [w.standard_error_s for w in other.weights.weights] == pytest.approx(
+        [w.standard_error_s for w in plain.weights.weights], rel=1e-8
+    )
+
+
+@given(st.floats(1e-6, 1e6))
+@settings(max_examples=20, deadline=None)
+def test_weights_scale_with_the_unit_of_time(unit: float) -> None:
+    plain = fit(measure(noise=np.random.default_rng(1)))
+    scaled = fit(
+        measure(
+            weights={name: value * unit for name, value in TRUE_WEIGHTS.items()},
+            noise=np.random.default_rng(1),
+        )
+    )
+
+    assert _values(scaled) == pytest.approx(
+        {name: value * unit for name, value in _values(plain).items()}, rel=1e-7
+    )
+    assert scaled.relative_errors == pytest.approx(plain.relative_errors, rel=1e-6, abs=1e-9)
+
+
+def test_standard_errors_cover_the_truth() -> None:
+    covered = [
+        abs(weight.value_s - TRUE_WEIGHTS[weight.feature]) <= 2.2 * weight.standard_error_s
+        for seed in range(60)
+        for weight in fit(measure(noise=np.random.default_rng(seed))).weights.weights
+        if weight.standard_error_s is not None
+    ]
+
+    # Student's t with 11 degrees of freedom: 95 % of 360, not all independent
+    assert len(covered) == 360
+    assert 0.90 <= np.mean(covered) <= 0.99
+
+
+def test_a_good_fit_passes_its_checks() -> None:
+    result = fit(measure())
+
+    # stride-1 loads and the like occur in one family each: nothing but "empty" can be held out
+    assert set(_failed(result)) <= {"held-out error"}
+    assert {verdict.name for verdict in result.verdicts} >= {"rank", "condition", "exercise"}
+
+
+def test_what_cannot_be_told_apart_is_named_and_shared_and_has_no_standard_error() -> None:
+    result = fit(_dependent_set())
+
+    message = _failed(result)["rank"]
+    for name in SCALE_ADD_WEIGHTS:
+        assert (name in message) is (name != "launches")
+    by_feature = result.weights.by_feature
+    grouped = ("gmem.load.32.1of2", "gmem.store.32.1of2", "gmem.min.32.1of2")
+    assert [by_feature[name].standard_error_s for name in grouped] == [None] * 3
+    # 160e-12 per element in equal parts, at 2, 1 and 1 accesses
+    assert [by_feature[name].value_s for name in grouped] == pytest.approx(
+        [160e-12 / 6, 160e-12 / 3, 160e-12 / 3], rel=1e-6
+    )
+    assert by_feature["flop.add.f32"].value_s == pytest.approx(3e-12, rel=1e-6)
+
+
+def test_predictions_that_need_them_apart_are_flagged_and_others_are_not() -> None:
+    weights = WeightSet.read_text(fit(_dependent_set()).weights.write_text())
+
+    together = weights.predict(SCALE_ADD.vector, n=2**12)
+    apart = weights.predict({"gmem.load.32.1of2": 2**12, "launches": 1})
+
+    assert together.time_s == pytest.approx(160e-12 * 2**12 + 4e-6, rel=1e-6)
+    assert "indistinguishable" not in {verdict.name for verdict in together.caveats}
+    assert "indistinguishable" in {verdict.name for verdict in apart.caveats}
+
+
+def test_on_request_a_lack_of_rank_is_an_error_that_carries_the_fit() -> None:
+    with pytest.raises(RankDeficientFitError, match=r"gmem\.min\.32\.1of2") as caught:
+        fit(_dependent_set(), require_full_rank=True)
+
+    assert isinstance(caught.value.result, FitResult)
+
+
+def test_a_property_that_is_never_exercised_gets_no_weight_and_is_named() -> None:
+    kernel = MadeUpKernel(
+        name="odd",
+        family="odd",
+        sizes=(2, 3),
+        counts={"flop.div.f64": "[n] -> { n - 9 : n > 9 }", "flop.add.f32": "[n] -> { n }"},
+    )
+
+    result = fit(measure((*KERNELS, kernel)), suppliers={"flop.div.f64": ["a"], "launches": ["b"]})
+
+    assert "flop.div.f64" not in _values(result)
+    assert "never exercised: flop.div.f64" in _failed(result)["exercise"]
+    assert result.weights.suppliers == {"flop.div.f64": ("a",)}
+
+
+def test_negative_weights_are_named_and_the_bound_removes_them() -> None:
+    measurements = measure(weights={**TRUE_WEIGHTS, "gmem.store.32.stride1": -2e-12})
+
+    free, bounded = fit(measurements), fit(measurements, nonnegative=True)
+
+    assert "gmem.store.32.stride1" in _failed(free)["sign"]
+    assert "gmem.store.32.stride1" in _failed(bounded)["bounds"]
+    assert _values(bounded)["gmem.store.32.stride1"] == 0.0
+    assert bounded.weights.by_feature["gmem.store.32.stride1"].standard_error_s is None
+    assert min(_values(bounded).values()) >= 0
+
+
+def test_unstable_cases_are_used_and_named_or_left_out() -> None:
+    measurements = measure(unstable=["copy/n=1024", "adds/n=1024"])
+
+    used = fit(measurements)
+    left_out = fit(measurements, leave_out_unstable=True)
+
+    assert "2 of 17 cases spread too far (copy/n=1024, adds/n=1024)" in _failed(used)["stability"]
+    assert used.weights.source is not None
+    assert used.weights.source.unstable_cases == 2
+    assert len(left_out.observations) == 15
+    assert "stability" not in _failed(left_out)
+
+
+def test_test_kernels_are_never_fitted() -> None:
+    assert len(fit(measure((*KERNELS, TEST_KERNEL))).observations) == 17
+    with pytest.raises(FitError, match="no measurement to fit"):
+        fit(measure((TEST_KERNEL,)))
+
+
+def test_kernels_that_were_not_counted_are_named() -> None:
+    result = fit(measure(uncounted=["pairs"]))
+
+    assert "pairs" in _failed(result)["counting"]
+    assert len(result.observations) == 14
+
+
+def test_measurements_counted_under_other_rules_are_refused() -> None:
+    measurements = measure()
+    first, *others = measurements
+    properties = {**(first.properties or {}), "counting_rules": 0}
+    old = first.model_copy(update={"properties": properties})
+
+    with pytest.raises(FitError, match=r"counting rules 0.*count the measured kernels again"):
+        fit(replace(measurements, measurements=(old, *others)))
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'quadratic'"):
+        fit(measure(), model="quadratic")
+
+
+def test_the_weights_document_says_where_it_comes_from_and_reads_back() -> None:
+    weights = fit(measure(noise=np.random.default_rng(3))).weights
+
+    assert weights.source is not None
+    assert weights.source.cases == 17
+    assert weights.source.families == ("stride1", "stride2", "arithmetic", "empty")
+    assert weights.source.protocol == "paper"
+    assert weights.quality is not None
+    assert 0 < weights.quality.in_sample_error < 0.05
+    assert weights.by_feature["flop.add.f32"].largest == 500 * 2**18
+    assert weights.by_feature["flop.add.f32"].smallest == 2**10
+    assert WeightSet.read_text(weights.write_text()) == weights
+
+
+def test_a_fit_prints_its_verdicts_with_their_remedies() -> None:
+    text = str(fit(_dependent_set()))
+
+    assert text.startswith("linear model on pocl-testchip: 8 weights from 17 cases")
+    assert "!!  rank: 6 of 8" in text
+    assert "-> measure kernels that have these properties in other proportions" in text
+    assert "ok  counting" in text
+
+
+def test_a_fit_has_a_table_of_its_cases() -> None:
+    frame = fit(measure()).frame()
+
+    assert list(frame["case"][:2]) == ["copy/n=1024", "copy/n=16384"]
+    assert np.all(frame["relative_error"].to_numpy() < 1e-9)
+    assert sum(frame["held_out_s"].notna()) == 2

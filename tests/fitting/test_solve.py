@@ -1,0 +1,194 @@
+"""The least-squares solver: NIST's certified problems, rational arithmetic, rank, bounds."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from countperf.errors import FitError
+from countperf.fitting.solve import column_norms, least_squares
+from tests.fitting.nist import PROBLEMS, Problem
+from tests.oracles.exact_least_squares import exact_least_squares
+
+
+def _arrays(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rows = [[float(entry) for entry in row] for row in problem.rows]
+    return np.array(rows), np.array([float(entry) for entry in problem.target])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
+def test_certified_values_follow_from_the_data_in_rational_arithmetic(problem: Problem) -> None:
+    rows = [[Fraction(entry) for entry in row] for row in problem.rows]
+
+    exact = exact_least_squares(rows, [Fraction(entry) for entry in problem.target])
+
+    # 15 certified digits
+    assert [float(c) for c in exact.coefficients] == pytest.approx(problem.coefficients, rel=1e-14)
+    assert exact.standard_errors == pytest.approx(problem.standard_errors, rel=1e-14)
+    assert exact.residual_deviation == pytest.approx(problem.residual_deviation, rel=1e-14)
+
+
+# Loss of digits is bounded by the condition of the scaled columns: 1e5 (Longley), 1e6 (Wampler),
+# squared times the relative size of the residuals (Wampler5).
+@pytest.mark.parametrize(
+    ("problem", "digits"),
+    list(zip(PROBLEMS, (12, 10, 9, 11, 9, 7, 5), strict=True)),
+    ids=[problem.name for problem in PROBLEMS],
+)
+def test_coefficients_reach_the_certified_ones(problem: Problem, digits: int) -> None:
+    solution = least_squares(*_arrays(problem))
+
+    assert solution.rank == len(problem.coefficients)
+    assert solution.coefficients == pytest.approx(problem.coefficients, rel=10.0**-digits)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [problem for problem in PROBLEMS if problem.residual_deviation > 0],
+    ids=lambda problem: problem.name,
+)
+def test_standard_errors_reach_the_certified_ones(problem: Problem) -> None:
+    solution = least_squares(*_arrays(problem))
+
+    assert solution.covariance is not None
+    assert np.sqrt(np.diag(solution.covariance)) == pytest.approx(problem.standard_errors, rel=1e-9)
+    assert solution.residual_deviation == pytest.approx(problem.residual_deviation, rel=1e-11)
+
+
+_SMALL_INTEGERS = hnp.arrays(np.int64, (7, 3), elements=st.integers(-5, 5))
+
+
+@given(_SMALL_INTEGERS, hnp.arrays(np.int64, 7, elements=st.integers(-9, 9)))
+def test_random_problems_of_full_rank_agree_with_rational_arithmetic(
+    matrix: NDArray[np.int64], target: NDArray[np.int64]
+) -> None:
+    assume(np.linalg.matrix_rank(matrix) == 3)
+
+    solution = least_squares(matrix.astype(float), target.astype(float))
+
+    exact = exact_least_squares(
+        [[Fraction(int(entry)) for entry in row] for row in matrix],
+        [Fraction(int(entry)) for entry in target],
+    )
+    assert solution.coefficients == pytest.approx(
+        [float(c) for c in exact.coefficients], rel=1e-9, abs=1e-9
+    )
+    assert solution.covariance is not None
+    assert np.sqrt(np.diag(solution.covariance)) == pytest.approx(
+        exact.standard_errors, rel=1e-9, abs=1e-9
+    )
+
+
+@given(_SMALL_INTEGERS, st.lists(st.integers(-12, 12), min_size=3, max_size=3))
+def test_units_of_the_columns_change_nothing_but_units(
+    matrix: NDArray[np.int64], exponents: list[int]
+) -> None:
+    assume(np.all(np.any(matrix != 0, axis=0)))
+    units = 10.0 ** np.array(exponents)
+    target = np.arange(1.0, 8.0)
+
+    plain = least_squares(matrix.astype(float), target)
+    scaled = least_squares(matrix * units, target)
+
+    assert scaled.rank == plain.rank
+    assert scaled.coefficients * units == pytest.approx(plain.coefficients, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_cost_of_inseparable_columns_is_shared_in_proportion(nonnegative: bool) -> None:
+    # columns 2 : 1 : 1, and an independent one
+    base = np.array([1.0, 2.0, 3.0, 4.0])
+    matrix = np.column_stack([2 * base, base, base, np.ones(4)])
+
+    solution = least_squares(matrix, 6 * base + 5, nonnegative=nonnegative)
+
+    assert solution.rank == 2
+    # each of the three takes 2 of the 6, whatever its unit
+    assert solution.coefficients == pytest.approx([1, 2, 2, 5], rel=1e-6)
+
+
+def test_without_degrees_of_freedom_there_is_no_covariance() -> None:
+    solution = least_squares(np.eye(3), np.ones(3))
+
+    assert solution.degrees_of_freedom == 0
+    assert solution.covariance is None
+    assert solution.residual_deviation is None
+
+
+def test_fewer_rows_than_columns_give_the_solution_of_smallest_norm() -> None:
+    solution = least_squares(np.array([[1.0, 1.0]]), np.array([2.0]))
+
+    assert solution.coefficients == pytest.approx([1.0, 1.0])
+    assert solution.rank == 1
+
+
+@given(
+    hnp.arrays(np.float64, (8, 4), elements=st.floats(0.0625, 4, width=16)),
+    hnp.arrays(np.float64, 8, elements=st.floats(-2, 4, width=16)),
+)
+@settings(deadline=None)
+def test_bounded_solutions_agree_with_an_independent_solver(
+    matrix: NDArray[np.float64], target: NDArray[np.float64]
+) -> None:
+    assume(np.linalg.cond(matrix) < 1e3)
+
+    solution = least_squares(matrix, target, nonnegative=True)
+
+    _, residual = nnls(matrix, target)
+    assert np.all(solution.coefficients >= 0)
+    assert np.linalg.norm(solution.residuals) == pytest.approx(residual, rel=1e-9, abs=1e-9)
+
+
+def test_a_coefficient_at_its_bound_says_so_and_has_no_variance() -> None:
+    matrix = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+
+    solution = least_squares(matrix, np.array([1.1, -1.0, 0.9]), nonnegative=True)
+
+    assert solution.at_bound.tolist() == [False, True]
+    assert solution.coefficients == pytest.approx([1.0, 0.0])
+    assert solution.covariance is not None
+    assert solution.covariance[1].tolist() == [0.0, 0.0]
+    assert solution.covariance[0, 0] > 0
+
+
+def test_standard_errors_equal_the_scatter_of_repeated_fits() -> None:
+    generator = np.random.default_rng(20160418)
+    matrix = generator.uniform(0.1, 1, (30, 3)) * [1e9, 1.0, 1e-3]
+    truth = np.array([2e-9, 0.5, 3e2])
+    deviation = 0.05
+
+    fits = [
+        least_squares(matrix, matrix @ truth + generator.normal(0, deviation, 30))
+        for _ in range(2000)
+    ]
+
+    scatter = np.std([fit.coefficients for fit in fits], axis=0, ddof=1)
+    variances = [np.diag(fit.covariance) for fit in fits if fit.covariance is not None]
+    claimed = np.sqrt(np.mean(variances, axis=0))
+    # a deviation from 2000 samples has a relative error of 1 / sqrt(4000) = 1.6 %: three of those
+    assert claimed == pytest.approx(scatter, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        pytest.param(np.zeros((3, 1)), id="zero column"),
+        pytest.param(np.full((3, 1), np.inf), id="infinite column"),
+        pytest.param(np.full((3, 1), np.nan), id="not a number"),
+        pytest.param(np.zeros((3, 0)), id="no column"),
+    ],
+)
+def test_matrices_that_cannot_be_scaled_are_refused(matrix: NDArray[np.float64]) -> None:
+    with pytest.raises(FitError):
+        least_squares(matrix, np.ones(3))
+
+
+def test_norms_of_huge_columns_do_not_overflow() -> None:
+    assert column_norms(np.array([[3e200], [4e200]])) == pytest.approx([5e200])

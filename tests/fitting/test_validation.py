@@ -1,0 +1,101 @@
+"""Families left out, scatter, and evaluation on test kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from countperf.errors import FitError
+from countperf.fitting.fit import fit
+from countperf.fitting.validation import evaluate, leave_one_family_out, log_scatter
+from countperf.models.linear import LINEAR
+from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure, observe_all
+
+
+def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None:
+    held_out = {case.name: case for case in leave_one_family_out(observe_all(), LINEAR.features)}
+
+    # loads at stride 1 occur nowhere else; "pairs" has the only loads at stride 2
+    undetermined = {case.family for case in held_out.values() if case.predicted_s is None}
+    assert undetermined == {"stride1", "stride2", "arithmetic"}
+    assert [held_out[f"empty/n={n}"].predicted_s for n in (1, 2)] == pytest.approx([4e-6, 4e-6])
+    assert len(held_out) == 17
+
+
+def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
+    kernels = (
+        MadeUpKernel(
+            name="both",
+            family="both",
+            counts={"flop.add.f32": "[n] -> { 2n }", "gmem.load.32.stride1": "[n] -> { n }"},
+        ),
+        MadeUpKernel(name="one", family="one", counts={"flop.add.f32": "[n] -> { n }"}),
+        MadeUpKernel(
+            name="same",
+            family="same",
+            counts={"flop.add.f32": "[n] -> { 20n }", "gmem.load.32.stride1": "[n] -> { 10n }"},
+        ),
+    )
+    cases = [case for kernel in kernels for case in kernel.observe()]
+
+    held_out = leave_one_family_out(cases, LINEAR.features)
+
+    assert [case.predicted_s is None for case in held_out if case.family == "one"] == [True] * 3
+    assert all(
+        case.relative_error == pytest.approx(0, abs=1e-9)
+        for case in held_out
+        if case.family == "both"
+    )
+
+
+def test_a_single_family_cannot_be_left_out() -> None:
+    held_out = leave_one_family_out(KERNELS[0].observe(), LINEAR.features)
+
+    assert [case.predicted_s for case in held_out] == [None] * 3
+
+
+def test_scatter_is_the_standard_deviation_of_normal_logarithms() -> None:
+    logs = np.random.default_rng(7).normal(0, 0.3, 20001)
+
+    scatter = log_scatter(np.exp(logs).tolist(), [1.0] * logs.size)
+
+    # the median of 20001 absolute values is known to 1 %
+    assert scatter == pytest.approx(0.3, rel=0.03)
+
+
+def test_scatter_takes_impossible_times_for_bad_ones_and_needs_one() -> None:
+    assert log_scatter([-1.0, 0.0, 1e9], [1.0, 1.0, 1.0]) == pytest.approx(
+        np.log(1000) / 0.6744897501960817
+    )
+    assert log_scatter([], []) is None
+
+
+def test_test_kernels_are_evaluated_with_weights_that_have_not_seen_them() -> None:
+    measurements = measure((*KERNELS, TEST_KERNEL))
+    weights = fit(measurements).weights
+
+    evaluation = evaluate(weights, measurements.select(lambda m: m.purpose == "test"))
+
+    assert evaluation.device == "pocl-testchip"
+    assert [case.parameters["n"] for case in evaluation.cases] == list(TEST_KERNEL.sizes)
+    assert evaluation.overall().value == pytest.approx(0, abs=1e-9)
+    assert all(case.complete for case in evaluation.cases)
+
+
+def test_an_evaluation_marks_what_has_no_weight() -> None:
+    kernel = MadeUpKernel(
+        name="divides", family="test", purpose="test", counts={"flop.div.f32": "[n] -> { n }"}
+    )
+    weights = fit(measure()).weights
+    measured = measure((kernel,), weights={"launches": 4e-6, "flop.div.f32": 1e-10})
+
+    evaluation = evaluate(weights, measured)
+
+    assert [case.complete for case in evaluation.cases] == [False] * 3
+
+
+def test_kernels_that_were_not_counted_cannot_be_evaluated() -> None:
+    weights = fit(measure()).weights
+
+    with pytest.raises(FitError, match="no counted measurement"):
+        evaluate(weights, measure((TEST_KERNEL,), uncounted=["stencil"]))

@@ -1,0 +1,33 @@
+"""Devices for the tests that need one."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from countperf.errors import DeviceError
+from countperf.harness.devices import Device, find_device
+
+
+@cache
+def _device_or_reason() -> Device | str:
+    try:
+        return find_device()
+    except DeviceError as error:
+        return str(error)
+
+
+@pytest.fixture
+def device() -> Device:
+    """Return a working device, or skip the test."""
+    found = _device_or_reason()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _needs_device(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction] - pytest calls it
+    if request.node.get_closest_marker("device") is not None:
+        request.getfixturevalue("device")

@@ -1,0 +1,157 @@
+"""A device without hardware: cases, identities and a runner that follow a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.devices.identity import DeviceIdentity
+from countperf.errors import MeasurementError
+from countperf.harness.clock import FakeClock, Timing
+from countperf.harness.devices import Device, DeviceLimits
+from countperf.harness.runner import Run
+from countperf.measurements import KernelCase, Protocol
+
+IDENTITY = DeviceIdentity(
+    slug="fake-abacus",
+    platform="Fake",
+    vendor="Nobody",
+    name="Abacus",
+    driver_version="1",
+    device_type="other",
+    compute_units=1,
+)
+LIMITS = DeviceLimits(
+    max_group_size=256,
+    max_group_shape=(256, 256, 64),
+    local_memory_bytes=2**15,
+    global_memory_bytes=2**30,
+    max_allocation_bytes=2**28,
+)
+PROTOCOL = Protocol(
+    name="test",
+    rounds=2,
+    runs=4,
+    drops=1,
+    spread_limit=0.5,
+    noise_limit=0.1,
+    extra_rounds=1,
+    separation_s=100.0,
+)
+
+
+def make_device(
+    label: str, name: str, *, platform: str = "Fake", processor: str = "", slug: str = ""
+) -> Device:
+    """Make a device for looking up; it has no handle."""
+    identity = DeviceIdentity(
+        slug=slug or label.replace(":", "-"),
+        platform=platform,
+        vendor="Nobody",
+        name=name,
+        driver_version="1",
+        device_type="other",
+        compute_units=1,
+        processor=processor,
+    )
+    return Device(label=label, identity=identity, limits=LIMITS, handle=None)
+
+
+def _no_arguments(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
+    del random, parameters
+    return {}
+
+
+def _no_outputs(
+    arguments: Mapping[str, Any], parameters: Mapping[str, int]
+) -> dict[str, NDArray[Any]]:
+    del arguments, parameters
+    return {}
+
+
+def make_case(
+    kernel: str = "fake",
+    n: int = 16,
+    *,
+    memory: int = 64,
+    build: Callable[[], Any] = lambda: "unit",
+    **changes: Any,
+) -> KernelCase:
+    """Make a case that only a `FakeRunner` can run."""
+    fields: dict[str, Any] = {
+        "name": f"{kernel}/n={n}",
+        "kernel": kernel,
+        "family": "fake",
+        "variant": "plain",
+        "group_shape": (16, 1),
+        "element_type": "f32",
+        "build": build,
+        "parameters": {"n": n},
+        "make_arguments": _no_arguments,
+        "reference": _no_outputs,
+        "tolerance": 1e-6,
+        "purpose": "measurement",
+        "global_memory_bytes": memory,
+        "check_parameters": {"n": 16},
+    }
+    return KernelCase(**{**fields, **changes})
+
+
+class FakeRunner:
+    """Runs cases by a script.
+
+    Parameters
+    ----------
+    duration : callable
+        From case name, number of the round and of the run (from 0) to the run time, s.
+    broken : Mapping from str to exception, optional
+        What checking a kernel raises.
+    log : Path, optional
+        A file to which the name of every case is appended at each round.
+    """
+
+    def __init__(
+        self,
+        duration: Callable[[str, int, int], float] = lambda *_: 1e-3,
+        *,
+        broken: Mapping[str, MeasurementError] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self.identity = IDENTITY
+        self.limits = LIMITS
+        self.clock = FakeClock()
+        self.rounds: list[str] = []
+        self.checked: list[str] = []
+        self.setup_s = 0.0
+        self._duration = duration
+        self._broken = dict(broken or {})
+        self._log = log
+
+    def check(self, case: KernelCase) -> None:
+        """Note the kernel, or raise what the script says."""
+        self.checked.append(case.kernel)
+        if case.kernel in self._broken:
+            raise self._broken[case.kernel]
+
+    @contextmanager
+    def loaded(self, case: KernelCase) -> Generator[Run]:
+        """Give what takes the next scripted time."""
+        turn = self.rounds.count(case.name)
+        self.rounds.append(case.name)
+        if self._log is not None:
+            with self._log.open("a") as file:
+                file.write(f"{case.name}\n")
+        self.clock.sleep(self.setup_s)
+        runs = iter(range(10**6))
+
+        def run() -> Timing:
+            duration = self._duration(case.name, turn, next(runs))
+            self.clock.sleep(duration)
+            return Timing(time_s=duration, host_s=duration + 1e-5)
+
+        yield run

@@ -1,0 +1,367 @@
+"""Campaigns: every case is measured once, whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countperf.errors import (
+    CountingError,
+    DocumentError,
+    IncompatibleMeasurementsError,
+    KernelBuildError,
+    MeasurementError,
+    WrongResultError,
+)
+from countperf.harness.campaign import measure
+from countperf.harness.progress import ProgressEvent
+from countperf.measurements import MeasurementSet
+from countperf.properties.vector import PropertyVector
+from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+
+CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
+NAMES = [case.name for case in CASES]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "new folder" / "store.jsonl"
+
+
+def _measure(store: Path, runner: FakeRunner, **more: Any) -> MeasurementSet:
+    return measure(CASES, store=store, runner=runner, protocol=PROTOCOL, **more)
+
+
+def test_each_case_gets_its_rounds_and_every_sample_is_kept(store: Path) -> None:
+    runner = FakeRunner(lambda _, turn, run: 1e-3 * (1 + turn * 0.01 + (5 if run == 0 else 0)))
+
+    found = _measure(store, runner)
+
+    assert [entry.case for entry in found] == NAMES
+    assert Counter(runner.rounds) == dict.fromkeys(NAMES, 2)
+    first = found.measurements[0]
+    assert first.samples_s[0] == pytest.approx((6e-3, 1e-3, 1e-3, 1e-3))
+    assert first.samples_s[1] == pytest.approx((6.01e-3, 1.01e-3, 1.01e-3, 1.01e-3))
+    assert first.time_s == pytest.approx(1e-3)
+    assert first.noise_floor == pytest.approx(0.005)
+    assert first.host_overhead_s == pytest.approx(1e-5)
+    assert first.stable
+    assert first.clocks_agree
+    assert MeasurementSet.read_file(store) == found
+
+
+def test_rounds_of_a_case_are_apart(store: Path) -> None:
+    runner = FakeRunner()
+
+    _measure(store, runner)
+
+    assert runner.rounds == [*NAMES, *NAMES]
+
+
+def test_an_unstable_case_is_measured_again_later_and_may_become_stable(store: Path) -> None:
+    runner = FakeRunner(lambda case, turn, _: 2e-3 if (case, turn) == ("a/n=16", 0) else 1e-3)
+    began = runner.clock.now()
+
+    found = _measure(store, runner)
+
+    entry = next(entry for entry in found if entry.case == "a/n=16")
+    assert runner.rounds == [*NAMES, *NAMES, "a/n=16"]
+    assert [runs[0] for runs in entry.samples_s] == [2e-3, 1e-3, 1e-3]
+    assert entry.stable
+    assert runner.clock.now() - began > PROTOCOL.separation_s
+
+
+def test_a_case_that_stays_unstable_is_marked_and_not_hidden(store: Path) -> None:
+    events: list[ProgressEvent] = []
+    runner = FakeRunner(lambda case, turn, _: (1e-3 * 2**turn) if case == "a/n=16" else 1e-3)
+
+    found = _measure(store, runner, progress=events.append)
+
+    entry = next(entry for entry in found if entry.case == "a/n=16")
+    assert not entry.stable
+    assert len(entry.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
+    unstable = [event for event in events if event.kind == "unstable"]
+    assert [event.case for event in unstable] == ["a/n=16"]
+    assert "between rounds 100%" in unstable[0].message
+
+
+def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(store: Path) -> None:
+    events: list[ProgressEvent] = []
+    runner = FakeRunner(broken={"a": WrongResultError("a: wrong numbers: out[0] is 1, not 2")})
+
+    found = _measure(store, runner, progress=events.append)
+
+    assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
+    assert [(entry.case, entry.stage) for entry in found.failures] == [
+        ("a/n=16", "check"),
+        ("a/n=32", "check"),
+    ]
+    assert "wrong numbers" in found.failures[0].reason
+    assert [event.case for event in events if event.kind == "failed"] == ["a/n=16", "a/n=32"]
+    assert runner.checked.count("a") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "stage"),
+    [
+        pytest.param(KernelBuildError("no"), "build", id="build"),
+        pytest.param(MeasurementError("out of memory"), "run", id="anything else"),
+    ],
+)
+def test_stages_of_failure(store: Path, error: MeasurementError, stage: str) -> None:
+    found = _measure(store, FakeRunner(broken={"a": error}))
+
+    assert {entry.stage for entry in found.failures} == {stage}
+
+
+def test_a_timer_without_ticks_is_a_failure(store: Path) -> None:
+    found = _measure(store, FakeRunner(lambda case, *_: 0.0 if case == "a/n=16" else 1e-3))
+
+    assert [entry.case for entry in found.failures] == ["a/n=16"]
+    assert "a time of zero" in found.failures[0].reason
+
+
+def test_a_finished_campaign_runs_nothing_again_not_even_what_failed(store: Path) -> None:
+    _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
+    events: list[ProgressEvent] = []
+    runner = FakeRunner()
+
+    found = _measure(store, runner, progress=events.append)
+
+    assert runner.rounds == runner.checked == []
+    assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
+    assert [event.kind for event in events] == ["resumed", "finished"]
+    assert [event.done for event in events] == [4, 4]
+
+
+def test_failed_cases_are_run_again_on_request(store: Path) -> None:
+    _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
+    runner = FakeRunner()
+
+    found = _measure(store, runner, retry_failed=True)
+
+    assert sorted(entry.case for entry in found) == NAMES
+    assert found.failures == ()
+    assert set(runner.rounds) == {"a/n=16", "a/n=32"}
+
+
+def test_an_interrupted_campaign_resumes_and_repeats_nothing(store: Path) -> None:
+    def interrupt(event: ProgressEvent) -> None:
+        if event.kind == "measured" and event.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _measure(store, FakeRunner(), progress=interrupt)
+    finished = {entry.case for entry in MeasurementSet.read_file(store)}
+    runner = FakeRunner()
+
+    found = _measure(store, runner)
+
+    assert len(finished) == 2
+    assert set(runner.rounds) == set(NAMES) - finished
+    assert sorted(entry.case for entry in found) == NAMES
+    assert len(found.resumptions) == 1
+
+
+def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
+    _measure(store, FakeRunner())
+    whole = store.read_bytes()
+
+    for cut in range(0, len(whole), len(whole) // 23):
+        store.write_bytes(whole[:cut])
+        kept = whole[: cut + 1].count(b"\n") - 1
+        runner = FakeRunner()
+
+        found = _measure(store, runner)
+
+        assert sorted(entry.case for entry in found) == NAMES
+        assert len(set(runner.rounds)) == 4 - max(0, kept)
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from countperf.harness.campaign import measure
+from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+
+store, log = map(Path, sys.argv[1:])
+
+def kill(event):
+    if event.kind == "measured" and event.done == 3:
+        with store.open("ab") as file:
+            file.write(b'{"case": "torn')
+        os.kill(os.getpid(), signal.SIGKILL)
+
+cases = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
+measure(cases, store=store, runner=FakeRunner(log=log), protocol=PROTOCOL, progress=kill)
+"""
+
+
+def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", textwrap.dedent(_KILLED), str(store), str(log)]
+    killed = subprocess.run(command, cwd=Path(__file__).parents[2], check=False)
+    finished = {entry.case for entry in MeasurementSet.read_file(store)}
+    runner = FakeRunner()
+
+    found = _measure(store, runner)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert len(finished) == 3
+    assert set(runner.rounds) == set(NAMES) - finished
+    assert sorted(entry.case for entry in found) == NAMES
+    assert MeasurementSet.read_file(store) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({"name": "other"}, "Abacus' there and 'other' now", id="device"),
+        pytest.param({"driver_version": "2"}, "driver_version is '1' there", id="driver"),
+    ],
+)
+def test_a_store_of_another_device_is_refused(
+    store: Path, change: dict[str, Any], said: str
+) -> None:
+    _measure(store, FakeRunner())
+    before = store.read_bytes()
+    runner = FakeRunner()
+    runner.identity = runner.identity.model_copy(update=change)
+
+    with pytest.raises(IncompatibleMeasurementsError, match="holds other measurements") as caught:
+        _measure(store, runner)
+
+    assert said in str(caught.value)
+    assert store.read_bytes() == before
+
+
+def test_a_store_of_another_protocol_is_refused(store: Path) -> None:
+    _measure(store, FakeRunner())
+
+    with pytest.raises(IncompatibleMeasurementsError, match="protocol's runs is 4 there and 9 now"):
+        measure(CASES, store=store, runner=FakeRunner(), protocol=PROTOCOL.changed(runs=9))
+
+
+def test_a_store_of_the_same_names_at_other_sizes_is_refused(store: Path) -> None:
+    _measure(store, FakeRunner())
+    case = make_case("a", 16, parameters={"n": 17})
+
+    with pytest.raises(IncompatibleMeasurementsError, match="was measured at") as caught:
+        measure([case], store=store, runner=FakeRunner(), protocol=PROTOCOL)
+
+    assert caught.value.case == "a/n=16"
+
+
+def test_a_foreign_file_is_refused_and_left_alone(store: Path) -> None:
+    store.parent.mkdir()
+    for content in ('{"my": "notes"}\n', "my notes", '{"form'):
+        store.write_text(content)
+        if content != '{"form':  # the beginning of our own header is a campaign that just began
+            with pytest.raises(DocumentError):
+                _measure(store, FakeRunner())
+            assert store.read_text() == content
+
+
+def test_two_campaigns_do_not_write_to_one_file(store: Path) -> None:
+    def start_another(event: ProgressEvent) -> None:
+        if event.kind == "started":
+            with pytest.raises(MeasurementError, match="in use by another campaign"):
+                _measure(store, FakeRunner())
+
+    assert len(_measure(store, FakeRunner(), progress=start_another)) == 4
+
+
+def test_two_cases_of_one_name_are_refused(store: Path) -> None:
+    with pytest.raises(MeasurementError, match="two cases are named 'a/n=16'"):
+        measure([CASES[0], CASES[0]], store=store, runner=FakeRunner())
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(MeasurementError, match="cannot write measurements to"):
+        _measure(tmp_path / "file" / "store.jsonl", FakeRunner())
+
+
+def test_each_kernel_is_counted_once_and_its_vector_stored(store: Path) -> None:
+    units: list[object] = []
+
+    def count(unit: object) -> PropertyVector:
+        units.append(unit)
+        return PropertyVector.from_mapping({"flop.add.f32": "[n] -> { n : n > 0 }"})
+
+    cases = [
+        make_case(kernel, n, build=lambda kernel=kernel: f"unit {kernel}")
+        for kernel in ("a", "b")
+        for n in (16, 32)
+    ]
+    found = measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL, count=count)
+
+    assert units == ["unit a", "unit b"]
+    for entry in found:
+        vector = entry.property_vector()
+        assert vector is not None
+        assert vector.evaluate(entry.parameters)["flop.add.f32"] == entry.parameters["n"]
+
+
+def test_a_kernel_that_cannot_be_counted_is_measured_all_the_same(store: Path) -> None:
+    def refuse(unit: object) -> PropertyVector:
+        raise CountingError(f"cannot count {unit}")
+
+    found = _measure(store, FakeRunner(), count=refuse)
+
+    assert [entry.properties for entry in found] == [None] * 4
+    assert found.measurements[0].remarks == ("not counted: cannot count unit",)
+
+
+def test_vectors_of_other_counting_rules_are_refused(store: Path) -> None:
+    def count(unit: object) -> PropertyVector:
+        del unit
+        return PropertyVector.from_mapping({"flop.add.f32": 1})
+
+    _measure(store, FakeRunner(), count=count)
+    old = store.read_text().replace('"counting_rules": 1', '"counting_rules": 0')
+    store.write_text(old)
+
+    with pytest.raises(IncompatibleMeasurementsError, match="rules of version 0"):
+        _measure(store, FakeRunner(), count=count)
+
+
+def test_progress_counts_up_and_estimates_down(store: Path) -> None:
+    events: list[ProgressEvent] = []
+
+    _measure(
+        store,
+        FakeRunner(lambda *_: 1.0),
+        progress=events.append,
+        expected_run_s=dict.fromkeys(NAMES, 1.0),
+    )
+
+    assert events[0].kind == "started"
+    assert events[-1].kind == "finished"
+    assert (events[-1].done, events[-1].total, events[-1].remaining_s) == (4, 4, 0)
+    remaining = [event.remaining_s for event in events if event.kind == "round"]
+    assert remaining[0] is None
+    assert remaining[1:] == pytest.approx([4.0 * left for left in range(7, 0, -1)])
+
+
+def test_clocks_that_disagree_are_flagged(store: Path) -> None:
+    runner = FakeRunner(lambda *_: 1e-3)
+    fast_ticks = runner.loaded
+
+    def loaded(case: Any) -> Any:
+        context = fast_ticks(case)
+        return _Halved(context)
+
+    runner.loaded = loaded  # type: ignore[method-assign]
+    found = _measure(store, runner)
+
+    assert not found.measurements[0].clocks_agree
+    assert "exceeds the host's" in found.measurements[0].remarks[0]

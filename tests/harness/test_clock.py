@@ -1,0 +1,84 @@
+"""Event timer against host clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from countperf.harness.clock import EventClock, FakeClock, HostClock, Timing, check_clocks
+
+
+def _timings(event_s: float, host_s: float) -> list[Timing]:
+    odd = Timing(time_s=1.0, host_s=5.0)  # one odd run does not decide
+    return [*[Timing(time_s=event_s, host_s=host_s)] * 4, odd]
+
+
+@pytest.mark.parametrize(
+    ("event_s", "host_s"),
+    [
+        pytest.param(1e-5, 4.6e-5, id="PoCL: 36 us to launch and wake up"),
+        pytest.param(1e-3, 1.005e-3, id="Intel: 5 us"),
+        pytest.param(1e-5, 9e-4, id="a slow launch, still below 1 ms"),
+        pytest.param(1.0, 0.995, id="clocks whose rates differ a little"),
+        pytest.param(1.0, 1.2, id="a busy machine wakes us late"),
+    ],
+)
+def test_clocks_that_agree(event_s: float, host_s: float) -> None:
+    check = check_clocks(_timings(event_s, host_s))
+
+    assert check.agree
+    assert check.remark == ""
+    assert check.host_overhead_s == pytest.approx(host_s - event_s)
+
+
+@pytest.mark.parametrize(
+    ("event_s", "host_s", "said"),
+    [
+        pytest.param(1.1, 1.0, "exceeds the host's", id="an event longer than the host saw"),
+        pytest.param(1e-3, 1.0, "far below", id="ticks taken for nanoseconds"),
+        pytest.param(1e-6, 2e-3, "far below", id="more than any launch takes"),
+    ],
+)
+def test_clocks_that_disagree(event_s: float, host_s: float, said: str) -> None:
+    check = check_clocks(_timings(event_s, host_s))
+
+    assert not check.agree
+    assert said in check.remark
+
+
+class _Profile:
+    def __init__(self, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+
+
+class _Event:
+    def __init__(self, start: int, end: int) -> None:
+        self.profile = _Profile(start, end)
+        self.waited = False
+
+    def wait(self) -> None:
+        self.waited = True
+
+
+def test_several_launches_last_from_the_first_start_to_the_last_end() -> None:
+    events = [_Event(1000, 2000), _Event(2500, 4000)]
+
+    timing = EventClock().time_run(lambda: events)
+
+    assert timing.time_s == pytest.approx(3e-6)
+    assert events[-1].waited
+
+
+def test_the_host_clock_needs_no_event_times() -> None:
+    timing = HostClock().time_run(lambda: [_Event(0, 0)])
+
+    assert timing.time_s == timing.host_s > 0
+
+
+def test_the_fake_clock_follows_its_script() -> None:
+    clock = FakeClock([2.0, 3.0], overhead_s=0.5)
+
+    assert clock.time_run(list) == Timing(time_s=2.0, host_s=2.5)
+    clock.sleep(10)
+    assert clock.time_run(list).time_s == 3.0
+    assert clock.now() == 16.0

@@ -1,0 +1,181 @@
+"""Names of devices, and which one is taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from countperf.errors import DeviceError
+from countperf.harness.devices import (
+    Device,
+    DeviceLimits,
+    Discovery,
+    discover,
+    find_device,
+    select_device,
+)
+from countperf.harness.icd import DriverSearch
+from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device
+from tests.harness.fakes import make_device
+
+POCL = make_device("pocl:0", "pthread-AMD EPYC", platform="Portable Computing Language")
+INTEL = make_device("intel:0", "AMD EPYC", platform="Intel(R) OpenCL")
+GPU = make_device("nvidia:0", "NVIDIA H200", platform="NVIDIA CUDA", slug="nvidia-h200")
+GPU_TWIN = make_device("nvidia:1", "NVIDIA H200", platform="NVIDIA CUDA", slug="nvidia-h200")
+ALL = (POCL, INTEL, GPU)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        pytest.param("pocl:0", "pocl:0", id="label"),
+        pytest.param("INTEL:0", "intel:0", id="label in capitals"),
+        pytest.param("pocl", "pocl:0", id="part of a label"),
+        pytest.param("h200", "nvidia:0", id="part of a name"),
+        pytest.param("nvidia-h200", "nvidia:0", id="slug"),
+        pytest.param("portable", "pocl:0", id="part of a platform"),
+        pytest.param(" pthread ", "pocl:0", id="blanks around it"),
+    ],
+)
+def test_a_name_that_only_one_device_has(name: str, label: str) -> None:
+    assert select_device(name, ALL).label == label
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "said"),
+    [
+        pytest.param("epyc", ALL, "several devices: pocl:0", id="part of two names"),
+        pytest.param("nvidia-h200", (GPU, GPU_TWIN), "nvidia:1 (NVIDIA H200)", id="twins"),
+        pytest.param("cuda:0", ALL, "there is: pocl:0 (pthread-AMD EPYC), intel:0", id="unknown"),
+        pytest.param("", ALL, "there is: ", id="an empty name means nothing"),
+        pytest.param("pocl:0", (), "pip install countperf[intel]", id="no devices at all"),
+    ],
+)
+def test_other_names_are_refused_with_what_there_is(
+    name: str, devices: tuple[Device, ...], said: str
+) -> None:
+    with pytest.raises(DeviceError) as caught:
+        select_device(name, devices)
+
+    assert said in str(caught.value)
+    assert caught.value.device == name
+
+
+def test_a_label_wins_over_parts_of_names() -> None:
+    one = make_device("pocl:1", "device")
+    eleven = make_device("pocl:11", "device")
+
+    assert select_device("pocl:1", (eleven, one)).label == "pocl:1"
+
+
+def _discovery(*devices: Device, problem: str = "") -> Discovery:
+    drivers = DriverSearch(files=(), problem=problem, advice="unset it" if problem else "")
+    return Discovery(drivers=drivers, platforms=(), devices=devices)
+
+
+WORKS = Trial(works=True)
+BROKEN = Trial(works=False, reason="unknown target CPU", advice="reinstall")
+
+
+def test_the_default_is_the_working_device_with_the_highest_bandwidth() -> None:
+    bandwidth = {"pocl:0": 4e10, "intel:0": 3e10, "nvidia:0": 4e12}
+
+    found = find_device(
+        discovery=_discovery(*ALL),
+        attempt=lambda device: BROKEN if device is GPU else WORKS,
+        bandwidth=lambda device: bandwidth[device.label],
+    )
+
+    assert found is POCL
+
+
+def test_a_single_working_device_needs_no_bandwidth() -> None:
+    def refuse(device: object) -> float:
+        raise AssertionError(device)
+
+    found = find_device(
+        discovery=_discovery(POCL, INTEL),
+        attempt=lambda device: WORKS if device is INTEL else BROKEN,
+        bandwidth=refuse,
+    )
+
+    assert found is INTEL
+
+
+def test_a_named_device_that_does_not_work_is_refused_with_reason_and_mend() -> None:
+    with pytest.raises(DeviceError, match=r"pocl:0 .*: unknown target CPU; reinstall"):
+        find_device("pocl", discovery=_discovery(*ALL), attempt=lambda _: BROKEN)
+
+
+def test_when_none_works_each_reason_is_given() -> None:
+    with pytest.raises(DeviceError) as caught:
+        find_device(discovery=_discovery(POCL, INTEL), attempt=lambda _: BROKEN)
+
+    assert "pocl:0: unknown target CPU; intel:0: unknown target CPU" in str(caught.value)
+    assert "apt-get install pocl-opencl-icd" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [None, "pocl:0"])
+def test_a_wrong_setting_is_named_when_nothing_is_found(name: str | None) -> None:
+    with pytest.raises(DeviceError, match="OCL_ICD_VENDORS=/x is not there; unset it"):
+        find_device(name, discovery=_discovery(problem="OCL_ICD_VENDORS=/x is not there"))
+
+
+def test_nothing_found_says_what_to_install() -> None:
+    with pytest.raises(DeviceError, match=r"no OpenCL device found.*pocl-opencl-icd"):
+        find_device(discovery=_discovery())
+
+
+@pytest.mark.parametrize(
+    ("largest", "group_class"),
+    [(256, "small"), (511, "small"), (512, "medium"), (1023, "medium"), (1024, "large")],
+)
+def test_group_class(largest: int, group_class: str) -> None:
+    limits = DeviceLimits(
+        max_group_size=largest,
+        max_group_shape=(largest,) * 3,
+        local_memory_bytes=1,
+        global_memory_bytes=1,
+        max_allocation_bytes=1,
+    )
+
+    assert limits.group_class == group_class
+
+
+@pytest.mark.device
+def test_a_device_of_this_machine_works() -> None:
+    device = find_device()
+
+    assert device in discover().devices
+    assert select_device(device.label, discover().devices) == device
+    assert try_device(device) == WORKS
+    assert device.identity.compute_units >= 1
+    assert device.limits.max_group_size >= 1
+    assert measure_copy_bandwidth(device, runs=3) > 1e8
+
+
+_FIND = """
+from countperf.errors import DeviceError
+from countperf.harness.devices import find_device
+try:
+    print(find_device().label)
+except DeviceError as error:
+    print("DeviceError:", error)
+"""
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("setting", ["/nonexistent", "/etc/OpenCL/vendors:/tmp"])
+def test_a_wrong_setting_in_a_real_process_is_explained(setting: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", _FIND],
+        env={**os.environ, "OCL_ICD_VENDORS": setting},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert result.stdout.startswith(f"DeviceError: no OpenCL driver: OCL_ICD_VENDORS={setting} is")

@@ -1,0 +1,216 @@
+"""Which drivers the loader is to see."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from countperf.harness.icd import VENDORS_VARIABLE, find_drivers, loader_setting
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    folder = tmp_path / "vendors"
+    folder.mkdir()
+    (folder / "pocl.icd").write_text("libpocl.so.2\n")
+    return folder
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    root = tmp_path / "env"
+    (root / "lib").mkdir(parents=True)
+    return root
+
+
+def _install_intel(prefix: Path) -> Path:
+    library = prefix / "lib" / "libintelocl.so"
+    library.touch()
+    folder = prefix / "etc" / "OpenCL" / "vendors"
+    folder.mkdir(parents=True)
+    # as the wheel has it: a path of the machine on which it was made
+    (folder / "intel-cpu.icd").write_text("/opt/anaconda1/lib/libintelocl.so")
+    return library
+
+
+def test_without_drivers_in_the_environment_the_loader_is_left_alone(
+    system: Path, prefix: Path
+) -> None:
+    search = find_drivers({}, prefix, system_folder=system)
+
+    assert [file.library for file in search.files] == ["libpocl.so.2"]
+    assert not search.needs_folder
+
+
+def test_intel_from_pypi_stands_beside_the_system_drivers(system: Path, prefix: Path) -> None:
+    library = _install_intel(prefix)
+
+    search = find_drivers({}, prefix, system_folder=system)
+
+    assert [file.library for file in search.files] == ["libpocl.so.2", str(library)]
+    assert search.needs_folder
+
+
+def test_intel_of_the_system_is_not_listed_twice(system: Path, prefix: Path) -> None:
+    _install_intel(prefix)
+    of_system = system.parent / "libintelocl.so"
+    of_system.touch()
+    (system / "intel.icd").write_text(f"{of_system}\n")
+
+    search = find_drivers({}, prefix, system_folder=system)
+
+    assert sorted(file.library for file in search.files) == sorted(["libpocl.so.2", str(of_system)])
+
+
+def test_a_dead_entry_of_the_system_does_not_hide_intel(system: Path, prefix: Path) -> None:
+    library = _install_intel(prefix)
+    (system / "intel.icd").write_text("/gone/libintelocl.so\n")
+
+    search = find_drivers({}, prefix, system_folder=system)
+
+    assert str(library) in [file.library for file in search.files]
+    assert [file.is_missing for file in search.files if "gone" in file.library] == [True]
+
+
+def test_other_drivers_of_the_environment_are_seen(system: Path, prefix: Path) -> None:
+    folder = prefix / "etc" / "OpenCL" / "vendors"
+    folder.mkdir(parents=True)
+    (folder / "pocl.icd").write_text("libpocl-conda.so\n")
+
+    search = find_drivers({}, prefix, system_folder=system)
+
+    assert [file.library for file in search.files] == ["libpocl.so.2", "libpocl-conda.so"]
+
+
+def test_without_any_system_folder(tmp_path: Path, prefix: Path) -> None:
+    library = _install_intel(prefix)
+
+    search = find_drivers({}, prefix, system_folder=tmp_path / "absent")
+
+    assert [file.library for file in search.files] == [str(library)]
+
+
+def test_the_system_folder_can_be_moved(system: Path, prefix: Path, tmp_path: Path) -> None:
+    search = find_drivers(
+        {"OPENCL_VENDOR_PATH": str(system)}, prefix, system_folder=tmp_path / "absent"
+    )
+
+    assert [file.library for file in search.files] == ["libpocl.so.2"]
+
+
+def test_a_users_folder_wins(system: Path, prefix: Path, tmp_path: Path) -> None:
+    _install_intel(prefix)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "mine.icd").write_text("libmine.so\n")
+
+    search = find_drivers({VENDORS_VARIABLE: str(own)}, prefix, system_folder=system)
+
+    assert [file.library for file in search.files] == ["libmine.so"]
+    assert not search.needs_folder
+    assert not search.problem
+
+
+@pytest.mark.parametrize(
+    ("setting", "library"),
+    [
+        pytest.param("{tmp}/vendors/pocl.icd", "libpocl.so.2", id="a file"),
+        pytest.param("pocl.icd", "libpocl.so.2", id="a file of the system's folder"),
+        pytest.param("libpocl.so.2", "libpocl.so.2", id="a library for the dynamic loader"),
+    ],
+)
+def test_a_users_file_wins(
+    system: Path, prefix: Path, tmp_path: Path, setting: str, library: str
+) -> None:
+    variables = {VENDORS_VARIABLE: setting.format(tmp=tmp_path)}
+
+    search = find_drivers(variables, prefix, system_folder=system)
+
+    assert [file.library for file in search.files] == [library]
+    assert not search.problem
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        pytest.param("{tmp}/absent", "is not there", id="no such folder"),
+        pytest.param("{tmp}/absent.icd", "is not there", id="no such file"),
+        pytest.param("{tmp}/vendors:{tmp}/env", "is a list", id="a list of folders"),
+        pytest.param("{tmp}/env", "without .icd files", id="a folder without drivers"),
+        pytest.param("{tmp}/dead", "/gone/libx.so is not there", id="a driver that is gone"),
+    ],
+)
+def test_a_wrong_setting_is_explained(
+    system: Path, prefix: Path, tmp_path: Path, setting: str, said: str
+) -> None:
+    dead = tmp_path / "dead"
+    dead.mkdir()
+    (dead / "x.icd").write_text("/gone/libx.so")
+    variables = {VENDORS_VARIABLE: setting.format(tmp=tmp_path)}
+
+    search = find_drivers(variables, prefix, system_folder=system)
+
+    assert said in search.problem
+    assert f"unset {VENDORS_VARIABLE}" in search.advice
+
+
+def test_the_loader_gets_one_private_folder_and_the_variable_is_put_back(
+    system: Path, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VENDORS_VARIABLE, raising=False)
+    library = _install_intel(prefix)
+    search = find_drivers({}, prefix, system_folder=system)
+
+    with loader_setting(search, cache_folder=lambda: tmp_path / "cache"):
+        folder = Path(os.environ[VENDORS_VARIABLE])
+        libraries = [path.read_text() for path in sorted(folder.glob("*.icd"))]
+        mode = stat.S_IMODE(folder.stat().st_mode)
+
+    assert libraries == ["libpocl.so.2\n", f"{library}\n"]
+    assert mode == 0o700
+    assert VENDORS_VARIABLE not in os.environ
+
+
+def test_the_folder_is_used_again(
+    system: Path, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VENDORS_VARIABLE, raising=False)
+    _install_intel(prefix)
+    search = find_drivers({}, prefix, system_folder=system)
+
+    folders: list[str] = []
+    for _ in range(2):
+        with loader_setting(search, cache_folder=lambda: tmp_path / "cache"):
+            folders.append(os.environ[VENDORS_VARIABLE])
+
+    assert folders[0] == folders[1]
+    assert len(list(Path(folders[0]).iterdir())) == 2
+
+
+def test_without_a_writable_cache_the_folder_is_a_passing_one(
+    system: Path, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VENDORS_VARIABLE, raising=False)
+    _install_intel(prefix)
+    search = find_drivers({}, prefix, system_folder=system)
+    occupied = tmp_path / "file"
+    occupied.touch()
+
+    with loader_setting(search, cache_folder=lambda: occupied):
+        folder = Path(os.environ[VENDORS_VARIABLE])
+        assert len(list(folder.iterdir())) == 2
+
+    assert not folder.exists()
+
+
+def test_a_loader_that_is_left_alone_keeps_the_users_variable(
+    system: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VENDORS_VARIABLE, str(system))
+    search = find_drivers(None, prefix)
+
+    with loader_setting(search):
+        assert os.environ[VENDORS_VARIABLE] == str(system)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from countperf.errors import KernelSpecificationError, ParameterError
+from measurement_kernels.catalog import entries, entry, families
+
+MEASURED = {
+    "matmul-tiled": 4 * 5,
+    "matmul-naive": 5,
+    "vector-scale-add": 3 * 6,
+    "transpose": 3 * 5,
+    "stride1": 3 * 6,
+    "stride2-filled": 2 * 6,
+    "stride3-filled": 2 * 6,
+    "arithmetic": 5 * 3 * 5,
+    "empty": 5,
+}
+TESTS = ("finite-differences", "matmul-skinny", "convolution", "n-body")
+
+
+def test_default_listing_is_the_papers_measurement_kernels() -> None:
+    listed = entries()
+    assert Counter(e.family for e in listed) == MEASURED
+    assert {(e.element_type, e.purpose) for e in listed} == {("f32", "measurement")}
+
+
+def test_test_kernels_are_listed_apart() -> None:
+    names = [e.name for e in entries(purpose="test")]
+    assert names == [
+        "finite-differences/16x16/f32",
+        "matmul-skinny/16x16/f32",
+        "convolution/16x16/f32",
+        "n-body/256x1/f32",
+    ]
+
+
+def test_double_precision_only_on_request() -> None:
+    doubles = Counter(e.family for e in entries(element_type="f64", purpose=None))
+    wanted = {"matmul-tiled", "matmul-naive", "stride1", "arithmetic"}
+    assert doubles == {family: MEASURED[family] for family in wanted}
+    everything = entries(element_type=None, purpose=None)
+    assert len(everything) == sum(MEASURED.values()) + len(TESTS) + doubles.total()
+
+
+def test_names_are_unique_and_resolve_to_themselves() -> None:
+    everything = entries(element_type=None, purpose=None)
+    assert len({e.name for e in everything}) == len(everything)
+    assert all(entry(e.name) is e for e in everything)
+
+
+def test_families_in_the_papers_order() -> None:
+    assert families() == tuple(MEASURED)
+    assert families(purpose="test") == TESTS
+    assert families(purpose=None) == (*MEASURED, *TESTS)
+
+
+def test_filters_combine() -> None:
+    found = entries(family="transpose", variant="tiled", group_shape=(16, 12))
+    assert [e.name for e in found] == ["transpose/tiled/16x12/f32"]
+    assert entries(family="transpose", group_shape=(256, 1)) == ()
+
+
+def test_size_class_selects_its_three_shapes() -> None:
+    shapes = {e.group_shape for e in entries(size_class="medium")}
+    assert shapes == {(128, 1), (256, 1), (384, 1), (16, 12), (16, 16), (32, 16)}
+    assert len(entries(family="matmul-naive", size_class="small")) == 3
+
+
+@pytest.mark.parametrize(
+    ("shorthand", "name"),
+    [
+        ("n-body", "n-body/256x1/f32"),
+        ("transpose/tiled/16x12", "transpose/tiled/16x12/f32"),
+        ("matmul-naive/24x16", "matmul-naive/24x16/f32"),
+        ("matmul-naive/24x16/f64", "matmul-naive/24x16/f64"),
+        ("add-k256/16x12", "arithmetic/add-k256/16x12/f32"),
+    ],
+)
+def test_shorthands(shorthand: str, name: str) -> None:
+    assert entry(shorthand).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nbody", "no kernel is called 'nbody'; did you mean n-body"),
+        ("transpose/tild/16x12/f32", "did you mean transpose/tiled/16x12/f32"),
+        ("zzz", "there are the families matmul-tiled, matmul-naive, "),
+        ("transpose/tiled", "could be any of 5 kernels; add parts of its name: transpose/tiled/16"),
+        ("matmul-naive", "could be any of 5 kernels"),
+    ],
+)
+def test_unknown_and_ambiguous_names(name: str, message: str) -> None:
+    with pytest.raises(KernelSpecificationError, match=message) as error:
+        entry(name)
+    assert error.value.specification == name
+
+
+def test_unknown_filter_values() -> None:
+    with pytest.raises(KernelSpecificationError, match="did you mean transpose"):
+        entries(family="transposed")
+    with pytest.raises(ParameterError, match="there are small, medium, large"):
+        entries(size_class="tiny")  # pyright: ignore[reportArgumentType] - what a user may type
+
+
+def test_listing_needs_neither_loopy_nor_numpy() -> None:
+    code = (
+        "import sys, measurement_kernels.catalog as c; c.entries();"
+        "assert not {'loopy', 'numpy', 'pyopencl'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,200 @@
+"""Kernels build, ask for the accesses that they are meant to, and compute the right numbers."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from measurement_kernels.catalog import entries, entry
+from measurement_kernels.entry import CatalogEntry
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+EVERYTHING = entries(element_type=None, purpose=None)
+
+
+def _runs_on_device() -> list[CatalogEntry]:
+    """Choose one shape for each variant, and all where the shape decides how tiles are fetched."""
+    chosen: dict[object, CatalogEntry] = {}
+    for each in EVERYTHING:
+        kind = each.variant.removesuffix("-k512").removesuffix("-k768").removesuffix("-k256")
+        shape = {(16, 12): (16, 12), (192, 1): (192, 1)}.get(each.group_shape)
+        tiled = each.variant in ("square", "tiled") and each.element_type == "f32"
+        if tiled or each.purpose == "test":
+            chosen[each.name] = each
+        elif shape:
+            chosen.setdefault((each.family, kind, each.element_type), each)
+    # the four shapes of the tiled product share one kernel
+    return [each for each in chosen.values() if not each.variant.startswith("half-")]
+
+
+@pytest.fixture(scope="session")
+def queue() -> cl.CommandQueue:
+    cl = pytest.importorskip("pyopencl")
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        pytest.skip(f"no OpenCL platform: {error}")
+    devices = [device for platform in platforms for device in platform.get_devices()]
+    if not devices:
+        pytest.skip("no OpenCL device")
+    return cl.CommandQueue(cl.Context(devices[:1]))
+
+
+def _run(each: CatalogEntry, queue: cl.CommandQueue, sizes: dict[str, int]) -> None:
+    from loopy.diagnostic import ParameterFinderWarning
+
+    if each.element_type == "f64" and "cl_khr_fp64" not in queue.device.extensions:
+        pytest.skip("the device has no double precision")
+    if each.group_shape[0] * each.group_shape[1] > queue.device.max_work_group_size:
+        pytest.skip("the device has no groups of that size")
+    case = each.case_at(**sizes)
+    given = case.make_arguments(np.random.default_rng(5), sizes)
+    wanted = case.reference(given, sizes)
+    with warnings.catch_warnings():
+        # Loopy's executor looks for n in products of extents too; it is passed
+        warnings.simplefilter("ignore", ParameterFinderWarning)
+        _, results = case.build().executor(queue.context)(queue, **given, **sizes, out_host=True)
+    computed: dict[str, Any] = dict(zip(wanted, results, strict=True))
+    for name, want in wanted.items():
+        assert computed[name].dtype == want.dtype
+        error = np.max(np.abs(computed[name].astype("f8") - want.astype("f8")))
+        assert error <= case.tolerance * max(1.0, float(np.max(np.abs(want))))
+
+
+@pytest.mark.parametrize("each", EVERYTHING, ids=lambda each: each.name)
+def test_builds_once_with_the_sizes_as_parameters(each: CatalogEntry) -> None:
+    unit = each.build()
+    assert unit is each.build()
+    kernel = unit.default_entrypoint
+    assert kernel.all_params() == frozenset(size.name for size in each.sizes)
+    called_with = {a.name for a in each.arguments} | {size.name for size in each.sizes}
+    assert set(kernel.arg_dict) == called_with
+
+
+def test_variants_that_differ_in_sizes_only_share_a_kernel() -> None:
+    names = ["matmul-tiled/square", "matmul-tiled/half-n", "matmul-tiled/half-m"]
+    assert len({id(entry(f"{name}/16x12").build()) for name in names}) == 1
+    names = ["arithmetic/add-k256", "arithmetic/add-k512", "arithmetic/add-k768"]
+    assert len({id(entry(f"{name}/16x12").build()) for name in names}) == 1
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("each", _runs_on_device(), ids=lambda each: each.name)
+def test_numbers_are_right(each: CatalogEntry, queue: cl.CommandQueue) -> None:
+    _run(each, queue, dict(each.check_parameters))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("finite-differences", {"n": 16}),
+        ("matmul-skinny", {"n": 64, "m": 512, "l": 64}),
+        ("convolution", {"n": 48, "images": 4}),
+        ("n-body", {"n": 1024}),
+    ],
+)
+def test_test_kernels_are_right_at_other_sizes(
+    name: str, sizes: dict[str, int], queue: cl.CommandQueue
+) -> None:
+    _run(entry(name), queue, sizes)
+
+
+def _code(name: str) -> str:
+    import loopy as lp
+
+    return lp.generate_code_v2(entry(name).build()).device_code()
+
+
+@pytest.mark.parametrize(
+    ("name", "accesses", "barriers"),
+    [
+        pytest.param(
+            "matmul-tiled/square/16x16",
+            {"a": 1, "b": 1, "c": 1, "a_fetch": 2, "b_fetch": 2},
+            2,
+            id="one slot per item for each tile",
+        ),
+        pytest.param(
+            "transpose/tiled/16x16", {"a": 1, "b": 1, "a_fetch": 2}, 1, id="through a tile"
+        ),
+        pytest.param("transpose/stride1-reads/16x16", {"a": 1, "b": 1}, 0, id="no tile"),
+        pytest.param("stride1/add-four/256x1", dict.fromkeys([*"abcd", "out"], 1), 0, id="4 to 1"),
+        pytest.param("stride1/store-index/256x1", {"out": 1}, 0, id="no loads"),
+        pytest.param("stride3-filled/direct/256x1", {"a": 3, "out": 1}, 0, id="three rows"),
+        pytest.param(
+            "stride3-filled/prefetched/256x1",
+            {"a": 1, "a_fetch": 4, "out": 1},
+            1,
+            id="fetch loops over rows",
+        ),
+        pytest.param(
+            "finite-differences", {"u": 1, "u_fetch": 8, "res": 1}, 1, id="square read twice"
+        ),
+        pytest.param(
+            "n-body",
+            {"x": 6, "x_block_fetch": 6, "pot": 1},
+            2,
+            id="own point from global memory, three differences each read once",
+        ),
+        pytest.param(
+            "convolution",
+            {"m": 1, "f": 1, "m_fetch": 2, "f_fetch": 2, "r": 1},
+            2,
+            id="filters fetched before the loops",
+        ),
+    ],
+)
+def test_generated_code_has_the_accesses_meant(
+    name: str, accesses: dict[str, int], barriers: int
+) -> None:
+    body = _code(name).split("{", 1)[1]
+    statements = [line for line in body.splitlines() if not line.strip().startswith("__local")]
+    found = re.findall(r"\b([a-z_]+)\[", "\n".join(statements))
+    assert {array: found.count(array) for array in set(found)} == accesses
+    assert body.count("barrier(CLK_LOCAL_MEM_FENCE)") == barriers
+
+
+@pytest.mark.parametrize(
+    ("name", "statement"),
+    [
+        pytest.param("vector-scale-add/stride3/256x1", "x[3 * (256 * gid(0) + lid(0))]", id="gaps"),
+        pytest.param(
+            "stride2-filled/direct/256x1", "a[1 + 2 * (j + 256 * gid(0) + lid(0))]", id="columns"
+        ),
+        pytest.param(
+            "transpose/stride1-writes/16x12",
+            "b[m * (12 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)]",
+            id="lanes along columns of b",
+        ),
+        pytest.param(
+            "transpose/stride1-reads/16x12",
+            "a[n * (12 * gid(1) + lid(1)) + 16 * gid(0) + lid(0)]",
+            id="lanes along columns of a",
+        ),
+        pytest.param("n-body", "x[3 * (256 * j_outer + lid(0))]", id="lanes along points"),
+        pytest.param(
+            "convolution",
+            "r[n * n * 3 * i + n * n * gid(2) + n * (16 * gid(0) + lid(0)) + 16 * gid(1) + lid(1)]",
+            id="stores have stride n, filters along axis 2",
+        ),
+        pytest.param(
+            "stride1/store-index/192x1", "index = lid(0) + gid(0) * 192;", id="integer arithmetic"
+        ),
+    ],
+)
+def test_lanes_run_along_the_axis_meant(name: str, statement: str) -> None:
+    assert statement in _code(name)
+
+
+@pytest.mark.parametrize("kind", ["add", "mul", "div", "pow", "rsqrt"])
+def test_single_precision_arithmetic_stays_single(kind: str) -> None:
+    code = _code(f"arithmetic/{kind}-k256/16x16/f32")
+    assert "double" not in code
+    assert not re.search(r"\d\.\d+(?!\d*f)\b", code)

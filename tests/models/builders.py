@@ -1,0 +1,67 @@
+"""Devices and weight sets for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from countperf.devices.identity import DeviceIdentity
+from countperf.models.linear import LINEAR
+from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
+from countperf.models.weights import WeightSet
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, describe
+
+
+def make_device(**changes: Any) -> DeviceIdentity:
+    fields: dict[str, Any] = {
+        "slug": "pocl-testchip",
+        "platform": "Portable Computing Language",
+        "vendor": "AuthenticAMD",
+        "name": "pthread-testchip",
+        "driver_version": "3.1",
+        "device_type": "cpu",
+        "compute_units": 2,
+        "processor": "Testchip",
+    }
+    return DeviceIdentity(**(fields | changes))
+
+
+def make_weight(feature: str, value_s: float, **changes: Any) -> Weight:
+    fields: dict[str, Any] = {
+        "feature": feature,
+        "value_s": value_s,
+        "standard_error_s": abs(value_s) / 10,
+        "unit": describe(feature).unit,
+        "smallest": 1.0,
+        "largest": 1e6,
+    }
+    return Weight(**(fields | changes))
+
+
+def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
+    """Weights with independent errors of a tenth, and a factor that scatters by a tenth."""
+    weights = tuple(make_weight(name, value) for name, value in values.items())
+    size = range(len(weights))
+    fields: dict[str, Any] = {
+        "model": LINEAR.name,
+        "expression": LINEAR.expression,
+        "device": make_device(),
+        "counting_rules": COUNTING_RULES_VERSION,
+        "features": LINEAR.features,
+        "weights": weights,
+        "covariance_s2": tuple(
+            tuple((weights[i].value_s / 10) ** 2 if i == j else 0.0 for j in size) for i in size
+        ),
+        "quality": FitQuality(
+            in_sample_error=0.05,
+            held_out_error=0.1,
+            in_sample_scatter=0.05,
+            held_out_scatter=0.1,
+        ),
+    }
+    return WeightSet(**(fields | changes))
+
+
+TWO_TO_ONE = IndistinguishableGroup(
+    features=("gmem.load.32.1of2", "gmem.store.32.1of2"),
+    relations=({"gmem.load.32.1of2": 1.0, "gmem.store.32.1of2": -2.0},),
+)

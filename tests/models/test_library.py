@@ -1,0 +1,71 @@
+"""Finding fits by slug and by path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from countperf.errors import DocumentError
+from countperf.models import library
+from countperf.models.library import available_weights, fits_folders, load_weights
+from tests.models.builders import make_device, make_weights
+
+
+def _store(folder: Path, slug: str, value: float = 1e-6) -> Path:
+    path = folder / slug / "linear.json"
+    make_weights({"launches": value}, device=make_device(slug=slug)).write_file(path)
+    return path
+
+
+def test_a_slug_is_found_in_the_folders_in_order(tmp_path: Path) -> None:
+    own, shipped = tmp_path / "own", tmp_path / "shipped"
+    _store(own, "pocl-a", 1.0)
+    _store(shipped, "pocl-a", 2.0)
+    _store(shipped, "pocl-b", 3.0)
+
+    folders = [own, shipped, tmp_path / "absent"]
+
+    assert load_weights("pocl-a", folders=folders).weights[0].value_s == 1.0
+    assert load_weights("pocl-b", folders=folders).weights[0].value_s == 3.0
+    assert list(available_weights(folders=folders)) == ["pocl-a", "pocl-b"]
+
+
+def test_a_path_is_a_file_or_a_folder_of_fits(tmp_path: Path) -> None:
+    path = _store(tmp_path, "pocl-a")
+
+    assert load_weights(path) == load_weights(str(path)) == load_weights(path.parent)
+
+
+def test_an_unknown_slug_lists_what_there_is(tmp_path: Path) -> None:
+    _store(tmp_path, "pocl-epyc")
+    _store(tmp_path, "nvidia-h200")
+
+    with pytest.raises(
+        DocumentError, match=r"did you mean pocl-epyc\? \(available: nvidia-h200, pocl-epyc\)"
+    ):
+        load_weights("pocl-epic", folders=[tmp_path])
+
+
+def test_without_any_fit_the_message_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="available: none: measure and fit a device first"):
+        load_weights("pocl", folders=[tmp_path])
+
+
+def test_a_path_that_is_not_there_is_called_a_path(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="No such file"):
+        load_weights(tmp_path / "linear.json")
+    with pytest.raises(DocumentError, match="No such file"):
+        load_weights("nowhere/linear.json")
+
+
+def test_the_users_own_folder_wins_and_a_checkout_has_its_fits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(library, "_PACKAGE", tmp_path / "countperf")
+    installed = fits_folders()
+    (tmp_path / "pyproject.toml").touch()
+    checkout = fits_folders()
+
+    assert installed == (library.user_fits_folder(), tmp_path / "countperf" / "_fits")
+    assert checkout == (*installed, tmp_path / "fits")

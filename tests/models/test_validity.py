@@ -1,0 +1,59 @@
+"""When a prediction gets a caveat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countperf.models.validity import extrapolation_verdict, indistinguishable_verdict, sign_verdict
+from tests.models.builders import TWO_TO_ONE, make_weight
+
+
+@pytest.mark.parametrize(
+    ("count", "passed"),
+    [
+        pytest.param(100.0, True, id="in the middle"),
+        pytest.param(2000.0, True, id="twice the largest"),
+        pytest.param(2001.0, False, id="above twice the largest"),
+        pytest.param(1.0, True, id="below the smallest"),
+        pytest.param(np.array([100.0, 2001.0]), False, id="one of several"),
+    ],
+)
+def test_extrapolation_begins_at_a_factor_of_two(count: Any, passed: bool) -> None:
+    weight = make_weight("flop.add.f32", 1.0, smallest=10.0, largest=1000.0)
+
+    verdict = extrapolation_verdict([weight], {"flop.add.f32": count}, {"flop.add.f32": count})
+
+    assert verdict.passed is passed
+
+
+def test_features_that_hardly_matter_do_not_extrapolate() -> None:
+    weights = [make_weight("launches", 1.0), make_weight("groups", 1e-12, largest=10.0)]
+    counts = {"launches": 1.0, "groups": 1e6}
+
+    assert extrapolation_verdict(weights, counts, {"launches": 1.0, "groups": 1e-6}).passed
+
+
+@pytest.mark.parametrize(
+    ("loads", "stores", "passed"),
+    [
+        pytest.param(0.0, 0.0, True, id="neither"),
+        pytest.param(2e9, 1e9, True, id="in proportion"),
+        pytest.param(2e9, 1.001e9, False, id="nearly in proportion"),
+        pytest.param(1.0, 0.0, False, id="one alone"),
+        pytest.param(np.array([2.0, 4.0]), np.array([1.0, 2.0]), True, id="arrays"),
+        pytest.param(np.array([2.0, 4.0]), np.array([1.0, 1.0]), False, id="one of several"),
+    ],
+)
+def test_relations_of_inseparable_features_must_hold(loads: Any, stores: Any, passed: bool) -> None:
+    counts = {"gmem.load.32.1of2": loads, "gmem.store.32.1of2": stores}
+
+    assert indistinguishable_verdict([TWO_TO_ONE], counts).passed is passed
+
+
+def test_a_time_of_zero_or_less_fails() -> None:
+    assert sign_verdict(1.0).passed
+    assert not sign_verdict(0.0).passed
+    assert not sign_verdict(np.array([1.0, -1.0])).passed

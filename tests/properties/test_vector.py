@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countperf.errors import (
+    DocumentError,
+    GranularityError,
+    ParameterError,
+    PropertyNameError,
+)
+from countperf.properties.taxonomy import describe
+from countperf.properties.vector import Count, PropertyVector
+
+
+def _vector() -> PropertyVector:
+    return PropertyVector.from_mapping(
+        {
+            "flop.add.f32": "[n] -> { n^2 : n > 0 }",
+            "flop.special.f32.exp": "[n] -> { floor((n + 2)/3) }",
+            "flop.special.f32.rsqrt": "[n, m] -> { n * m : n > m; 3 : n <= m }",
+            "launches": 1,
+        }
+    )
+
+
+def test_scalars_give_exact_integers() -> None:
+    values = _vector().evaluate(n=10**12, m=3)
+    assert values["flop.add.f32"] == 10**24
+    assert values["flop.special.f32.exp"] == (10**12 + 2) // 3
+
+
+def test_arrays_give_what_scalars_give() -> None:
+    vector = _vector()
+    n, m = np.arange(-3, 9)[:, None], np.arange(4)[None, :]
+    arrays = vector.evaluate(n=n, m=m)
+    for i, j in np.ndindex(12, 4):
+        scalars = vector.evaluate(n=int(n[i, 0]), m=int(m[0, j]))
+        assert {name: int(values[i, j]) for name, values in arrays.items()} == scalars
+
+
+def test_arrays_beyond_63_bits_do_not_wrap() -> None:
+    values = _vector().evaluate(n=np.array([2**40, 3]), m=1)
+    assert list(values["flop.add.f32"]) == [2**80, 9]
+
+
+def test_the_sum_over_functions_is_derived() -> None:
+    vector = _vector()
+    assert "flop.special.f32" not in vector
+    assert vector["flop.special.f32"].quantity.evaluate({"n": 4, "m": 1}) == 2 + 4
+
+
+def test_an_absent_property_is_zero_and_a_wrong_name_an_error() -> None:
+    assert str(_vector()["lmem.load.32"]) == "{ 0 }"
+    with pytest.raises(PropertyNameError) as caught:
+        _ = _vector()["gmem.load.32.stride7"]
+    assert caught.value.name == "gmem.load.32.stride7"
+
+
+@pytest.mark.parametrize(
+    ("given", "parameter", "message"),
+    [
+        ({"n": 3}, "m", "no value for parameter m (given: n)"),
+        ({"n": 3, "m": 1, "k": 2}, "k", "has no parameter k (it has: m, n)"),
+        ({"n": 3, "m": 1.5}, "m", "pass an integer"),
+        ({"n": "3", "m": 1}, "n", "pass an integer"),
+        ({"n": np.array([1.0]), "m": 1}, "n", "array of float64"),
+    ],
+)
+def test_bad_parameters_are_named(given: dict[str, Any], parameter: str, message: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        _vector().evaluate(given)
+    assert caught.value.parameter == parameter
+    assert message in str(caught.value)
+
+
+def test_documents_come_back_equal() -> None:
+    vector = _vector()
+    document = json.loads(json.dumps(vector.to_document()))
+    assert PropertyVector.from_document(document) == vector
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda d: d.update(format="other"), "$.format"),
+        (lambda d: d.update(version=99), "$.version"),
+        (lambda d: d.pop("counts"), "$.counts"),
+        (
+            lambda d: d["counts"]["launches"]["terms"].append({"value": "__import__('os')"}),
+            "$.counts['launches']",
+        ),
+        (lambda d: d.update(parameters=None), "$.parameters"),
+    ],
+    ids=["foreign", "newer", "missing", "not a polynomial", "no list"],
+)
+def test_damaged_documents_are_refused_by_field(change: Any, field: str) -> None:
+    document = _vector().to_document()
+    change(document)
+    with pytest.raises(DocumentError) as caught:
+        PropertyVector.from_document(document)
+    assert caught.value.field == field
+
+
+def test_compiled_vectors_are_picklable_functions() -> None:
+    compiled = pickle.loads(pickle.dumps(_vector().compile()))
+    values = dict(zip(compiled.names, compiled(n=5, m=2), strict=True))
+    assert values["flop.add.f32"] == 25.0
+    assert compiled(n=np.arange(1, 4), m=2).shape == (4, 3)
+
+
+def test_counts_of_different_granularity_do_not_add() -> None:
+    vector = PropertyVector.from_mapping({"groups": 4, "launches": 1})
+    with pytest.raises(GranularityError, match="work group"):
+        _ = vector["groups"] + vector["launches"]
+
+
+def test_counts_that_are_zero_are_left_out() -> None:
+    assert list(PropertyVector.from_mapping({"groups": 0, "launches": 1})) == ["launches"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flop.add.f32",
+        "flop.special.f64.exp",
+        "flop.neg.f32",
+        "iop.add.i32",
+        "gmem.load.8.uniform",
+        "gmem.store.128.4ofn",
+        "gmem.min.32.2of3",
+        "gmem.load.64.indirect",
+        "lmem.store.64",
+        "barrier.local",
+        "groups",
+        "launches",
+    ],
+)
+def test_names_of_the_grammar_have_a_unit(name: str) -> None:
+    assert describe(name).unit
+
+
+@pytest.mark.parametrize(
+    "name", ["flop.add", "flop.add.F32", "gmem.load.32.3of2", "gmem.min.32", "group", "lmem.load"]
+)
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(PropertyNameError):
+        describe(name)
+
+
+def test_a_count_tells_what_it_is() -> None:
+    count = _vector()["flop.add.f32"]
+    assert isinstance(count, Count)
+    assert (count.exact, count.reason, count.granularity) == (True, "", "work item")
+    assert str(count) == "[n] -> { n^2 : n > 0 }"

@@ -1,0 +1,118 @@
+"""Numbers for people: every prefix, rounding, uncertainties, tables."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countperf.report.numbers import (
+    format_percent,
+    format_quantity,
+    format_table,
+    format_with_uncertainty,
+    si_prefix,
+)
+
+PREFIXES = {
+    "q": 1e-30,
+    "r": 1e-27,
+    "y": 1e-24,
+    "z": 1e-21,
+    "a": 1e-18,
+    "f": 1e-15,
+    "p": 1e-12,
+    "n": 1e-9,
+    "µ": 1e-6,
+    "m": 1e-3,
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+    "Z": 1e21,
+    "Y": 1e24,
+    "R": 1e27,
+    "Q": 1e30,
+}
+
+
+@pytest.mark.parametrize(("prefix", "factor"), PREFIXES.items())
+def test_every_prefix_stands_for_its_power_of_ten(prefix: str, factor: float) -> None:
+    assert format_quantity(2.5 * factor, "s") == f"2.50 {prefix}s"
+    assert format_quantity(-250 * factor, "s") == f"-250 {prefix}s"
+
+
+def test_prefixes_by_exponent() -> None:
+    assert [si_prefix(e) for e in (-30, -3, 0, 15, 30)] == ["q", "m", "", "P", "Q"]
+    with pytest.raises(KeyError):
+        si_prefix(-2)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(0.0, "0 s", id="zero"),
+        pytest.param(999.4, "999 s", id="just below the next prefix"),
+        pytest.param(999.6, "1.00 ks", id="rounding reaches the next prefix"),
+        pytest.param(0.9996, "1.00 s", id="rounding reaches one"),
+        pytest.param(12345.0, "12.3 ks", id="two digits before the point"),
+        pytest.param(float("inf"), "inf s", id="infinite"),
+        pytest.param(5e35, "500000 Qs", id="beyond the largest prefix"),
+        pytest.param(1e-33, "0.00100 qs", id="beyond the smallest prefix"),
+    ],
+)
+def test_rounding_to_three_digits(value: float, text: str) -> None:
+    assert format_quantity(value, "s") == text
+
+
+@given(st.floats(1e-29, 1e29))
+def test_what_is_written_is_within_half_a_digit(value: float) -> None:
+    number, unit = format_quantity(value, "s").split(" ")
+
+    assert float(number) * PREFIXES[unit.removesuffix("s")] == pytest.approx(value, rel=0.0051)
+    assert 1 <= float(number) < 1000
+    assert len(number.replace(".", "")) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "uncertainty", "text"),
+    [
+        pytest.param(0.827e-9, 0.119e-9, "(830 ± 120) ps", id="PDG's example: 0.119"),
+        pytest.param(0.827e-9, 0.367e-9, "(800 ± 400) ps", id="PDG's example: 0.367"),
+        pytest.param(14.674e-3, 0.964e-3, "(14.7 ± 1.0) ms", id="PDG's example: 0.964"),
+        pytest.param(-6.63e-12, 0.21e-12, "(-6.63 ± 0.21) ps", id="negative"),
+        pytest.param(1e-15, 2.5e-12, "(0.0 ± 2.5) ps", id="smaller than its uncertainty"),
+        pytest.param(-1e-15, 2.5e-12, "(0.0 ± 2.5) ps", id="no negative zero"),
+        pytest.param(1.5, 0.0, "1.50 s", id="no uncertainty"),
+        pytest.param(1.5, 1e-300, "(1.5" + "0" * 299, id="nearly none"),
+    ],
+)
+def test_rounding_to_the_uncertainty(value: float, uncertainty: float, text: str) -> None:
+    assert format_with_uncertainty(value, uncertainty, "s").startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0.0, "0 %"),
+        (0.000123, "0.012 %"),
+        (0.0937, "9.4 %"),
+        (0.3049, "30 %"),
+        (0.996, "100 %"),
+        (2.5713, "257 %"),
+        (-0.125, "-12 %"),
+        (float("inf"), "inf %"),
+    ],
+)
+def test_percentages(fraction: float, text: str) -> None:
+    assert format_percent(fraction) == text
+
+
+def test_tables_align_and_have_no_blanks_at_line_ends() -> None:
+    table = format_table([["a", "1"], ["bcd", "1000"]], header=["name", "n"], right=[1])
+
+    assert table == "name     n\na        1\nbcd   1000"
+    assert format_table([["a", ""], ["b", ""]]) == "a\nb"

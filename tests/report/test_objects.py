@@ -1,0 +1,122 @@
+"""JSON shapes that programs rely on."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from countperf.fitting.fit import fit
+from countperf.metrics import EvaluatedCase, Evaluation
+from countperf.models.weights import WeightSet
+from countperf.properties.vector import PropertyVector
+from countperf.report import count_object, evaluation_object, fit_object, prediction_object
+from countperf.report.objects import plain
+from tests.fitting.builders import measure
+from tests.models.builders import make_weights
+
+VECTOR = PropertyVector.from_mapping(
+    {"launches": 1, "flop.add.f32": "[n] -> { n^2 : n > 0 }"}, kernel="squares"
+)
+WEIGHTS = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9})
+
+
+def test_count_without_parameters() -> None:
+    content = count_object(VECTOR)
+
+    assert set(content) == {"kernel", "properties"}
+    assert content["kernel"] == "squares"
+    assert content["properties"]["launches"] == {"symbolic": "{ 1 }", "exact": True}
+    assert set(content["properties"]) == {"launches", "flop.add.f32"}
+
+
+def test_count_with_parameters() -> None:
+    content = count_object(VECTOR, VECTOR.evaluate(n=10**12))
+
+    assert content["properties"]["flop.add.f32"]["value"] == 10**24
+    assert json.loads(json.dumps(content)) == content
+
+
+def test_prediction() -> None:
+    content = prediction_object(WEIGHTS.predict(VECTOR, n=100))
+
+    assert set(content) == {
+        "kernel",
+        "device",
+        "parameters",
+        "time_s",
+        "interval_s",
+        "breakdown_s",
+        "complete",
+    }
+    assert content["parameters"] == {"n": 100}
+    assert content["time_s"] == pytest.approx(1.1e-5)
+    assert list(content["breakdown_s"]) == ["flop.add.f32", "launches"]
+    assert content["complete"] is True
+    low, high = content["interval_s"]
+    assert low < content["time_s"] < high
+    assert json.loads(json.dumps(content)) == content
+
+
+def test_prediction_at_arrays_and_without_an_interval() -> None:
+    weights = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9}, quality=None)
+
+    content = prediction_object(weights.predict(VECTOR, n=np.array([10, 100])))
+
+    assert content["parameters"] == {"n": [10, 100]}
+    assert content["time_s"] == pytest.approx([1.1e-6, 1.1e-5])
+    assert content["interval_s"] is None
+    assert json.loads(json.dumps(content)) == content
+
+
+def test_evaluation() -> None:
+    case = EvaluatedCase(kernel="k", parameters={"n": 1}, measured_s=1.0, predicted_s=1.25)
+    content = evaluation_object(Evaluation(device="d", model="linear", cases=(case,)))
+
+    assert content == {
+        "device": "d",
+        "cases": [
+            {
+                "kernel": "k",
+                "parameters": {"n": 1},
+                "measured_s": 1.0,
+                "predicted_s": 1.25,
+                "relative_error": 0.25,
+            }
+        ],
+        "geometric_mean": {
+            "overall": pytest.approx(0.25),
+            "by_kernel": {"k": pytest.approx(0.25)},
+            "cases": 1,
+            "zero_errors": 0,
+            "floor": 0.0,
+        },
+    }
+
+
+def test_fit_holds_the_weights_document() -> None:
+    result = fit(measure())
+
+    content = json.loads(json.dumps(fit_object(result)))
+
+    assert WeightSet.from_object(content["weights"]) == result.weights
+    assert (content["device"], content["cases"], content["rank"]) == ("pocl-testchip", 17, 6)
+    assert {verdict["name"] for verdict in content["verdicts"]} >= {"rank", "held-out error"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Fraction(1, 4), 0.25),
+        (np.int64(7), 7),
+        (np.array([[1, 2]]), [[1, 2]]),
+        (np.array(3.0), 3.0),
+        (np.array([Fraction(1, 2)], dtype=object), [0.5]),
+        (2**80, 2**80),
+    ],
+)
+def test_plain_values(value: object, expected: object) -> None:
+    assert plain(value) == expected
+    assert type(plain(value)) is type(expected)

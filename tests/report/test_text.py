@@ -1,0 +1,223 @@
+"""What people read: exact text of small results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from countperf.fitting.fit import fit
+from countperf.metrics import EvaluatedCase, Evaluation
+from countperf.models.records import FitQuality
+from countperf.properties.vector import PropertyVector
+from countperf.report import (
+    accuracy_markdown,
+    count_text,
+    doctor_text,
+    evaluation_text,
+    fit_text,
+    prediction_text,
+    weights_text,
+)
+from countperf.report.text import implied_rate
+from tests.fitting.builders import measure
+from tests.models.builders import TWO_TO_ONE, make_weight, make_weights
+
+VECTOR = PropertyVector.from_mapping(
+    {
+        "launches": 1,
+        "flop.add.f32": "[n] -> { n : n > 0 }",
+        "gmem.load.32.stride1": "[n] -> { 2 * n : n > 0 }",
+        "iop.add.i32": 1,
+    },
+    kernel="axpy",
+)
+WEIGHTS = make_weights({"flop.add.f32": 1e-12, "gmem.load.32.stride1": 4e-12, "launches": 1e-6})
+
+
+def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
+    assert prediction_text(WEIGHTS.predict(VECTOR, n=10**6)) == (
+        "10.0 µs (95 % interval: 7.61 µs to 12.7 µs)\n"
+        "axpy on pocl-testchip, n = 1000000; linear model\n"
+        "  8.00 µs  80 %  gmem.load.32.stride1\n"
+        "  1.00 µs  10 %  flop.add.f32\n"
+        "  1.00 µs  10 %  launches\n"
+        "not charged by this model: iop.add.i32"
+    )
+
+
+def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
+    text = prediction_text(WEIGHTS.predict({"launches": 1, "flop.div.f32": 1}, incomplete_ok=True))
+
+    assert text == (
+        "1.00 µs\n"
+        "by hand on pocl-testchip; linear model\n"
+        "  1.00 µs  100 %  launches\n"
+        "!!  complete: without the cost of flop.div.f32\n"
+        "      mend: measure kernels that exercise them, and refit"
+    )
+
+
+def test_a_prediction_at_arrays_is_a_table_of_times() -> None:
+    weights = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9}, quality=None)
+
+    text = prediction_text(
+        weights.predict({"launches": 1, "flop.add.f32": "[n] -> { n }"}, n=np.array([10, 10000]))
+    )
+
+    assert text == (
+        "by hand on pocl-testchip, linear model\n"
+        "      n     time\n"
+        "     10  1.01 µs\n"
+        "  10000  11.0 µs"
+    )
+
+
+def test_a_table_of_times_has_intervals_where_they_are_known() -> None:
+    text = prediction_text(WEIGHTS.predict(VECTOR, n=np.array([1, 2])))
+
+    assert "n     time    from  to (95 %)" in text
+
+
+def test_counts_with_and_without_values() -> None:
+    assert count_text(VECTOR).splitlines()[0] == "kernel axpy, per launch"
+    symbolic = str(VECTOR["flop.add.f32"])
+    assert f"flop.add.f32          {symbolic}" in count_text(VECTOR)
+    assert f"flop.add.f32           7  {symbolic}" in count_text(VECTOR, VECTOR.evaluate(n=7))
+    several = VECTOR.evaluate(n=np.arange(1, 7))
+    assert "1, 2, 3, 4, ..." in count_text(VECTOR, several)
+
+
+def test_weights_are_rounded_to_their_errors_and_give_rates() -> None:
+    weights = make_weights(
+        {"flop.add.f32": 1e-12, "gmem.load.32.1of2": 2e-12, "gmem.store.32.1of2": -3e-12},
+        indistinguishable=(TWO_TO_ONE,),
+    )
+
+    assert weights_text(weights) == (
+        "feature             weight                            implied rate\n"
+        "flop.add.f32        (1.00 ± 0.10) ps   per operation  1.00 Tflop/s\n"
+        "gmem.load.32.1of2   (2.00 ± 0.20) ps   per access     2.00 Tbyte/s  shared in group 1\n"
+        "gmem.store.32.1of2  (-3.00 ± 0.30) ps  per access                   shared in group 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("feature", "value_s", "error_s", "rate"),
+    [
+        ("flop.special.f64", 1e-9, 1e-11, "1.00 Gflop/s"),
+        ("gmem.store.128.4ofn", 1e-9, 1e-11, "16.0 Gbyte/s"),
+        ("lmem.load.16", 1e-9, 1e-11, "2.00 Gbyte/s"),
+        ("groups", 1e-6, 1e-8, "1.00 Mwork group/s"),
+        ("barrier.local", 1e-9, 1e-11, "1.00 Gbarrier x work item/s"),
+        ("launches", 1e-6, 1e-8, ""),
+        ("gmem.min.32.stride1", 1e-9, 1e-11, ""),
+        ("flop.add.f32", -1e-9, 1e-11, ""),
+        ("flop.add.f32", 1e-9, 6e-10, ""),
+        ("flop.add.f32", 1e-9, None, ""),
+    ],
+)
+def test_only_weights_that_are_rates_are_shown_as_rates(
+    feature: str, value_s: float, error_s: float | None, rate: str
+) -> None:
+    assert implied_rate(make_weight(feature, value_s, standard_error_s=error_s)) == rate
+
+
+def test_a_fit_gives_its_errors_first_and_its_verdicts_last() -> None:
+    text = fit_text(fit(measure(noise=np.random.default_rng(5))))
+
+    lines = text.splitlines()
+    assert lines[0].startswith("error: in-sample ")
+    assert "families left out" in lines[0]
+    assert lines[1] == "linear model on pocl-testchip, 17 cases, rank 6 of 6"
+    assert lines[2].split() == ["feature", "weight", "implied", "rate"]
+    assert any(line.startswith("ok  rank: full") for line in lines)
+
+
+def test_a_fit_without_held_out_families_says_only_what_it_knows() -> None:
+    result = fit(measure())
+    quality = FitQuality(
+        in_sample_error=0.1, held_out_error=None, in_sample_scatter=None, held_out_scatter=None
+    )
+    object.__setattr__(result, "weights", result.weights.model_copy(update={"quality": quality}))
+
+    assert fit_text(result).splitlines()[0] == (
+        "error: in-sample 10 % (geometric means of relative errors)"
+    )
+
+
+def _evaluation(device: str, *, fast: float, slow: float) -> Evaluation:
+    cases = (
+        EvaluatedCase(kernel="fast", parameters={"n": 8}, measured_s=1e-3, predicted_s=fast * 1e-3),
+        EvaluatedCase(
+            kernel="slow", parameters={"n": 8}, measured_s=1.0, predicted_s=slow, complete=False
+        ),
+    )
+    return Evaluation(device=device, model="linear", cases=cases)
+
+
+def test_an_evaluation_gives_the_mean_first() -> None:
+    assert evaluation_text(_evaluation("pocl-testchip", fast=1.1, slow=0.6)) == (
+        "error: 20 % (geometric mean over 2 kernels, 2 cases)\n"
+        "linear model on pocl-testchip\n"
+        "  kernel  parameters  measured  predicted  error\n"
+        "  fast    n = 8        1.00 ms    1.10 ms   10 %\n"
+        "  slow    n = 8         1.00 s     600 ms   40 %  incomplete\n"
+        "geometric mean of relative errors per kernel\n"
+        "  fast  10 %\n"
+        "  slow  40 %"
+    )
+
+
+def test_an_evaluation_says_how_many_errors_were_zero_and_which_floor_was_used() -> None:
+    text = evaluation_text(_evaluation("d", fast=1.0, slow=0.6), floor=0.001)
+
+    assert text.splitlines()[0] == (
+        "error: 2.0 % (geometric mean over 2 kernels, 2 cases, 1 of them zero,"
+        " errors below 0.10 % raised to it)"
+    )
+
+
+def test_the_accuracy_table_of_several_devices() -> None:
+    table = accuracy_markdown(
+        [_evaluation("pocl", fast=1.1, slow=0.6), _evaluation("intel", fast=1.4, slow=1.9)]
+    )
+
+    assert table == (
+        "| kernel | pocl | intel | all devices |\n"
+        "| --- | ---: | ---: | ---: |\n"
+        "| fast | 10 % | 40 % | 20 % |\n"
+        "| slow | 40 % | 90 % | 60 % |\n"
+        "| **all kernels** | 20 % | 60 % |  |"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    label: str
+    works: bool
+    name: str = "chip"
+    reason: str = ""
+    advice: str = ""
+    copy_bandwidth_byte_per_s: float | None = None
+
+
+def test_doctor_says_what_works_and_how_to_mend_the_rest() -> None:
+    findings = [
+        Finding(label="pocl:0", works=True, copy_bandwidth_byte_per_s=2e10),
+        Finding(label="intel:0", works=False, reason="wrong numbers", advice="update it"),
+    ]
+
+    assert doctor_text(findings, default="pocl:0") == (
+        "ok  pocl:0  chip: works, copies 20.0 Gbyte/s (default)\n"
+        "!!  intel:0  chip: does not work: wrong numbers\n"
+        "      mend: update it"
+    )
+
+
+def test_doctor_without_a_working_device_says_what_to_do() -> None:
+    assert doctor_text([], advice="install one") == (
+        "no OpenCL device was found\n      mend: install one"
+    )
+    assert "no OpenCL device works" in doctor_text([Finding(label="a:0", works=False)])

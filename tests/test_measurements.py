@@ -1,0 +1,274 @@
+"""Measurement files: what is read back, what is refused, and where the refusal points."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countperf.errors import DocumentError
+from countperf.measurements import (
+    Environment,
+    FailedCase,
+    Header,
+    Measurement,
+    MeasurementSet,
+    Protocol,
+    Resumption,
+    summarize,
+)
+from countperf.measurements.lines import case_fields, format_line
+from countperf.measurements.sets import complete_text
+from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
+
+ENVIRONMENT = Environment(
+    recorded_at="2026-01-01T00:00:00+00:00", operating_system="Linux", processor="Abacus", cores=2
+)
+HEADER = Header(device=IDENTITY, protocol=PROTOCOL, environment=ENVIRONMENT)
+
+
+def _measured(n: int = 16, **changes: Any) -> Measurement:
+    samples = [[9.0, 1.0, 1.5, 2.0], [9.0, 1.25, 1.5, 1.5]]
+    return Measurement.from_samples(make_case(n=n), samples, dropped=1, **changes)
+
+
+def _failed(n: int) -> FailedCase:
+    fields = case_fields(make_case(n=n))
+    return FailedCase(**fields, recorded_at="", stage="build", reason="no such instruction")
+
+
+SET = MeasurementSet(
+    header=HEADER,
+    measurements=(_measured(16), _measured(32, properties={"flop.add.f32": "n"})),
+    failures=(_failed(64),),
+    resumptions=(Resumption(environment=ENVIRONMENT),),
+)
+
+
+def _text() -> str:
+    entries = (SET.header, *SET.resumptions, *SET.measurements, *SET.failures)
+    return "".join(map(format_line, entries))
+
+
+def _damage(line: int, change: Callable[[dict[str, Any]], object]) -> str:
+    lines = _text().splitlines()
+    content = json.loads(lines[line - 1])
+    change(content)
+    lines[line - 1] = json.dumps(content)
+    return "\n".join(lines) + "\n"
+
+
+def test_a_set_read_back_is_equal(tmp_path: Path) -> None:
+    SET.write_file(tmp_path / "store.jsonl")
+
+    assert MeasurementSet.read_file(tmp_path / "store.jsonl") == SET
+
+
+def test_the_file_is_one_line_per_entry_in_ascii_beginning_with_the_format() -> None:
+    assert _text().isascii()
+    assert len(_text().splitlines()) == 5
+    assert _text().startswith('{"format": "countperf-measurements", "version": 1, ')
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "field"),
+    [
+        pytest.param(
+            4,
+            lambda content: content["samples_s"][0].__setitem__(3, "fast"),
+            "line 4: $.samples_s[0][3]",
+            id="a sample that is text",
+        ),
+        pytest.param(
+            3, lambda content: content.pop("time_s"), "line 3: $.time_s", id="a missing field"
+        ),
+        pytest.param(
+            3,
+            lambda content: content.__setitem__("speed", 1),
+            "line 3: $.speed",
+            id="an unknown field",
+        ),
+        pytest.param(
+            5,
+            lambda content: content.__setitem__("stage", "coffee"),
+            "line 5: $.stage",
+            id="an unknown stage of failure",
+        ),
+        pytest.param(
+            3,
+            lambda content: content.__setitem__("status", "guessed"),
+            "line 3: $.status",
+            id="an unknown kind of line",
+        ),
+        pytest.param(
+            1,
+            lambda content: content["protocol"].__setitem__("runs", "30"),
+            "$.protocol.runs",
+            id="in the header",
+        ),
+        pytest.param(
+            1,
+            lambda content: content.__setitem__("format", "countperf-linear-weights"),
+            "$.format",
+            id="another document",
+        ),
+        pytest.param(
+            3,
+            lambda content: content.__setitem__("time_s", 0.5),
+            "line 3: $",
+            id="a time that is not that of the samples",
+        ),
+        pytest.param(
+            3,
+            lambda content: content.__setitem__("dropped", 4),
+            "line 3: $",
+            id="all samples dropped",
+        ),
+    ],
+)
+def test_a_damaged_field_is_named(
+    line: int, change: Callable[[dict[str, Any]], object], field: str
+) -> None:
+    with pytest.raises(DocumentError) as caught:
+        MeasurementSet.read_text(_damage(line, change), path="store.jsonl")
+
+    assert caught.value.field == field
+    assert caught.value.path == "store.jsonl"
+    assert field in str(caught.value)
+
+
+def test_damaged_json_is_found_by_its_line() -> None:
+    lines = _text().splitlines()
+    lines[3] = lines[3][:30]
+
+    with pytest.raises(DocumentError, match=r"damaged JSON at line 4, column "):
+        MeasurementSet.read_text("\n".join(lines) + "\n")
+
+
+def test_an_empty_file_is_refused() -> None:
+    with pytest.raises(DocumentError, match="empty") as caught:
+        MeasurementSet.read_text("")
+
+    assert caught.value.field == "line 1: $"
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="No such file"):
+        MeasurementSet.read_file(tmp_path / "absent.jsonl")
+
+
+def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path) -> None:
+    raw = _text().encode()
+    first = raw.index(b"\n") + 1
+    path = tmp_path / "store.jsonl"
+
+    for cut in range(first, len(raw), 7):
+        path.write_bytes(raw[:cut])
+        read = MeasurementSet.read_file(path)
+        whole = raw[: cut + 1].count(b"\n")  # also a line of which only the line feed is missing
+        entries = len(read.resumptions) + len(read) + len(read.failures)
+        assert entries + 1 == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        pytest.param(b'{"a": 1}\n{"b": 2}\n', '{"a": 1}\n{"b": 2}\n', id="whole"),
+        pytest.param(b'{"a": 1}\n{"b": ', '{"a": 1}\n', id="cut short"),
+        pytest.param(b'{"a": 1}\n{"b": 2}', '{"a": 1}\n{"b": 2}\n', id="line feed missing"),
+        pytest.param(b'{"a": 1}\n\x00\x00\x00', '{"a": 1}\n', id="zeros after a power failure"),
+        pytest.param(b'{"a": 1}\n{"b": "\xc3', '{"a": 1}\n', id="cut inside a character"),
+        pytest.param(b"", "", id="empty"),
+    ],
+)
+def test_complete_text(content: bytes, kept: str) -> None:
+    assert complete_text(content) == kept
+
+
+def test_a_case_that_failed_and_was_measured_later_is_measured() -> None:
+    text = "".join(map(format_line, (HEADER, _failed(16), _measured(16))))
+
+    read = MeasurementSet.read_text(text)
+
+    assert [entry.case for entry in read] == ["fake/n=16"]
+    assert read.failures == ()
+
+
+def test_frame_has_a_row_per_measurement_and_columns_for_parameters() -> None:
+    frame = SET.frame()
+
+    assert frame["case"].tolist() == ["fake/n=16", "fake/n=32"]
+    assert frame["n"].tolist() == [16, 32]
+    assert frame["runs"].tolist() == [8, 8]
+    assert frame["time_s"].tolist() == [1.0, 1.0]
+
+
+def test_select_keeps_header_and_failures() -> None:
+    selected = SET.select(lambda entry: entry.parameters["n"] > 16)
+
+    assert [entry.parameters["n"] for entry in selected] == [32]
+    assert selected.header == SET.header
+
+
+@pytest.mark.parametrize(
+    ("samples", "dropped", "resolution_s", "expected"),
+    [
+        pytest.param(
+            [[9.0, 1.0, 1.5, 2.0]], 1, 0.0, (1.0, 0.5, 0.5), id="one round: its spread is the floor"
+        ),
+        pytest.param(
+            [[9.0, 1.0, 1.0], [9.0, 2.0, 2.0]], 1, 0.0, (1.0, 0.0, 0.5), id="a slow second round"
+        ),
+        pytest.param(
+            [[9.0, 2.0, 2.0], [9.0, 1.0, 1.0], [9.0, 1.0, 1.0]],
+            1,
+            0.0,
+            (1.0, 0.0, 0.0),
+            id="one slow round of three does not count",
+        ),
+        pytest.param(
+            [[0.5, 1.0, 1.0]], 1, 0.0, (1.0, 0.0, 0.0), id="what is dropped may be the fastest"
+        ),
+        pytest.param(
+            [[1e-6, 1e-6]], 0, 1e-6, (1e-6, 0.0, 1.0), id="never below the timer's resolution"
+        ),
+    ],
+)
+def test_summarize(
+    samples: list[list[float]],
+    dropped: int,
+    resolution_s: float,
+    expected: tuple[float, float, float],
+) -> None:
+    summary = summarize(samples, dropped, resolution_s=resolution_s)
+
+    assert (summary.time_s, summary.spread, summary.noise_floor) == pytest.approx(expected)
+
+
+_TIMES = st.lists(st.lists(st.floats(1e-7, 10), min_size=5, max_size=5), min_size=1, max_size=4)
+
+
+@given(_TIMES)
+def test_any_measurement_survives_being_written(samples: list[list[float]]) -> None:
+    entry = Measurement.from_samples(make_case(), samples, dropped=2)
+
+    read = MeasurementSet.read_text(format_line(HEADER) + format_line(entry))
+
+    assert read.measurements == (entry,)
+    assert entry.time_s == min(min(runs[2:]) for runs in samples)
+
+
+def test_a_protocol_that_drops_all_its_runs_is_refused() -> None:
+    with pytest.raises(ValueError, match="none is left"):
+        PROTOCOL.changed(drops=4)
+
+
+def test_a_changed_protocol_is_validated_and_the_old_one_stays() -> None:
+    changed: Protocol = PROTOCOL.changed(name="other", runs=9)
+
+    assert (changed.name, changed.runs, PROTOCOL.runs) == ("other", 9, 4)
