@@ -131,25 +131,44 @@ class Domains:
 
     def grid(self, instruction_ids: Iterable[str]) -> Grid:
         """Return the launch geometry that instructions of one device program need."""
-        groups, items = self.kernel.get_grid_sizes_for_insn_ids(
-            frozenset(instruction_ids), self.callables, return_dict=True
-        )
-        sizes: dict[int, int] = {}
-        for axis, size in items.items():
-            polynomial = from_pieces(size).as_polynomial()
-            if polynomial is None or not polynomial.is_constant:
+        ids = tuple(instruction_ids)
+        used = frozenset[str]().union(*(self.kernel.id_to_insn[i].within_inames for i in ids))
+        groups = self._group_extents(used)
+        if groups is None:
+            found, _ = self.kernel.get_grid_sizes_for_insn_ids(
+                frozenset(ids), self.callables, return_dict=True
+            )
+            groups = {axis: self.counter.simplified(from_pieces(s)) for axis, s in found.items()}
+        return Grid(groups=groups, items=self._group_shape(used))
+
+    def _group_shape(self, used: frozenset[str]) -> dict[int, int]:
+        """Return the largest extent of each local axis, which is the size of all groups."""
+        found: dict[int, int] = {}
+        for name in sorted(used & set(self.local_axes)):
+            low, high = sets.constant_bounds(self.domain(frozenset([name])))[name]
+            if low is None or high is None:
                 raise UnsupportedExpressionError(
-                    f"kernel '{self.kernel.name}': the work-group size along local axis {axis} is "
-                    f"{size}, not a number; split the iname by a constant",
+                    f"kernel '{self.kernel.name}': the work-group size along '{name}' (local axis "
+                    f"{self.local_axes[name]}) is not bounded by a number; split the iname by a "
+                    "constant",
                     kernel=self.kernel.name,
+                    where=name,
                 )
-            sizes[axis] = int(polynomial.constant_term)
-        return Grid(
-            groups={
-                axis: self.counter.simplified(from_pieces(size)) for axis, size in groups.items()
-            },
-            items=sizes,
-        )
+            axis = self.local_axes[name]
+            found[axis] = max(found.get(axis, 0), high - low + 1)
+        return found
+
+    def _group_extents(self, used: frozenset[str]) -> dict[int, PiecewiseQuasiPolynomial] | None:
+        """Return the extent of each group axis, if all inames along it agree on it."""
+        found: dict[int, PiecewiseQuasiPolynomial] = {}
+        for name in sorted(used & set(self.group_axes)):
+            line = self.domain(frozenset([name]))
+            if not sets.is_interval(line):
+                return None
+            extent = self.counter.count(line)
+            if found.setdefault(self.group_axes[name], extent) != extent:
+                return None
+        return found
 
     def domain(self, within: frozenset[str]) -> Any:
         """Return the set of values of the loop variables around an instruction."""

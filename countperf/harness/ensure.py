@@ -106,12 +106,17 @@ def try_once(run: Execute) -> Outcome:
 
 def _remedies() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     apt = shutil.which("apt-get")
-    if apt and Path("/etc/debian_version").exists() and os.geteuid() == 0:
+    if apt and is_debian_root():
         install = (apt, "install", "-y", "--no-install-recommends", DEBIAN_PACKAGE)
         yield f"Debian's {DEBIAN_PACKAGE}", [(apt, "update"), install]
     packages = intel_packages()
     pip = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check")
     yield f"PyPI's {' and '.join(map(_bare, packages))}", [(*pip, *packages)]
+
+
+def is_debian_root() -> bool:
+    """Tell whether this is root on Debian or its kin."""
+    return Path("/etc/debian_version").exists() and hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def intel_packages() -> tuple[str, ...]:

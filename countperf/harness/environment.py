@@ -33,7 +33,7 @@ def gather_environment(
     Environment
         With whatever was readable.
     """
-    clocks = dict(_read_clocks())
+    clocks = read_clocks()
     if device_clock_mhz > 0:
         clocks["device_max"] = float(device_clock_mhz)
     return Environment(
@@ -104,18 +104,21 @@ def _fields(path: Path) -> Iterator[tuple[str, str]]:
             yield key.strip(), value.strip()
 
 
-def _read_clocks(root: Path = Path("/")) -> Iterator[tuple[str, float]]:
+def read_clocks(root: Path = Path("/")) -> dict[str, float]:
+    """Return the processor's clock frequencies that are readable, MHz, by where they were read."""
+    clocks: dict[str, float] = {}
     current = [
         float(value) for key, value in _fields(root / "proc/cpuinfo") if key == "cpu MHz" and value
     ]
     if current:
-        yield "cpu_current_mean", sum(current) / len(current)
+        clocks["cpu_current_mean"] = sum(current) / len(current)
     folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
     for name in ("scaling_min_freq", "scaling_max_freq", "cpuinfo_max_freq", "base_frequency"):
         try:
-            yield name, int((folder / name).read_text()) / 1000
+            clocks[name] = int((folder / name).read_text()) / 1000
         except (OSError, ValueError):
             continue
+    return clocks
 
 
 def _versions() -> dict[str, str]:

@@ -562,6 +562,12 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
 
 
+def is_interval(integer_set: IntegerSet) -> bool:
+    """Whether a one-dimensional set is one basic set without existentials: no gaps."""
+    pieces = _as_set(integer_set).get_basic_sets()
+    return len(pieces) == 1 and not pieces[0].dim(_DT.div)
+
+
 def is_empty(integer_set: IntegerSet, context: IntegerSet | None = None) -> bool:
     """Whether a set has no point for any parameters, those of the context if given."""
     if context is not None:

@@ -1,0 +1,166 @@
+"""Making sure of a device: what is tried, and in which order."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from countperf.harness import ensure
+
+
+class _Machine:
+    """Programs that succeed or fail by a script, and a device once some of them ran."""
+
+    def __init__(self, works_after: str | None, failing: Sequence[str] = ()) -> None:
+        self.commands: list[str] = []
+        self._works_after = works_after
+        self._failing = failing
+
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        text = " ".join(command)
+        if command[0] == sys.executable and command[1] == "-c":
+            if self._works_after is not None and any(
+                self._works_after in done for done in ["", *self.commands]
+            ):
+                return subprocess.CompletedProcess(command, 0, "pocl:0 (cpu)", "")
+            return subprocess.CompletedProcess(command, 1, "", "no OpenCL device found\n")
+        self.commands.append(text)
+        failed = any(word in text for word in self._failing)
+        return subprocess.CompletedProcess(
+            command, int(failed), "", "E: network is down" if failed else ""
+        )
+
+
+@pytest.fixture
+def debian_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
+    monkeypatch.setattr(ensure, "is_debian_root", lambda: True)
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/apt-get")
+
+
+@pytest.fixture
+def ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
+    monkeypatch.setattr(ensure, "is_debian_root", lambda: False)
+
+
+def _ignore(message: str) -> None:
+    del message
+
+
+@pytest.mark.usefixtures("debian_root")
+def test_a_device_that_works_wins_and_nothing_is_installed() -> None:
+    machine = _Machine(works_after="")
+
+    assert ensure.ensure_device(_ignore, machine.run).device == "pocl:0 (cpu)"
+    assert machine.commands == []
+
+
+@pytest.mark.usefixtures("debian_root")
+def test_root_on_debian_installs_the_package() -> None:
+    machine, said = _Machine(works_after="pocl-opencl-icd"), list[str]()
+
+    outcome = ensure.ensure_device(said.append, machine.run)
+
+    assert outcome.device == "pocl:0 (cpu)"
+    assert machine.commands[0].endswith("update")
+    assert machine.commands[1].endswith("pocl-opencl-icd")
+    assert len(machine.commands) == 2
+    assert said == ["no working OpenCL device yet; installing Debian's pocl-opencl-icd"]
+
+
+@pytest.mark.usefixtures("debian_root")
+@pytest.mark.parametrize("failing", ["apt-get", "nothing"])
+def test_where_debian_does_not_help_the_extra_is_installed(failing: str) -> None:
+    machine = _Machine(works_after="intel-opencl-rt", failing=[failing])
+
+    assert ensure.ensure_device(_ignore, machine.run).device == "pocl:0 (cpu)"
+    assert "-m pip install" in machine.commands[-1]
+    assert "intel-cmplr-lib-rt" in machine.commands[-1]
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_others_install_the_extra_at_once() -> None:
+    machine = _Machine(works_after="intel-opencl-rt")
+
+    ensure.ensure_device(_ignore, machine.run)
+
+    assert len(machine.commands) == 1
+    assert machine.commands[0].startswith(f"{sys.executable} -m pip install")
+
+
+@pytest.mark.usefixtures("debian_root")
+def test_when_nothing_helps_each_step_is_explained() -> None:
+    machine = _Machine(works_after=None, failing=["apt-get"])
+
+    outcome = ensure.ensure_device(_ignore, machine.run)
+
+    assert outcome.device is None
+    assert "pocl-opencl-icd: apt-get failed: E: network is down" in outcome.message
+    assert "intel-cmplr-lib-rt: no OpenCL device found" in outcome.message
+
+
+@pytest.mark.usefixtures("debian_root")
+def test_a_users_own_choice_of_drivers_is_not_repaired_by_installing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/nonexistent")
+    machine = _Machine(works_after=None)
+
+    outcome = ensure.ensure_device(_ignore, machine.run)
+
+    assert outcome.message == "no OpenCL device found"
+    assert machine.commands == []
+
+
+def test_a_driver_that_crashes_is_named_as_such() -> None:
+    outcome = ensure.try_once(lambda command: subprocess.CompletedProcess(command, -11, "", ""))
+
+    assert outcome.device is None
+    assert "signal 11" in outcome.message
+
+
+def test_a_program_that_is_not_there_fails() -> None:
+    assert ensure.execute(["/nonexistent/program"]).returncode == 127
+
+
+@pytest.mark.parametrize(
+    ("requirements", "packages"),
+    [
+        pytest.param(
+            ["numpy>=2", 'intel-opencl-rt>=2026; extra == "intel"', "pytest; extra == 'test'"],
+            ("intel-opencl-rt>=2026",),
+            id="those of the extra",
+        ),
+        pytest.param([], ("intel-opencl-rt>=2025.3", "intel-cmplr-lib-rt>=2025.3"), id="none"),
+    ],
+)
+def test_packages_of_the_extra(
+    requirements: list[str], packages: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: requirements)
+
+    assert ensure.intel_packages() == packages
+
+
+@pytest.mark.parametrize("device", ["pocl:0 (cpu)", None])
+def test_exit_status_and_messages(
+    device: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = ensure.Outcome(device=device, message="" if device else "all failed")
+    monkeypatch.setattr(ensure, "ensure_device", lambda _: outcome)
+
+    status = ensure.main()
+
+    printed = capsys.readouterr()
+    assert status == (0 if device else 1)
+    assert printed.out == ""
+    assert ("OpenCL device: pocl:0 (cpu)" if device else "all failed") in printed.err
+
+
+@pytest.mark.device
+def test_a_new_process_finds_a_device() -> None:
+    assert ensure.try_once(ensure.execute).device is not None
