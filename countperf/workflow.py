@@ -223,8 +223,8 @@ class Profile:
 
 
 PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(name="quick", shapes_per_kernel=1, max_run_s=0.06, overhead_factor=4.0),
-    "paper": Profile(name="paper", shapes_per_kernel=3, max_run_s=0.25, overhead_factor=10.0),
+    "quick": Profile(name="quick", shapes_per_kernel=1, max_run_s=0.06, overhead_factor=30.0),
+    "paper": Profile(name="paper", shapes_per_kernel=3, max_run_s=0.25, overhead_factor=100.0),
 }
 
 

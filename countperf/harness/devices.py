@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from countperf.harness.trial import Trial
 
 GroupClass = Literal["small", "medium", "large"]
+
+_TIE = 0.5
 
 INSTALL_ADVICE = (
     "install an OpenCL driver: on Debian or Ubuntu 'apt-get install pocl-opencl-icd' (as root),"
@@ -250,7 +252,8 @@ def find_device(
     Parameters
     ----------
     name : str, optional
-        As for `select_device`; by default the working device with the highest copy bandwidth.
+        As for `select_device`; by default the working device with the highest copy bandwidth, as
+        `choose_default` says.
     discovery : Discovery, optional
         Devices to choose from; by default those that are present.
     attempt, bandwidth : callable, optional
@@ -288,4 +291,26 @@ def find_device(
         raise DeviceError(f"{nothing}: {reasons}{INSTALL_ADVICE}")
     if len(working) == 1:
         return working[0]
-    return max(working, key=bandwidth or measure_copy_bandwidth)
+    measure = bandwidth or measure_copy_bandwidth
+    label = choose_default({device.label: measure(device) for device in working})
+    return next(device for device in working if device.label == label)
+
+
+def choose_default(bandwidth: Mapping[str, float]) -> str | None:
+    """Choose the device that is used if none is named.
+
+    Parameters
+    ----------
+    bandwidth : Mapping from str to float
+        Copy bandwidth of each working device by its label, byte/s.
+
+    Returns
+    -------
+    str or None
+        Label of the one with the highest bandwidth. Those within a factor of two of it are ties,
+        since the same device's bandwidth varies that much from minute to minute, and of ties
+        the first by label is taken, so that the default stays the same. None if there is none.
+    """
+    highest = max(bandwidth.values(), default=0.0)
+    ties = (label for label, value in bandwidth.items() if value >= _TIE * highest)
+    return min(ties, default=None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from countperf.harness.devices import INSTALL_ADVICE, Device, Discovery, discover
+from countperf.harness.devices import INSTALL_ADVICE, Device, Discovery, choose_default, discover
 from countperf.harness.environment import available_cores, read_processor
 from countperf.harness.icd import DriverFile, DriverSearch
 from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device
@@ -128,8 +128,7 @@ def examine(
     """
     found = discovery or discover()
     devices = tuple(_examine_device(device, attempt, bandwidth) for device in found.devices)
-    working = [device for device in devices if device.works]
-    best = max(working, key=lambda device: device.copy_bandwidth_byte_per_s or 0.0, default=None)
+    working = {each.label: each.copy_bandwidth_byte_per_s or 0.0 for each in devices if each.works}
     return DoctorReport(
         processor=read_processor(),
         cores=available_cores(),
@@ -137,7 +136,7 @@ def examine(
         drivers=tuple(_examine_driver(file) for file in found.drivers.files),
         platforms=found.platforms,
         devices=devices,
-        default=None if best is None else best.label,
+        default=choose_default(working),
         advice=tuple(_advice(found, devices)),
     )
 

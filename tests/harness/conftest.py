@@ -28,6 +28,6 @@ def device() -> Device:
 
 
 @pytest.fixture(autouse=True)
-def _needs_device(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction] - pytest calls it
+def _needs_device(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("device") is not None:
         request.getfixturevalue("device")

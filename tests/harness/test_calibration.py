@@ -48,6 +48,11 @@ def _linear(seconds_per_element: float) -> Callable[[KernelCase], CaseCost]:
     return lambda case: CaseCost(run_s=seconds_per_element * case.parameters["n"])
 
 
+def _time(case: str, turn: int, run: int) -> float:
+    del turn, run
+    return 1e-7 * int(case.rpartition("=")[2])
+
+
 def test_the_smallest_size_clearly_exceeds_the_launch_overhead() -> None:
     choice = choose_sizes(Entry(), _linear(1e-7), LIMITS)
 
@@ -143,8 +148,7 @@ def test_a_hopeless_kernel_gets_none() -> None:
 
 def test_the_same_times_give_the_same_sizes() -> None:
     def measured() -> Calibration:
-        runner = FakeRunner(lambda case, turn, run: 1e-7 * int(case.rpartition("=")[2]))
-        return calibrate([Entry()], runner, LIMITS)
+        return calibrate([Entry()], FakeRunner(_time), LIMITS)
 
     assert measured() == measured()
 
@@ -167,7 +171,7 @@ ENTRIES = [
 
 def _runner(**more: KernelBuildError) -> FakeRunner:
     return FakeRunner(
-        lambda case, turn, run: 1e-7 * int(case.rpartition("=")[2]),
+        _time,
         broken={f"{name}/32x1/f32": error for name, error in more.items()},
     )
 
@@ -179,9 +183,8 @@ def test_kernels_that_differ_in_their_groups_only_are_measured_at_the_same_sizes
 
     assert {case.rpartition("/")[0] for case in runner.rounds} == {"copy/32x1/f32", "add/32x1/f32"}
     assert len(found.timed_cases(ENTRIES)) == 6 * 4
-    assert dict((case.name, run_s) for case, run_s in found.timed_cases(ENTRIES))[
-        "add/64x1/f32/n=1024"
-    ] == pytest.approx(1e-7 * 1024)
+    times = {case.name: run_s for case, run_s in found.timed_cases(ENTRIES)}
+    assert times["add/64x1/f32/n=1024"] == pytest.approx(1e-7 * 1024)
 
 
 def test_sizes_that_are_rounded_to_the_same_are_measured_once() -> None:

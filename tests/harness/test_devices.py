@@ -13,6 +13,7 @@ from countperf.harness.devices import (
     Device,
     DeviceLimits,
     Discovery,
+    choose_default,
     discover,
     find_device,
     select_device,
@@ -81,7 +82,7 @@ BROKEN = Trial(works=False, reason="unknown target CPU", advice="reinstall")
 
 
 def test_the_default_is_the_working_device_with_the_highest_bandwidth() -> None:
-    bandwidth = {"pocl:0": 4e10, "intel:0": 3e10, "nvidia:0": 4e12}
+    bandwidth = {"pocl:0": 4e10, "intel:0": 1e10, "nvidia:0": 4e12}
 
     found = find_device(
         discovery=_discovery(*ALL),
@@ -90,6 +91,22 @@ def test_the_default_is_the_working_device_with_the_highest_bandwidth() -> None:
     )
 
     assert found is POCL
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "default"),
+    [
+        pytest.param({"pocl:0": 4e10, "nvidia:0": 4e12}, "nvidia:0", id="the fastest"),
+        pytest.param({"pocl:0": 6e10, "intel:0": 4e10}, "intel:0", id="a tie: first by label"),
+        pytest.param({"pocl:0": 4e10, "intel:0": 6e10}, "intel:0", id="the same tie"),
+        pytest.param({"pocl:0": 6e10, "intel:0": 2e10}, "pocl:0", id="no tie"),
+        pytest.param({}, None, id="none works"),
+    ],
+)
+def test_the_default_does_not_change_with_the_weather(
+    bandwidth: dict[str, float], default: str | None
+) -> None:
+    assert choose_default(bandwidth) == default
 
 
 def test_a_single_working_device_needs_no_bandwidth() -> None:

@@ -1,0 +1,34 @@
+"""The harness imports what is heavy, or may be missing, when first needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_CHECK = """
+import sys
+__import__(sys.argv[1])
+heavy = {"pyopencl", "loopy", "islpy", "scipy", "pandas"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "countperf.measurements",
+        "countperf.harness.campaign",
+        "countperf.harness.calibration",
+        "countperf.harness.doctor",
+    ],
+)
+def test_nothing_heavy_is_imported(module: str) -> None:
+    subprocess.run([sys.executable, "-c", _CHECK, module], check=True)
+
+
+def test_ensuring_a_device_needs_the_standard_library_only() -> None:
+    check = _CHECK.replace('"pandas"', '"pandas", "numpy", "pydantic", "platformdirs"')
+
+    subprocess.run([sys.executable, "-c", check, "countperf.harness.ensure"], check=True)

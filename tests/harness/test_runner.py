@@ -1,0 +1,264 @@
+"""Kernels on a real device: built, checked, timed; and what goes wrong with others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
+from countperf.harness.campaign import measure
+from countperf.harness.clock import HostClock
+from countperf.harness.devices import Device
+from countperf.harness.launch import ArrayArgument
+from countperf.harness.protocols import QUICK
+from countperf.harness.runner import KernelRunner, check_layout, compare
+from countperf.measurements import KernelCase
+from tests.harness.fakes import make_case
+from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
+
+CASE = make_case()
+DOUBLE = make_loopy_case()
+
+
+@pytest.fixture(scope="module")
+def runners() -> dict[str, KernelRunner]:
+    return {}
+
+
+@pytest.fixture
+def runner(device: Device, runners: dict[str, KernelRunner]) -> KernelRunner:
+    return runners.setdefault(device.label, KernelRunner.open(device))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("case", [DOUBLE, ROW_SUMS, TWO_LAUNCHES], ids=lambda case: case.kernel)
+def test_right_numbers_are_accepted_and_runs_timed(runner: KernelRunner, case: KernelCase) -> None:
+    runner.check(case)
+    with runner.loaded(case) as run:
+        timings = [run() for _ in range(3)]
+
+    assert all(0 < timing.time_s < timing.host_s < 10 for timing in timings)
+
+
+@pytest.mark.device
+def test_the_host_clock_times_as_well(device: Device) -> None:
+    runner = KernelRunner.open(device, HostClock())
+
+    with runner.loaded(DOUBLE) as run:
+        timing = run()
+
+    assert timing.time_s == timing.host_s > 0
+
+
+@pytest.mark.device
+def test_a_kernel_is_built_and_checked_once(runner: KernelRunner) -> None:
+    built: list[str] = []
+
+    def build() -> Any:
+        built.append("once")
+        return double()
+
+    case = make_loopy_case("counted", build)
+    for _ in range(2):
+        runner.check(case)
+        runner.check(replace(case, name="other", parameters={"n": 2048}))
+
+    assert built == ["once"]
+
+
+def _raise(*_: object) -> Any:
+    raise RuntimeError("a mistake of the author")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    ("case", "kind", "said"),
+    [
+        pytest.param(
+            make_loopy_case("raises", _raise),
+            KernelBuildError,
+            "does not build: RuntimeError: a mistake of the author",
+            id="builder raises",
+        ),
+        pytest.param(
+            make_loopy_case("large", lambda: double(2**20), check_parameters={"n": 2**20}),
+            KernelBuildError,
+            "work items",
+            id="group too large",
+        ),
+        pytest.param(
+            make_loopy_case("a-raises", make_arguments=_raise),
+            KernelBuildError,
+            "gets no inputs",
+            id="inputs raise",
+        ),
+        pytest.param(
+            make_loopy_case("no-n", check_parameters={}, make_arguments=lambda *_: {}),
+            KernelBuildError,
+            "no value for argument n",
+            id="a size is missing",
+        ),
+        pytest.param(
+            make_loopy_case("strange", make_arguments=lambda *_: {"b": np.zeros(64)}),
+            KernelBuildError,
+            "has no argument 'b'",
+            id="an argument too many",
+        ),
+        pytest.param(
+            make_loopy_case("f64", make_arguments=lambda *_: {"a": np.zeros(64)}),
+            KernelBuildError,
+            "wants float32 of shape (64,)",
+            id="an argument of another type",
+        ),
+        pytest.param(
+            make_loopy_case("r-raises", reference=_raise),
+            WrongResultError,
+            "cannot be compared",
+            id="reference raises",
+        ),
+        pytest.param(
+            make_loopy_case("r-name", reference=lambda *_: {"b": np.zeros(64)}),
+            WrongResultError,
+            "the reference gives 'b'",
+            id="reference of another name",
+        ),
+        pytest.param(
+            make_loopy_case("wrong", reference=lambda arguments, _: {"out": 3 * arguments["a"]}),
+            WrongResultError,
+            "wrong numbers: out[",
+            id="wrong numbers",
+        ),
+    ],
+)
+def test_what_goes_wrong_before_timing(
+    runner: KernelRunner, case: KernelCase, kind: type[MeasurementError], said: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        runner.check(case)
+
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(case.name)
+    assert caught.value.case == case.name
+
+
+@pytest.mark.device
+def test_a_kernel_that_the_compiler_refuses_is_a_build_error(runner: KernelRunner) -> None:
+    with pytest.raises(KernelBuildError, match="does not build on"):
+        runner.session.build("kernel void broken(global float *out) { out[0] = nothing; }")
+
+
+@pytest.mark.device
+def test_too_much_local_memory_is_a_build_error(runner: KernelRunner) -> None:
+    size = runner.limits.local_memory_bytes // 4 + 1024
+
+    def build() -> Any:
+        import loopy as lp
+
+        unit = lp.make_kernel(
+            "{[i,j]: 0<=i<16 and 0<=j<n}",
+            f"""
+            for j
+                tmp[i] = a[j]            {{id=fill}}
+                ... lbarrier             {{id=wait, dep=fill}}
+                out[j] = tmp[{size} - 1 - i + j % 2]  {{dep=wait}}
+            end
+            """,
+            [
+                lp.GlobalArg("a,out", np.float32, shape="n"),
+                lp.TemporaryVariable(
+                    "tmp", np.float32, shape=(size + 1,), address_space=lp.AddressSpace.LOCAL
+                ),
+                lp.ValueArg("n", np.int32),
+            ],
+            name="greedy",
+            lang_version=(2018, 2),
+            silenced_warnings=["write_race(*)"],
+        )
+        return lp.tag_inames(unit, {"i": "l.0"})
+
+    with pytest.raises(KernelBuildError):
+        runner.check(make_loopy_case("greedy", build))
+
+
+@pytest.mark.device
+def test_a_campaign_on_a_real_device(device: Device, tmp_path: Path) -> None:
+    wrong = make_loopy_case("wrong", reference=lambda arguments, _: {"out": arguments["a"]})
+
+    found = measure(
+        [DOUBLE, ROW_SUMS, wrong],
+        device=device,
+        store=tmp_path / "store.jsonl",
+        protocol=QUICK.changed(name="test", extra_rounds=0),
+    )
+
+    assert [entry.case for entry in found] == [DOUBLE.name, ROW_SUMS.name]
+    assert [entry.stage for entry in found.failures] == ["check"]
+    assert all(len(entry.samples_s) == QUICK.rounds for entry in found)
+    assert found.device == device.identity
+
+
+FORTRAN = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(3, 4), strides=(1, 3))
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted"),
+    [
+        pytest.param(np.zeros((3, 4), np.float32, order="F"), True, id="as wanted"),
+        pytest.param(np.zeros((3, 4), np.float32), False, id="other order"),
+        pytest.param(np.zeros((3, 4), np.float64, order="F"), False, id="other type"),
+        pytest.param(np.zeros((4, 3), np.float32, order="F"), False, id="other shape"),
+        pytest.param(np.zeros((6, 8), np.float32, order="F")[::2, ::2], False, id="with gaps"),
+        pytest.param(np.float32(1), False, id="no array"),
+    ],
+)
+def test_inputs_have_exactly_the_layout_of_the_argument(given: Any, accepted: bool) -> None:
+    if accepted:
+        assert check_layout(FORTRAN, given, {}) is given
+    else:
+        with pytest.raises(KernelBuildError, match="argument 'a' wants float32"):
+            check_layout(FORTRAN, given, {})
+
+
+def test_axes_of_one_element_have_any_stride() -> None:
+    row = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(1, 4), strides=(1, 1))
+
+    check_layout(row, np.zeros((1, 4), np.float32), {})
+
+
+def test_elements_of_memory() -> None:
+    spaced = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(3, 4), strides=(10, 2))
+    empty = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(0, 4), strides=(4, 1))
+
+    assert spaced.count({}) == 1 + 2 * 10 + 3 * 2
+    assert empty.count({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "said"),
+    [
+        pytest.param([1.0, 2.0], [1.0, 2.1], r"out\[1\] is 2.0, the reference says 2.1", id="off"),
+        pytest.param([1.0, np.nan], [1.0, 2.0], r"out\[1\] is nan", id="not a number"),
+        pytest.param([1.0, np.inf], [1.0, 2.0], r"out\[1\] is inf", id="infinite"),
+        pytest.param([1.0], [1.0, 2.0], r"shape \(1,\), the reference \(2,\)", id="shape"),
+    ],
+)
+def test_wrong_numbers_are_shown(got: list[float], want: list[float], said: str) -> None:
+    with pytest.raises(WrongResultError, match=said):
+        compare(CASE, "out", np.array(got), np.array(want))
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        pytest.param([1000.0005], [1000.0], id="relative to the largest"),
+        pytest.param([1e-7, 1.0], [0.0, 1.0], id="not to each element"),
+        pytest.param([5], [5], id="integers"),
+        pytest.param([], [], id="nothing"),
+    ],
+)
+def test_numbers_within_the_tolerance_are_right(got: list[float], want: list[float]) -> None:
+    compare(CASE, "out", np.array(got), np.array(want))

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from countperf import workflow
+from countperf.errors import (
+    DeviceError,
+    DeviceMismatchError,
+    DocumentError,
+    FitError,
+    KernelSpecificationError,
+)
+from countperf.harness.devices import discover, find_device
+from countperf.measurements import MeasurementSet
+from countperf.models.library import fits_folders
+from countperf.properties.vector import PropertyVector
+
+
+def _shipped(slug: str) -> Path:
+    return next(
+        path for folder in fits_folders() if (path := folder / slug / "measurements.jsonl").is_file()
+    )
+
+
+@pytest.mark.parametrize(
+    "specification",
+    [
+        "nowhere.py:kernel",
+        "no_such_package_at_all:kernel",
+        "measurement_kernels.catalog:families",
+        "no-such-kernel",
+        "nowhere.json",
+    ],
+)
+def test_what_names_no_kernel_is_an_error(specification: str) -> None:
+    with pytest.raises(KernelSpecificationError) as caught:
+        workflow.load_kernel(specification)
+    assert caught.value.specification == specification
+
+
+def test_a_module_path_names_a_kernel() -> None:
+    assert workflow.load_kernel("tests.counting.test_against_oclgrind:partial_groups")
+
+
+def test_a_damaged_property_vector_names_its_field(tmp_path: Path) -> None:
+    path = tmp_path / "vector.json"
+    document = PropertyVector.from_mapping({"groups": 1}).to_document()
+    document["counts"] = 3
+    path.write_text(json.dumps(document))
+    with pytest.raises(DocumentError) as caught:
+        workflow.load_kernel(str(path))
+    assert (caught.value.path, caught.value.field) == (str(path), "$.counts")
+
+
+@pytest.mark.parametrize("group_class", ["small", "medium", "large"])
+def test_profiles_cover_every_family(group_class: str) -> None:
+    paper = workflow.profile_entries(workflow.PROFILES["paper"], group_class)
+    quick = workflow.profile_entries(workflow.PROFILES["quick"], group_class)
+    assert {(e.family, e.variant) for e in quick} == {(e.family, e.variant) for e in paper}
+    assert len(quick) < len(paper)
+    assert [e.purpose for e in paper[-4:]] == ["test"] * 4
+
+
+def test_unknown_families_are_named() -> None:
+    with pytest.raises(KernelSpecificationError, match="matmul-tiled"):
+        workflow.profile_entries(workflow.PROFILES["quick"], "small", families=["mm"])
+
+
+def test_double_precision_is_an_element_type_away() -> None:
+    wanted = workflow.profile_entries(
+        workflow.PROFILES["quick"], "small", families=["arithmetic"], element_types=["f64"]
+    )
+    assert {e.element_type for e in wanted} == {"f64"}
+
+
+@pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
+def test_shipped_weights_are_those_that_the_shipped_measurements_give(slug: str) -> None:
+    from countperf.models.library import load_weights
+
+    shipped = load_weights(slug)
+    again = workflow.fit(_shipped(slug)).weights
+    assert {w.feature: w.value_s for w in again.weights} == pytest.approx(
+        {w.feature: w.value_s for w in shipped.weights}, rel=1e-6, abs=1e-18
+    )
+
+
+def test_the_fit_never_sees_test_kernels() -> None:
+    measurements = MeasurementSet.read_file(_shipped("pocl-epyc-zen5"))
+    result = workflow.fit(measurements)
+    assert {o.family for o in result.observations}.isdisjoint(
+        {"finite-differences", "matmul-skinny", "convolution", "n-body"}
+    )
+
+
+def test_measurements_of_another_device_are_refused() -> None:
+    with pytest.raises(DeviceMismatchError):
+        workflow.evaluate(_shipped("pocl-epyc-zen5"), weights="intel-epyc-zen5")
+
+
+@pytest.mark.device
+def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
+    if not discover().devices:
+        pytest.skip("there is no OpenCL device")
+    try:
+        label = find_device().label
+    except DeviceError as error:
+        pytest.skip(str(error))
+    store = tmp_path / "campaign.jsonl"
+    families = ("empty",)
+    first = workflow.measure_catalogue(
+        store=store, device=label, profile="quick", families=families
+    )
+    size = store.stat().st_size
+    again = workflow.measure_catalogue(
+        store=store, device=label, profile="quick", families=families
+    )
+    assert [m.case for m in again] == [m.case for m in first]
+    assert store.stat().st_size < 1.5 * size
+    weights = workflow.fit(again).weights
+    assert set(weights.by_feature) == {"groups", "launches"}
+    with pytest.raises(FitError, match="no counted measurement"):
+        workflow.evaluate(again, weights=weights)
