@@ -560,4 +560,35 @@ def evaluate(
     return evaluate_cases(weights, found.select(lambda m: m.purpose == "test"))
 
 
+def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
+    """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
+
+    Parameters
+    ----------
+    measurements : Path or str
+        The campaign's file.
+    folder : Path or str
+        Where the folders of devices are.
+
+    Returns
+    -------
+    Path
+        The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights
+        (``linear.json``) and ``evaluation.json``.
+
+    Raises
+    ------
+    FitError, DocumentError
+        The measurements cannot be fitted or evaluated, or their file is bad.
+    """
+    found = _measurements(measurements)
+    target = Path(folder) / found.device.slug
+    target.mkdir(parents=True, exist_ok=True)
+    result = fit(found, output=target / "linear.json")
+    evaluate(found, weights=result.weights).write_file(target / "evaluation.json")
+    found.device.write_file(target / "identity.json")
+    found.write_file(target / "measurements.jsonl")
+    return target
+
+
 # }}}

@@ -7,15 +7,10 @@ repetition works on a renamed copy of the kernel, so that nothing memoized is re
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
-
-os.environ["LOOPY_NO_CACHE"] = "1"
-warnings.simplefilter("ignore")
 
 import islpy
 import loopy as lp

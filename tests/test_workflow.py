@@ -21,7 +21,9 @@ from countperf.properties.vector import PropertyVector
 
 def _shipped(slug: str) -> Path:
     return next(
-        path for folder in fits_folders() if (path := folder / slug / "measurements.jsonl").is_file()
+        path
+        for folder in fits_folders()
+        if (path := folder / slug / "measurements.jsonl").is_file()
     )
 
 

@@ -20,6 +20,7 @@ from countperf.symbolic.affine import (
     ToQuasiPolynomial,
 )
 from countperf.symbolic.cardinality import Counter, from_pieces
+from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 
 
@@ -78,6 +79,7 @@ class Domains:
         self.counter = counter
         self.statistics = statistics
         self._domains: dict[frozenset[str], Any] = {}
+        self._factored: dict[Any, FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial)
@@ -162,10 +164,9 @@ class Domains:
         """Return the extent of each group axis, if all inames along it agree on it."""
         found: dict[int, PiecewiseQuasiPolynomial] = {}
         for name in sorted(used & set(self.group_axes)):
-            line = self.domain(frozenset([name]))
-            if not sets.is_interval(line):
-                return None
-            extent = self.counter.count(line)
+            extent = self._count_factors(frozenset([name]))
+            if extent is None or extent.as_polynomial() is None:
+                return None  # Loopy launches the largest of several extents, or more
             if found.setdefault(self.group_axes[name], extent) != extent:
                 return None
         return found
@@ -263,9 +264,25 @@ class Domains:
         found = self._counts.get(key)
         if found is None:
             counted, factor = self.trip_statistics(within)
-            found = self.counter.count(self.executed_set(counted, cases)).scale(factor)
+            found = None if cases else self._count_factors(counted)
+            if found is None:
+                found = self.counter.count(self.executed_set(counted, cases))
+            found = found.scale(factor)
             self._counts[key] = found
         return found * self._redundancy(within, grid)
+
+    def factored(self, within: frozenset[str]) -> FactoredDomain | None:
+        """Return the domain of which the values of some loop variables are a projection."""
+        whole = self.kernel.get_inames_domain(within)
+        if whole not in self._factored:
+            unknown = set(sets.names_of(whole, parameters=True)) - self.sizes
+            self._factored[whole] = None if unknown else FactoredDomain.of(whole)
+        return self._factored[whole]
+
+    def _count_factors(self, within: frozenset[str]) -> PiecewiseQuasiPolynomial | None:
+        factored = self.factored(within) if within else None
+        factors = None if factored is None else factored.onto(within)
+        return None if factors is None else self.counter.count_product(factors)
 
     def barrier_passes(
         self, within: frozenset[str], launch_loops: frozenset[str], grid: Grid
@@ -298,6 +315,9 @@ class Domains:
             return frozenset()
         whole = self.kernel.get_inames_domain(counted)
         present = set(sets.names_of(whole, parameters=False)) & set(self.group_axes)
+        factored = self.factored(counted)
+        if factored is not None:
+            present = {n for n in present if factored.component_of(n) & counted}
         return frozenset(name for name in present if not sets.is_independent(whole, counted, name))
 
     def _redundancy(self, within: frozenset[str], grid: Grid) -> PiecewiseQuasiPolynomial:

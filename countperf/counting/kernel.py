@@ -27,6 +27,9 @@ from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
+_FOOTPRINT_OPERATIONS = 500_000
+"""A second or so: beyond, a footprint is refused."""
+
 __all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
 
 
@@ -277,8 +280,10 @@ def _stride(
     lanes = [name for name in within if domains.local_axes.get(name) == 0]
     if not lanes or not any(lanes[0] in part.names() for part in address.index):
         return zero, (zero,) * len(address.index)
-    counted, _ = domains.trip_statistics(within)
-    bounds = sets.constant_bounds(domains.domain(counted))
+    bounds: sets.Bounds = dict.fromkeys(within, (None, None))
+    if any(part.floors() for part in address.index):
+        counted, _ = domains.trip_statistics(within)
+        bounds = sets.constant_bounds(domains.domain(counted))
     steps = [step_along(part, lanes[0], bounds) for part in address.index]
     stride = step_along(address.flat, lanes[0], bounds)
     if stride is None or any(step is None for step in steps):
@@ -322,25 +327,37 @@ class _Footprints:
         key = (access.array, access.direction, steps)
         found = self._classes.get(key)
         if found is None:
-            cells = self._accessed_cells(access, layout)
-            widened = widened_cells(cells, layout, address, steps)
-            if widened is None:
-                raise UnsupportedExpressionError(
-                    f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
-                    f"for stride {stride} in a layout with strides "
-                    f"({', '.join(map(str, layout.strides))}); give the array a compact layout",
-                    kernel=self.kernel.name,
-                    where=access.array,
-                )
-            counter = self.domains.counter
-            found = utilization_classes(
-                number,
-                counter.count(cells),
-                counter.count(counter.as_one_piece(widened)),
-                counter,
-            )
+            what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
+            with sets.limited_operations(_FOOTPRINT_OPERATIONS, what):
+                found = self._found_classes(access, layout, address, stride, steps)
             self._classes[key] = found
         return found
+
+    def _found_classes(
+        self,
+        access: MemoryAccess,
+        layout: Layout,
+        address: Address,
+        stride: QuasiPolynomial,
+        steps: tuple[QuasiPolynomial, ...],
+    ) -> tuple[UtilizationClass, ...]:
+        cells = self._accessed_cells(access, layout)
+        widened = widened_cells(cells, layout, address, steps)
+        if widened is None:
+            raise UnsupportedExpressionError(
+                f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
+                f"for stride {stride} in a layout with strides "
+                f"({', '.join(map(str, layout.strides))}); give the array a compact layout",
+                kernel=self.kernel.name,
+                where=access.array,
+            )
+        counter = self.domains.counter
+        return utilization_classes(
+            abs(int(stride.constant_term)) if stride.is_constant else None,
+            counter.count(cells),
+            counter.count(counter.as_one_piece(widened)),
+            counter,
+        )
 
     def _accessed_cells(self, access: MemoryAccess, layout: Layout) -> Any:
         """Return the index tuples of the array that are accessed in the access's direction."""

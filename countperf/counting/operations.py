@@ -38,6 +38,9 @@ _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
 _FUSED_FUNCTIONS = {"fma", "mad"}
 
 
+_INFINITY = p.Variable("INFINITY")
+"""What Loopy writes for infinity, such as in the initial value of a minimum."""
+
 _CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 
 
@@ -61,7 +64,7 @@ def _context_of(dtype: DType | None) -> str | None:
 
 
 def _is_constant(expr: Any) -> bool:
-    return not isinstance(expr, p.ExpressionNode)
+    return not isinstance(expr, p.ExpressionNode) or expr == _INFINITY
 
 
 class InstructionCounter(RefusingMapper):
@@ -223,6 +226,8 @@ class InstructionCounter(RefusingMapper):
 
     def map_variable(self, expr: Any) -> DType | None:
         """Loop variables, parameters and private scalars are free; others are loads."""
+        if expr == _INFINITY:
+            return _CONTEXT_TYPES.get(self._context or "", np.dtype(np.float32))
         if expr.name in self.inames:
             return self.kernel.index_dtype.numpy_dtype
         variable = self._variable(expr.name)

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from countperf.errors import FitError
 from countperf.features import CountValue, FeatureSpec, feature_matrix
 from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Vector, column_norms
+from countperf.measurements import Measurement
 from countperf.models.records import IndistinguishableGroup
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 
 _CLOSE_COSINE = 0.999
 _NULL_TOLERANCE = 1e-7
@@ -202,3 +204,14 @@ def _simplest(value: float) -> float:
     """Return a nearby ratio of small integers if there is one: counts are integers."""
     ratio = Fraction(value).limit_denominator(64)
     return float(ratio) if abs(float(ratio) - value) <= 1e-7 * abs(value) else value
+
+
+def check_counting_rules(measurement: Measurement) -> None:
+    """Raise `FitError` if a measurement was counted by other rules than those of now."""
+    rules = (measurement.properties or {}).get("counting_rules")
+    if rules != COUNTING_RULES_VERSION:
+        message = (
+            f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
+            f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
+        )
+        raise FitError(message)

@@ -8,9 +8,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from countperf.errors import FitError, RankDeficientFitError
+from countperf.errors import RankDeficientFitError
 from countperf.fitting import verdicts
-from countperf.fitting.design import Design, Diagnosis, Observation, build_design, diagnose
+from countperf.fitting.design import (
+    Design,
+    Diagnosis,
+    Observation,
+    build_design,
+    check_counting_rules,
+    diagnose,
+)
 from countperf.fitting.result import FitResult
 from countperf.fitting.solve import Solution, least_squares
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out, log_scatter
@@ -126,7 +133,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
             continue
         key = json.dumps(measurement.properties)
         if key not in vectors:
-            _check_counting_rules(measurement)
+            check_counting_rules(measurement)
             vectors[key] = PropertyVector.from_document(measurement.properties)
         observations.append(
             Observation(
@@ -139,16 +146,6 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
             )
         )
     return tuple(observations)
-
-
-def _check_counting_rules(measurement: Measurement) -> None:
-    rules = (measurement.properties or {}).get("counting_rules")
-    if rules != COUNTING_RULES_VERSION:
-        message = (
-            f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
-            f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
-        )
-        raise FitError(message)
 
 
 def _weight_set(

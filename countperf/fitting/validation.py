@@ -13,7 +13,12 @@ import numpy as np
 
 from countperf.errors import FitError
 from countperf.features import FeatureSpec
-from countperf.fitting.design import Observation, build_design, diagnose
+from countperf.fitting.design import (
+    Observation,
+    build_design,
+    check_counting_rules,
+    diagnose,
+)
 from countperf.fitting.solve import least_squares
 from countperf.measurements import Measurement
 from countperf.metrics import EvaluatedCase, Evaluation
@@ -145,7 +150,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     Raises
     ------
     FitError
-        No case can be predicted.
+        No case can be predicted, or a case was counted by other rules than those of now.
     PredictionError
         The weights were fitted under other counting rules.
     """
@@ -154,6 +159,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         vector = measurement.property_vector()
         if vector is None:
             continue
+        check_counting_rules(measurement)
         prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True)
         cases.append(
             EvaluatedCase(

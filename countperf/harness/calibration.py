@@ -26,6 +26,7 @@ from countperf.measurements import KernelCase
 # a calibration's own runs: as many as these at most, and none after a run that is far too long
 _RUNS = 4
 _HOPELESS_FACTOR = 10
+_TEST_PATIENCE = 2.0  # kernels that judge a fit are few, and shall have all their sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,8 @@ class _Search:
             self.refusal = f"larger sizes take more than {limits.memory_bytes} byte of memory"
             return None
         cost = self._cost_of(case)
-        if cost.run_s > limits.max_run_s:
+        patience = _TEST_PATIENCE if case.purpose == "test" else 1.0
+        if cost.run_s > patience * limits.max_run_s:
             if cost.run_s <= _HOPELESS_FACTOR * limits.max_run_s:
                 self.slow[exponent] = cost.run_s
             self.refusal = f"larger sizes run longer than {limits.max_run_s} s"
@@ -131,9 +133,10 @@ def choose_sizes(
     Returns
     -------
     SizeChoice
-        From the smallest p whose first size takes long enough, all sizes that fit. If none takes
-        long enough, from the largest p that fits. If none fits, the smallest as long as it takes no
-        more than ten times the time of a run.
+        From the smallest p whose first size takes long enough, all sizes that fit; from a smaller p
+        where some do not fit and its first size is still clearly longer than a launch. If none
+        takes long enough, from the largest p that fits. If none fits, the smallest as long as it
+        takes no more than ten times the time of a run. Test kernels may take twice the time.
     """
     search = _Search(entry, cost_of, limits)
     steps = entry.exponent_steps
@@ -149,6 +152,13 @@ def choose_sizes(
             break
     else:
         search.refusal = f"no size takes {limits.shortest_run_s:.3g} s"
+    while chosen is not None and chosen > entry.exponents[0]:
+        # better all sizes, the first of them a little shorter, than only some of them
+        below = search.run_s(chosen - 1 + deciding)
+        complete = all(search.run_s(chosen + step) is not None for step in steps)
+        if complete or below is None or below < limits.clear_run_s:
+            break
+        chosen -= 1
     if chosen is None:  # a last step that is too large need not spoil the first ones
         chosen = entry.exponents[0]
     sizes = [(chosen + step, search.run_s(chosen + step)) for step in steps]

@@ -11,6 +11,8 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document, Part
 from countperf.measurements import KernelCase
 
+_CLEAR_FACTOR = 10.0
+
 
 class Sizable(Protocol):
     """What calibration needs of a kernel of the catalogue."""
@@ -77,6 +79,11 @@ class SizeLimits(Part):
     def shortest_run_s(self) -> float:
         """Time that the smallest size has to take at least, s."""
         return self.overhead_factor * self.launch_overhead_s
+
+    @property
+    def clear_run_s(self) -> float:
+        """Time below which a run is not clearly longer than an empty launch, s."""
+        return min(_CLEAR_FACTOR, self.overhead_factor) * self.launch_overhead_s
 
 
 class SizeChoice(Part):

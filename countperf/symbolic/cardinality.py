@@ -12,6 +12,7 @@ import islpy as isl
 from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.elimination import Polyhedron, Term, sum_weight
+from countperf.symbolic.factors import canonical_form
 from countperf.symbolic.piecewise import (
     PiecewiseQuasiPolynomial,
     Region,
@@ -34,6 +35,7 @@ class Counter:
     def __init__(self, assumptions: sets.IntegerSet | None = None) -> None:
         self.context = sets.Context(assumptions)
         self._memo: dict[Any, tuple[Term, ...]] = {}
+        self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
         self._bounds_memo: dict[Any, sets.Bounds] = {}
 
     def count(
@@ -73,6 +75,61 @@ class Counter:
         if found is None:
             found = sum_weight(polyhedron, weight, self.context.simplify)
             self._memo[key] = found
+        return found
+
+    def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
+        """Count the points of a product of polyhedra.
+
+        Parameters
+        ----------
+        factors : sequence of Polyhedron
+            They share parameters, but no dimensions.
+
+        Returns
+        -------
+        PiecewiseQuasiPolynomial
+            Exact on the assumptions. Factors that are equal up to names are counted once.
+
+        Raises
+        ------
+        CountingError
+            As for `count`.
+        """
+        result = PiecewiseQuasiPolynomial.from_value(1)
+        for factor in factors:
+            result = result * self._count_factor(factor)
+        return result
+
+    def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
+        found = self._factors.get(factor)
+        if found is not None:
+            return found
+        scaled = self.context.rescale(factor)
+        originals = self.context.original_parameters()
+        form = canonical_form(scaled, self.context)
+        if form is None:
+            found = PiecewiseQuasiPolynomial(
+                sum_weight(scaled, ONE, self.context.simplify)
+            ).substitute(originals)
+        else:
+            nameless = [f"_p{k}" for k in range(len(form.parameters))]
+            known = self._factors.get(form.key)
+            if known is None:
+                counted = sum_weight(scaled, ONE, self.context.simplify)
+                known = PiecewiseQuasiPolynomial(counted).substitute(
+                    {
+                        name: QuasiPolynomial.name(other)
+                        for name, other in zip(form.parameters, nameless, strict=True)
+                    }
+                )
+                self._factors[form.key] = known
+            found = known.substitute(
+                {
+                    other: originals.get(name, QuasiPolynomial.name(name))
+                    for name, other in zip(form.parameters, nameless, strict=True)
+                }
+            )
+        self._factors[factor] = found
         return found
 
     # {{{ proofs
@@ -140,7 +197,12 @@ class Counter:
         if polynomial.is_constant:
             return polynomial.constant_term >= 0
         names = sorted(polynomial.names())
-        bounds = self._bounds(names, nonnegative)
+        stated = self.context.lower_bounds()
+        bounds = (
+            {name: (stated[name], None) for name in names}
+            if not nonnegative and all(name in stated for name in names)
+            else self._bounds(names, nonnegative)
+        )
         lower = {
             name: low for name in names if (low := bounds.get(name, (None, None))[0]) is not None
         }

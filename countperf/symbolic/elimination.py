@@ -105,6 +105,8 @@ def sum_weight(
     CountingError
         A dimension is unbounded, or a floor of a product involves a dimension.
     """
+    if not polyhedron.equalities:
+        polyhedron = fuse_tiles(polyhedron, weight.names())
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()

@@ -6,8 +6,10 @@ as opaque objects and leave as counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from math import gcd
 from typing import Any, TypeAlias
 
 import islpy as isl
@@ -124,6 +126,7 @@ class Context:
         self.assumptions = assumptions
         self.congruences: dict[str, tuple[int, int]] = {}
         self._hull: Polyhedron | None = None
+        self._lower: dict[str, int] = {}
         self._cache: dict[tuple[tuple[str, ...], tuple[str, ...]], Any] = {}
         if assumptions is None:
             return
@@ -139,6 +142,53 @@ class Context:
         scaled = self.rescale(from_isl(lifted, names, dimensions))
         basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
         self._hull = from_isl(basic, names, ())
+        for row in self._hull.inequalities:
+            occurring = [k for k, c in enumerate(row) if k and c]
+            if len(occurring) == 1 and row[occurring[0]] > 0:
+                name = names[occurring[0] - 1]
+                bound = -(row[0] // row[occurring[0]])  # -k/c rounded up
+                self._lower[name] = max(bound, self._lower.get(name, bound))
+
+    def lower_bounds(self) -> dict[str, int]:
+        """Return lower bounds of parameters that the assumptions state directly."""
+        result: dict[str, int] = {}
+        for name, bound in self._lower.items():
+            modulus, remainder = self.congruences.get(name, (1, 0))
+            result[name] = modulus * bound + remainder
+        return result
+
+    def known_of(self, names: tuple[str, ...]) -> tuple[Row, ...] | None:
+        """Return what is known of the quotients of some parameters, without their names.
+
+        None if it involves other parameters too.
+        """
+        if self._hull is None:
+            return ()
+        positions = [
+            1 + self._hull.parameters.index(n) if n in self._hull.parameters else 0 for n in names
+        ]
+        chosen = {k for k in positions if k}
+        found: list[Row] = []
+        for kind, rows in enumerate((self._hull.equalities, self._hull.inequalities)):
+            for row in rows:
+                occurring = {k for k, c in enumerate(row) if k and c}
+                if not occurring & chosen:
+                    continue
+                if occurring - chosen:
+                    return None
+                found.append((kind, row[0], *(row[k] if k else 0 for k in positions)))
+        return tuple(sorted(found))
+
+    def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
+        """Whether lower bounds alone show that a row without dimensions is at least zero."""
+        smallest = row[0]
+        for name, c in zip(parameters, row[1:], strict=False):
+            if c:
+                bound = self._lower.get(name)
+                if c < 0 or bound is None:
+                    return False
+                smallest += c * bound
+        return smallest >= 0
 
     def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
         moved = isl.Set.from_basic_set(hull)
@@ -220,6 +270,17 @@ class Context:
         tidy = _tidy(polyhedron)
         if tidy is None:
             return None
+        first = 1 + len(tidy.parameters)
+        open_rows = tuple(
+            row
+            for row in tidy.inequalities
+            if any(row[first:]) or not self._is_implied(row, tidy.parameters)
+        )
+        tidy = Polyhedron(tidy.parameters, tidy.dimensions, tidy.equalities, open_rows)
+        if not tidy.equalities and (
+            not open_rows or (len(tidy.dimensions) == 1 and len(open_rows) <= 2)
+        ):
+            return tidy  # nothing to find out: an interval may still be empty
         context = self._as_set(tidy.parameters, tidy.dimensions)
         joint = to_isl(tidy).intersect(context)
         if joint.is_empty():
@@ -231,10 +292,13 @@ def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
     """Drop trivial and parallel rows, without isl."""
     tightest: dict[Row, int] = {}
     for row in polyhedron.inequalities:
-        if not any(row[1:]):
+        common = gcd(*row[1:])
+        if not common:
             if row[0] < 0:
                 return None
             continue
+        if common > 1:  # integer points only: the constant is rounded down
+            row = tuple(c // common for c in row)
         previous = tightest.get(row[1:])
         tightest[row[1:]] = row[0] if previous is None else min(previous, row[0])
     for direction, constant in tightest.items():
@@ -247,6 +311,30 @@ def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
         polyhedron.equalities,
         tuple((constant, *direction) for direction, constant in tightest.items()),
     )
+
+
+def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
+    """Return a set that is one basic set without existentials as a polyhedron, else None."""
+    pieces = _as_set(integer_set).get_basic_sets()
+    if len(pieces) != 1 or pieces[0].dim(_DT.div):
+        return None
+    return from_isl(
+        pieces[0],
+        names_of(integer_set, parameters=True),
+        names_of(integer_set, parameters=False),
+    )
+
+
+def projected_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
+    """Project a polyhedron onto some dimensions, exactly; None if that is no polyhedron."""
+    basic = to_isl(polyhedron)
+    for position in reversed(range(len(polyhedron.dimensions))):
+        if polyhedron.dimensions[position] not in names:
+            basic = basic.project_out(_DT.set, position, 1)
+    kept = tuple(name for name in polyhedron.dimensions if name in names)
+    if basic.dim(_DT.div):
+        return None
+    return from_isl(basic, polyhedron.parameters, kept)
 
 
 # {{{ building sets
@@ -415,6 +503,36 @@ def _as_set(integer_set: IntegerSet) -> IntegerSet:
     return integer_set
 
 
+@contextmanager
+def limited_operations(number: int, what: str) -> Iterator[None]:
+    """Let isl give up after a number of its elementary operations, the same on every machine.
+
+    Raises
+    ------
+    CountingError
+        The limit is reached.
+    """
+    context = isl.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(number)
+    try:
+        yield
+    except isl.Error as error:
+        if "maximal number of operations" not in str(error):
+            raise
+        raise CountingError(
+            f"{what} is too complicated to be counted (more than {number} operations of isl)",
+            where=what,
+        ) from error
+    finally:
+        context.set_max_operations(0)
+        context.reset_operations()
+
+
+_MAXIMUM_HULL_DIVISIONS = 4
+"""Eliminating more of them may take forever."""
+
+
 def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> IntegerSet:
     """Return the hull of a set instead of the set, where both are equal on the assumptions.
 
@@ -422,7 +540,9 @@ def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> Int
     """
     whole = _as_set(integer_set)
     assumed = whole if assumptions is None else whole.intersect_params(_as_set(assumptions))
-    if assumed.is_empty():
+    if assumed.is_empty() or any(
+        piece.dim(_DT.div) > _MAXIMUM_HULL_DIVISIONS for piece in assumed.get_basic_sets()
+    ):
         return whole
     hull = isl.Set.from_basic_set(assumed.remove_divs().simple_hull())
     hull = hull.intersect(isl.Set.from_basic_set(assumed.affine_hull()))
@@ -560,12 +680,6 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     line = line.insert_dims(_DT.set, 0, position)
     line = line.add_dims(_DT.set, len(kept) - position)
     return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
-
-
-def is_interval(integer_set: IntegerSet) -> bool:
-    """Whether a one-dimensional set is one basic set without existentials: no gaps."""
-    pieces = _as_set(integer_set).get_basic_sets()
-    return len(pieces) == 1 and not pieces[0].dim(_DT.div)
 
 
 def is_empty(integer_set: IntegerSet, context: IntegerSet | None = None) -> bool:

@@ -154,3 +154,38 @@ def test_a_property_without_a_weight_names_its_suppliers(
     assert "arithmetic/div" in error
     assert main(["predict", str(path), "--weights", "pocl-epyc-zen5", "--incomplete"]) == 0
     assert "without the cost of flop.div.f64" in capsys.readouterr().out
+
+
+@pytest.mark.device
+def test_a_small_campaign_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if main(["doctor", "--json"]) != 0:
+        pytest.skip("no OpenCL device works")
+    doctor = _json(capsys)
+    label = doctor["default"]
+    assert any(device["works"] for device in doctor["devices"])
+    assert main(["devices", "--json"]) == 0
+    assert label in [device["device"] for device in _json(capsys)]
+    store, weights = tmp_path / "campaign.jsonl", tmp_path / "weights.json"
+    command = ["measure", "--profile", "quick", "--family", "empty", "--device", label]
+    assert main([*command, "--store", str(store), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["measured"] > 0
+    assert "choosing sizes" in captured.err
+    assert main(["fit", str(store), "--output", str(weights), "--json"]) == 0
+    assert _json(capsys)["written"] == str(weights)
+    assert main(["predict", "empty/16x16", "n=512", "m=512", "--weights", str(weights)]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.split()[1] in ("ns", "µs", "ms")
+    assert main(["evaluate", str(store), "--weights", str(weights)]) == 1
+    assert "measure the test kernels" in capsys.readouterr().err
+
+
+def test_a_foreign_file_is_refused_by_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text('{"format": "something-else", "version": 1}\n')
+    assert main(["fit", str(path)]) == 1
+    assert "$.format" in capsys.readouterr().err

@@ -62,6 +62,24 @@ def test_the_smallest_size_clearly_exceeds_the_launch_overhead() -> None:
     assert choice.reason == ""
 
 
+def test_all_sizes_from_a_smaller_one_are_better_than_some() -> None:
+    limits = LIMITS.model_copy(update={"overhead_factor": 100.0, "max_run_s": 5e-3})
+
+    choice = choose_sizes(Entry(), _linear(1e-7), limits)
+
+    # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12 is
+    # still clearly longer than a launch
+    assert choice.exponents == (12, 13, 14, 15)
+
+
+def test_no_size_comes_near_the_launch_overhead_for_the_sake_of_others() -> None:
+    limits = LIMITS.model_copy(update={"overhead_factor": 100.0, "max_run_s": 1.7e-3})
+
+    choice = choose_sizes(Entry(exponent_steps=(0, 4, 8)), _linear(1e-7), limits)
+
+    assert choice.run_s[0] >= limits.clear_run_s
+
+
 def test_a_faster_device_measures_larger_sizes() -> None:
     slow = choose_sizes(Entry(), _linear(1e-7), LIMITS)
     fast = choose_sizes(Entry(), _linear(1e-9), LIMITS)

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import loopy as lp
 import numpy as np
+from loopy.kernel.tools import get_subkernel_to_insn_id_map
+from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
 
 PROGRAM = shutil.which("oclgrind-kernel")
@@ -47,31 +50,58 @@ def run(
     folder: Path,
     *,
     options: str = "-cl-opt-disable",
+    contents: Mapping[str, Sequence[int]] | None = None,
 ) -> DynamicCounts:
-    """Simulate one launch of a kernel and return what it executed."""
+    """Simulate all launches of a kernel and return what they executed.
+
+    Integer arrays are filled with zeros, real ones with 1.5, unless their contents are given.
+    """
     assert PROGRAM is not None, "oclgrind-kernel is not installed"
     t_unit = lp.preprocess_program(t_unit)
-    kernel = t_unit.default_entrypoint
+    kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
+    t_unit = t_unit.with_kernel(kernel)
     generated = lp.generate_code_v2(t_unit)
-    (program,) = generated.device_programs
     source = "#pragma OPENCL FP_CONTRACT OFF\n" + generated.device_code()
     (folder / "kernel.cl").write_text(source)
-    global_size, local_size = kernel.get_grid_size_upper_bounds_as_exprs(t_unit.callables_table)
-    local = [int(evaluate(s, dict(parameters))) for s in local_size] or [1]
-    groups = [int(evaluate(s, dict(parameters))) for s in global_size]
-    groups += [1] * (len(local) - len(groups))
-    local += [1] * (len(groups) - len(local))
+    instructions: Counter[str] = Counter()
+    moved: Counter[str] = Counter()
+    for program in generated.device_programs:
+        lines = [
+            "kernel.cl",
+            program.name,
+            *_geometry(kernel, t_unit.callables_table, program.name, parameters),
+            "",
+        ]
+        for name in get_subkernel_arg_info(kernel, program.name).passed_names:
+            lines += _argument(kernel.get_var_descriptor(name), parameters, contents or {})
+        (folder / "kernel.sim").write_text("\n".join(lines) + "\n")
+        output = _simulated(folder, options)
+        assert "Instructions executed" in output, f"Oclgrind ran nothing:\n{output}\n{source}"
+        assert "Invalid" not in output, output
+        for line in output.splitlines():
+            match = _LINE.match(line)
+            if match:
+                instructions[match[2]] += int(match[1])
+                if match[3]:
+                    moved[match[2]] += int(match[3])
+    return DynamicCounts(dict(instructions), dict(moved))
+
+
+def _geometry(
+    kernel: Any, callables: Any, program: str, parameters: Mapping[str, int]
+) -> tuple[str, str]:
+    """Return the global and the local size of a launch."""
+    ids = get_subkernel_to_insn_id_map(kernel)[program]
+    sizes = kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, callables)
+    groups, local = ([int(evaluate(s, dict(parameters))) for s in part] for part in sizes)
+    groups += [1] * (3 - len(groups))
+    local += [1] * (3 - len(local))
     items = [g * s for g, s in zip(groups, local, strict=True)]
-    lines = [
-        "kernel.cl",
-        program.name,
-        " ".join(map(str, [*items, 1, 1][:3])),
-        " ".join(map(str, [*local, 1, 1][:3])),
-        "",
-    ]
-    for argument in kernel.args:
-        lines += _argument(argument, parameters)
-    (folder / "kernel.sim").write_text("\n".join(lines) + "\n")
+    return " ".join(map(str, items)), " ".join(map(str, local))
+
+
+def _simulated(folder: Path, options: str) -> str:
+    assert PROGRAM is not None
     finished = subprocess.run(
         [PROGRAM, "--inst-counts", "--build-options", options, "kernel.sim"],
         cwd=folder,
@@ -79,21 +109,12 @@ def run(
         text=True,
         check=False,
     )
-    output = finished.stdout + finished.stderr
-    assert "Instructions executed" in output, f"Oclgrind ran nothing:\n{output}\n{source}"
-    assert "Invalid" not in output, output
-    instructions: dict[str, int] = {}
-    moved: dict[str, int] = {}
-    for line in output.splitlines():
-        match = _LINE.match(line)
-        if match:
-            instructions[match[2]] = int(match[1])
-            if match[3]:
-                moved[match[2]] = int(match[3])
-    return DynamicCounts(instructions, moved)
+    return finished.stdout + finished.stderr
 
 
-def _argument(argument: Any, parameters: Mapping[str, int]) -> list[str]:
+def _argument(
+    argument: Any, parameters: Mapping[str, int], contents: Mapping[str, Sequence[int]]
+) -> list[str]:
     dtype = np.dtype(argument.dtype.numpy_dtype)
     name = _FORMATS[f"{dtype.kind}{dtype.itemsize}"]
     if isinstance(argument, lp.ValueArg):
@@ -102,6 +123,10 @@ def _argument(argument: Any, parameters: Mapping[str, int]) -> list[str]:
     cells = 1
     for extent in argument.shape:
         cells *= int(evaluate(extent, dict(parameters)))
+    given = contents.get(argument.name)
+    if given is not None:
+        assert len(given) == cells, f"{argument.name}: {len(given)} values for {cells} cells"
+        return [f"<size={cells * dtype.itemsize} {name}>", " ".join(map(str, given))]
     fill = "1.5" if dtype.kind == "f" else "0"
     return [f"<size={cells * dtype.itemsize} {name} fill={fill}>"]
 
