@@ -15,7 +15,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--profile",
         choices=("quick", "paper"),
         default="paper",
-        help="quick: minutes, one work-group shape; paper: the full protocol (default)",
+        help="quick: two minutes, two work-group shapes; paper: the full protocol (default)",
     )
     command.add_argument(
         "--store",

@@ -6,7 +6,7 @@ as opaque objects and leave as counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from math import gcd
@@ -504,7 +504,7 @@ def _as_set(integer_set: IntegerSet) -> IntegerSet:
 
 
 @contextmanager
-def limited_operations(number: int, what: str) -> Iterator[None]:
+def limited_operations(number: int, what: str) -> Generator[None]:
     """Let isl give up after a number of its elementary operations, the same on every machine.
 
     Raises
@@ -529,7 +529,7 @@ def limited_operations(number: int, what: str) -> Iterator[None]:
         context.reset_operations()
 
 
-_MAXIMUM_HULL_DIVISIONS = 4
+_MAXIMUM_HULL_DIVISIONS = 2
 """Eliminating more of them may take forever."""
 
 
