@@ -265,4 +265,7 @@ def utilization_classes(
                     UtilizationClass(name=name, nonnegative=undecided | {fits}, zero=zeros)
                 )
             undecided = undecided | {-fits - 1}
+    names = {c.name for c in classes}
+    if len(names) == 1:  # outside the parts nothing is accessed, and nothing counts
+        return (UtilizationClass(name=names.pop()),)
     return tuple(classes)

@@ -8,10 +8,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
 
 from countperf.counting.keys import Case
-from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
+from countperf.errors import (
+    CountingError,
+    DataDependentControlFlowError,
+    UnsupportedExpressionError,
+)
 from countperf.symbolic import sets
 from countperf.symbolic.affine import (
     Condition,
@@ -175,13 +180,22 @@ class Domains:
         """Return the set of values of the loop variables around an instruction."""
         found = self._domains.get(within)
         if found is None:
-            whole = self.kernel.get_inames_domain(within)
-            found = sets.project_onto(whole, within)
+            found = sets.project_onto(self._joint_domain(within), within)
             for name in sets.names_of(found, parameters=True):
                 if name not in self.sizes:
                     raise self._data_dependent_loop(within, name)
             self._domains[within] = found
         return found
+
+    def _joint_domain(self, within: frozenset[str]) -> Any:
+        try:
+            return self.kernel.get_inames_domain(within)
+        except LoopyError as error:
+            raise CountingError(
+                f"kernel '{self.kernel.name}': Loopy has no domain for the loops "
+                f"{', '.join(sorted(within))} together: {error}",
+                kernel=self.kernel.name,
+            ) from error
 
     def _data_dependent_loop(
         self, within: frozenset[str], parameter: str
@@ -273,7 +287,7 @@ class Domains:
 
     def factored(self, within: frozenset[str]) -> FactoredDomain | None:
         """Return the domain of which the values of some loop variables are a projection."""
-        whole = self.kernel.get_inames_domain(within)
+        whole = self._joint_domain(within)
         if whole not in self._factored:
             unknown = set(sets.names_of(whole, parameters=True)) - self.sizes
             self._factored[whole] = None if unknown else FactoredDomain.of(whole)
@@ -313,7 +327,7 @@ class Domains:
         counted, _ = self.trip_statistics(loops)
         if not counted:
             return frozenset()
-        whole = self.kernel.get_inames_domain(counted)
+        whole = self._joint_domain(counted)
         present = set(sets.names_of(whole, parameters=False)) & set(self.group_axes)
         factored = self.factored(counted)
         if factored is not None:

@@ -202,6 +202,8 @@ def _count_program(
     import loopy as lp
 
     kernel = domains.kernel
+    # what the instructions have in common is multiplied with its executions once
+    numbers: dict[tuple[Any, frozenset[str], tuple[Case, ...]], Any] = {}
     for instruction_id in program.instruction_ids:
         instruction = kernel.id_to_insn[instruction_id]
         if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
@@ -218,15 +220,20 @@ def _count_program(
             )
         predicates, probability = domains.predicate_conditions(instruction)
         within = instruction.within_inames
-        for (key, cases), number in tallies.tally(instruction).items():
-            all_cases = predicates + tuple(c for c in cases if c.alternatives != ALWAYS)
-            executions = domains.executions(within, all_cases, grid).scale(number * probability)
-            if isinstance(key, Operation):
-                totals.operations[key] = totals.operations.get(key, ZERO_COUNT) + executions
-            else:
-                place = (key, within)
-                totals.accesses[place] = totals.accesses.get(place, ZERO_COUNT) + executions
-                totals.cases.setdefault(place, set()).add(all_cases)
+        tested = tallies.tally_predicates(instruction) if instruction.predicates else {}
+        for tally, share in ((tested, 1), (tallies.tally(instruction), probability)):
+            for (key, cases), number in tally.items():
+                all_cases = predicates + tuple(c for c in cases if c.alternatives != ALWAYS)
+                place = (key, within, all_cases)
+                numbers[place] = numbers.get(place, 0) + number * share
+    for (key, within, cases), number in numbers.items():
+        executions = domains.executions(within, cases, grid).scale(number)
+        if isinstance(key, Operation):
+            totals.operations[key] = totals.operations.get(key, ZERO_COUNT) + executions
+        else:
+            place = (key, within)
+            totals.accesses[place] = totals.accesses.get(place, ZERO_COUNT) + executions
+            totals.cases.setdefault(place, set()).add(cases)
     for barrier in program.barriers:
         totals.local_barriers += domains.barrier_passes(barrier.within, program.launch_loops, grid)
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.symbolic import ResolvedFunction
+from loopy.symbolic import ResolvedFunction, get_dependencies
 
 from countperf.counting.keys import Case, MemoryAccess, Operation, type_name
 from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
@@ -107,6 +107,7 @@ class InstructionCounter(RefusingMapper):
         self._context: str | None = None
         self._instruction = ""
         self._type_reader: Any = None
+        self._plain_indices: set[Any] = set()  # of loop variables alone: nothing in them counts
 
     # {{{ bookkeeping
 
@@ -116,7 +117,7 @@ class InstructionCounter(RefusingMapper):
         Parameters
         ----------
         instruction : loopy.Assignment or loopy.CallInstruction
-            Its right-hand side, subscripts of assignees, predicates and stores are tallied.
+            Its right-hand side, the subscripts of its assignees and its stores are tallied.
 
         Returns
         -------
@@ -133,12 +134,25 @@ class InstructionCounter(RefusingMapper):
         self._tally, self._cases, self._factor = {}, (), 1
         self._instruction = instruction.id
         self._context = None
-        for predicate in sorted(instruction.predicates, key=str):
-            self.rec(predicate)
         targets = [self._store(assignee) for assignee in instruction.assignees]
         source = self._in_context(_context_of(targets[0]), instruction.expression)
         if len(targets) == 1 and not _is_constant(instruction.expression):
             self._convert(source, targets[0])
+        return self._tally
+
+    def tally_predicates(self, instruction: Any) -> Tally:
+        """Return what the evaluation of an instruction's predicates takes, once.
+
+        Raises
+        ------
+        UnsupportedExpressionError, DataDependentControlFlowError
+            As for `tally`.
+        """
+        self._tally, self._cases, self._factor = {}, (), 1
+        self._instruction = instruction.id
+        self._context = None
+        for predicate in sorted(instruction.predicates, key=str):
+            self.rec(predicate)
         return self._tally
 
     def _in_context(self, context: str | None, expr: Any) -> DType | None:
@@ -292,7 +306,12 @@ class InstructionCounter(RefusingMapper):
         variable = self._variable(name)
         outer, self._in_index = self._in_index, True
         for part in index:
+            if part in self._plain_indices:
+                continue
+            before = len(self._tally)
             self._in_context("i", getattr(part, "index", part) if _is_linear(part) else part)
+            if len(self._tally) == before and not get_dependencies(part) - self.inames:
+                self._plain_indices.add(part)
         self._in_index = outer
         space = self._address_space(variable)
         if space is not None:
@@ -331,40 +350,46 @@ class InstructionCounter(RefusingMapper):
 
     def _operands(self, children: Sequence[Any]) -> DType | None:
         """Tally operands from left to right; each is converted to the type reached with it."""
-        types = [self.rec(child) for child in children]
+        return (self._operand_steps(children) or [None])[-1]
+
+    def _operand_steps(self, children: Sequence[Any]) -> list[DType | None]:
+        """Tally operands as `_operands`; return the type that is reached with each of them."""
+        steps: list[DType | None] = []
         result: DType | None = None
-        for position, (child, dtype) in enumerate(zip(children, types, strict=True)):
+        for position, child in enumerate(children):
+            dtype = self.rec(child)
             following = self._join((result, dtype))
             if position and not all(_is_constant(c) for c in children[:position]):
                 self._convert(result, following)
             if not _is_constant(child):
                 self._convert(dtype, following)
+            steps.append(following)
             result = following
-        return result
+        return steps
 
     def map_sum(self, expr: Any) -> DType | None:
-        """A sum of k terms is k - 1 additions; leading constants fold."""
+        """A sum of k terms is k - 1 additions from left to right; leading constants fold."""
         children = _flattened(expr, p.Sum)
-        dtype = self._operands(children)
-        leading = _leading_constants(children)
-        self._operation("add", dtype, len(children) - max(leading, 1))
-        return dtype
+        steps = self._operand_steps(children)
+        for dtype in steps[max(_leading_constants(children), 1) :]:
+            self._operation("add", dtype)
+        return steps[-1]
 
     def map_product(self, expr: Any) -> DType | None:
         """A product of k factors is k - 1 multiplications, those by -1 ``neg``; constants fold."""
         children = _flattened(expr, p.Product)
-        dtype = self._operands(children)
+        steps = self._operand_steps(children)
         leading = _leading_constants(children)
         folded = 1
         for child in children[:leading]:
             folded = folded * child
-        factors = [*([folded] if leading else []), *children[leading:]]
-        number = len(factors) - 1
-        negations = sum(1 for f in factors if _is_constant(f) and f == -1) if number else 0
-        negations = min(negations, number)
-        self._operation("neg", dtype, negations)
-        self._operation("mul", dtype, number - negations)
-        return dtype
+        for position in range(max(leading, 1), len(children)):
+            factors = [children[position]]
+            if position == leading:
+                factors.append(folded)
+            is_negation = any(_is_constant(f) and f == -1 for f in factors)
+            self._operation("neg" if is_negation else "mul", steps[position])
+        return steps[-1]
 
     def map_quotient(self, expr: Any) -> DType | None:
         """One division in the joined type; a quotient of constants is free."""
@@ -544,34 +569,36 @@ class InstructionCounter(RefusingMapper):
         self.rec(expr.condition)
         result = self._inferred(expr)
         for branch, holds in ((expr.then, True), (expr.else_, False)):
-            dtype = self._branch(expr.condition, branch, holds=holds)
-            if not _is_constant(branch):
-                self._convert(dtype, result)
+            self._branch(expr.condition, branch, holds=holds, target=result)
         self._operation("select", result)
         return result
 
-    def _branch(self, test: Any, branch: Any, *, holds: bool) -> DType | None:
+    def _branch(self, test: Any, branch: Any, *, holds: bool, target: DType | None = None) -> None:
+        """Tally a branch on its own part, and its conversion to the type of the whole."""
         if _is_constant(branch):
-            return self._constant_type(branch)
+            return
         cases, factor = self._cases, self._factor
         try:
             condition = self.to_condition(test)
         except NotAffineError:
-            return self._data_dependent_branch(test, branch, holds=holds)
+            self._data_dependent_branch(test, branch, holds=holds, target=target)
+            return
         self._cases = (*cases, Case(alternatives=condition, holds=holds))
         try:
-            return self.rec(branch)
+            self._convert(self.rec(branch), target)
         finally:
             self._cases, self._factor = cases, factor
 
-    def _data_dependent_branch(self, test: Any, branch: Any, *, holds: bool) -> DType | None:
+    def _data_dependent_branch(
+        self, test: Any, branch: Any, *, holds: bool, target: DType | None
+    ) -> None:
         probability = self.statistics.get(str(test), self.statistics.get(self._instruction))
         if probability is None:
             outer, self._tally = self._tally, {}
-            dtype = self.rec(branch)
+            self._convert(self.rec(branch), target)
             counted, self._tally = self._tally, outer
             if not counted:
-                return dtype
+                return
             raise DataDependentControlFlowError(
                 f"kernel '{self.kernel.name}', instruction '{self._instruction}': the condition "
                 f"{test} depends on data; pass its probability, "
@@ -583,7 +610,7 @@ class InstructionCounter(RefusingMapper):
         share = Fraction(probability).limit_denominator(10**9)
         self._factor = factor * (share if holds else 1 - share)
         try:
-            return self.rec(branch)
+            self._convert(self.rec(branch), target)
         finally:
             self._factor = factor
 
