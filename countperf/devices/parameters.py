@@ -1,0 +1,363 @@
+"""What a device can do: the constants that mechanistic models ask of it.
+
+A `DeviceParameters` holds plain numbers under the names of the models' vocabulary, each with a
+unit (`DeviceParameters.unit_of`) and a source (`DeviceParameters.source_of`). A number that nobody
+gave is ``None``; a model that needs it calls `DeviceParameters.require`, which raises an error that
+names the field. Nothing is guessed.
+
+Cycles are those of a compute unit, instructions are those of a sub-group: a cost of 0.25 cycles
+means that a compute unit starts four sub-group instructions of the class in every cycle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError
+
+from countperf.documents import Document, field_path
+from countperf.errors import DeviceParameterError
+
+InstructionKind = Literal["compute", "memory", "barrier"]
+TransferDirection = Literal["h2d", "d2h"]
+RegisterMode = Literal["work_item", "sub_group", "group"]
+
+_Parameters = TypeVar("_Parameters", bound="DeviceParameters")
+
+DECLARED = "declared by the caller"
+"""The source of a number that came without one."""
+
+_PositiveFloat = Annotated[float, Field(gt=0)]
+_NonNegativeFloat = Annotated[float, Field(ge=0)]
+_PositiveInt = Annotated[int, Field(gt=0)]
+_NonNegativeInt = Annotated[int, Field(ge=0)]
+
+UNITS: Mapping[str, str] = {
+    "num_compute_units": "compute unit",
+    "clock_hz": "Hz",
+    "sub_group_size": "work item/sub-group",
+    "issue_limit": "instruction/cycle",
+    "bandwidth_byte_per_s": "byte/s",
+    "peak_flops": "flop/s",
+    "launch_overhead_s": "s",
+    "cache_line_bytes": "byte",
+    "cores_per_compute_unit": "core/compute unit",
+    "schedulers_per_compute_unit": "scheduler/compute unit",
+    "max_sub_groups_per_compute_unit": "sub-group/compute unit",
+    "max_work_items_per_compute_unit": "work item/compute unit",
+    "max_groups_per_compute_unit": "group/compute unit",
+    "max_work_items_per_group": "work item/group",
+    "max_local_bytes_per_group": "byte/group",
+    "max_registers_per_work_item": "register/work item",
+    "registers_per_compute_unit": "register/compute unit",
+    "local_bytes_per_compute_unit": "byte/compute unit",
+    "register_unit": "register",
+    "local_unit": "byte",
+    "sub_group_unit": "sub-group",
+    "local_reserved_bytes_per_group": "byte/group",
+    "issue_cycles": "cycle/instruction",
+    "mem_ld_cycles": "cycle",
+    "departure_del_coal_cycles": "cycle",
+    "departure_del_uncoal_cycles": "cycle",
+    "cpi_mem_instr": "cycle/instruction",
+    "mem_clock_hz": "Hz",
+    "bus_width_bits": "bit",
+    "data_rate": "transfer/cycle",
+    "latency_steps": "step",
+    "chunk": "access/transaction",
+    "max_work_items_per_core": "work item/core",
+}
+"""Unit of every numeric field of `DeviceParameters`, as a catalogue file must write it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionClass:
+    """One class of instructions of a device.
+
+    Attributes
+    ----------
+    name : str
+        Name of the class, such as ``"mul.f32"``.
+    subsystem : str
+        The pipeline that executes it; classes of one subsystem share its throughput.
+    cpi : float
+        Cycles between the starts of two such instructions on one compute unit (inverse
+        throughput), cycle/instruction; positive, may be below 1.
+    latency : float
+        Cycles from the start of an instruction to its result; not negative.
+    kind : {"compute", "memory", "barrier"}
+        What the class counts as in models that know only one of each.
+    source : str
+        Where the two numbers come from.
+
+    Raises
+    ------
+    DeviceParameterError
+        A number is out of range, or the kind unknown; ``field`` names it.
+    """
+
+    name: str
+    subsystem: str
+    cpi: float
+    latency: float
+    kind: InstructionKind
+    source: str = DECLARED
+
+    def __post_init__(self) -> None:
+        _check_positive(self.cpi, f"classes.{self.name}.cpi")
+        _check_not_negative(self.latency, f"classes.{self.name}.latency")
+        if self.kind not in ("compute", "memory", "barrier"):
+            field = f"classes.{self.name}.kind"
+            message = f"{field} must be compute, memory or barrier, not {self.kind!r}"
+            raise DeviceParameterError(message, field=field)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkParameters:
+    """One direction of the link between host and device.
+
+    Attributes
+    ----------
+    startup_s : float
+        Time of an empty transfer, s; not negative.
+    bandwidth_byte_per_s : float
+        Nominal bandwidth, byte/s; positive.
+    lambda_c : float
+        Share of it that transfers reach; positive.
+    source : str
+        Where the numbers come from.
+
+    Raises
+    ------
+    DeviceParameterError
+        A number is out of range; ``field`` names it.
+    """
+
+    startup_s: float
+    bandwidth_byte_per_s: float
+    lambda_c: float = 1.0
+    source: str = DECLARED
+
+    def __post_init__(self) -> None:
+        _check_not_negative(self.startup_s, "links.startup_s")
+        _check_positive(self.bandwidth_byte_per_s, "links.bandwidth_byte_per_s")
+        _check_positive(self.lambda_c, "links.lambda_c")
+
+
+class DeviceParameters(Document):
+    """Constants of one device; every number may be absent (``None``).
+
+    Direct construction raises pydantic's errors; use `declare_device` for ours.
+
+    Attributes
+    ----------
+    slug, name : str
+        Short name of the device, as in `DeviceIdentity`, and its name in full.
+    compute_capability : str or None
+        NVIDIA's version of the architecture, such as ``"5.2"``.
+    num_compute_units, clock_hz, sub_group_size : int, float, int
+        Compute units, their clock (Hz), and work items per sub-group (on a CPU: the elements of a
+        vector).
+    classes : dict from str to InstructionClass
+        Cost of instructions by name of the class.
+    issue_limit : float
+        Sub-group instructions that a compute unit can start per cycle over all subsystems; absent:
+        no limit.
+    peak_flops, bandwidth_byte_per_s : float
+        Peaks of the whole device, flop/s (an addition and a multiplication are two) and byte/s.
+    launch_overhead_s : float
+        Time of an empty launch, s.
+    cache_line_bytes : int
+        Bytes of global memory that move together.
+    cores_per_compute_unit, schedulers_per_compute_unit : int
+        Scalar single-precision lanes, and instruction schedulers.
+    max_sub_groups_per_compute_unit, max_work_items_per_compute_unit, \
+max_groups_per_compute_unit, max_work_items_per_group, max_local_bytes_per_group, \
+max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute_unit : int
+        Limits on what is resident on a compute unit at a time.
+    register_mode : {"work_item", "sub_group", "group"}
+        Per what registers are allocated.
+    register_unit, local_unit, sub_group_unit, local_reserved_bytes_per_group : int
+        Granularity of allocation, and local memory that the system takes of every group.
+    issue_cycles, mem_ld_cycles, departure_del_coal_cycles, departure_del_uncoal_cycles : float
+        Machine constants of Hong & Kim (2009).
+    cpi_mem_instr : float
+        Cost of a memory instruction on the compute pipeline (work flow graph model).
+    mem_clock_hz, bus_width_bits, data_rate : float, int, float
+        Memory clock, width of the bus, transfers per clock.
+    latency_steps, chunk, max_work_items_per_core : float
+        Machine constants of Ma, Chamberlain & Agrawal (2014).
+    links : dict from {"h2d", "d2h"} to LinkParameters
+        Transfers to and from the device.
+    sources : dict from str to str
+        Source of each number, by field.
+    """
+
+    format: Literal["countperf-device-parameters"] = "countperf-device-parameters"
+    version: Literal[1] = 1
+
+    slug: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    name: str = Field(min_length=1)
+    compute_capability: str | None = None
+    register_mode: RegisterMode = "work_item"
+
+    num_compute_units: _PositiveInt | None = None
+    clock_hz: _PositiveFloat | None = None
+    sub_group_size: _PositiveInt | None = None
+    issue_limit: _PositiveFloat | None = None
+    bandwidth_byte_per_s: _PositiveFloat | None = None
+    peak_flops: _PositiveFloat | None = None
+    launch_overhead_s: _NonNegativeFloat | None = None
+    cache_line_bytes: _PositiveInt | None = None
+    cores_per_compute_unit: _PositiveInt | None = None
+    schedulers_per_compute_unit: _PositiveInt | None = None
+    max_sub_groups_per_compute_unit: _PositiveInt | None = None
+    max_work_items_per_compute_unit: _PositiveInt | None = None
+    max_groups_per_compute_unit: _PositiveInt | None = None
+    max_work_items_per_group: _PositiveInt | None = None
+    max_local_bytes_per_group: _PositiveInt | None = None
+    max_registers_per_work_item: _PositiveInt | None = None
+    registers_per_compute_unit: _PositiveInt | None = None
+    local_bytes_per_compute_unit: _PositiveInt | None = None
+    register_unit: _PositiveInt | None = None
+    local_unit: _PositiveInt | None = None
+    sub_group_unit: _PositiveInt | None = None
+    local_reserved_bytes_per_group: _NonNegativeInt | None = None
+    issue_cycles: _PositiveFloat | None = None
+    mem_ld_cycles: _PositiveFloat | None = None
+    departure_del_coal_cycles: _PositiveFloat | None = None
+    departure_del_uncoal_cycles: _PositiveFloat | None = None
+    cpi_mem_instr: _NonNegativeFloat | None = None
+    mem_clock_hz: _PositiveFloat | None = None
+    bus_width_bits: _PositiveInt | None = None
+    data_rate: _PositiveFloat | None = None
+    latency_steps: _PositiveFloat | None = None
+    chunk: _PositiveFloat | None = None
+    max_work_items_per_core: _PositiveFloat | None = None
+
+    classes: dict[str, InstructionClass] = Field(default_factory=dict)
+    links: dict[TransferDirection, LinkParameters] = Field(default_factory=dict)
+    sources: dict[str, str] = Field(default_factory=dict)
+
+    units: ClassVar[Mapping[str, str]] = UNITS
+
+    def require(self, field: str, *, model: str = "the model") -> float:
+        """Return a number that a model cannot do without.
+
+        Raises
+        ------
+        DeviceParameterError
+            It is absent; ``field`` names it.
+        """
+        value = getattr(self, field)
+        if value is None:
+            message = (
+                f"device {self.slug!r}: no value for {field}, which {model} needs; give it in the"
+                f" device's document, in {UNITS[field]}"
+            )
+            raise DeviceParameterError(message, field=field)
+        return float(value)
+
+    def require_int(self, field: str, *, model: str = "the model") -> int:
+        """Return a whole number that a model cannot do without; errors as in `require`."""
+        return int(self.require(field, model=model))
+
+    def require_class(self, name: str, *, model: str = "the model") -> InstructionClass:
+        """Return the cost of a class of instructions.
+
+        Raises
+        ------
+        DeviceParameterError
+            The device has no such class; ``field`` is ``classes.<name>``.
+        """
+        if name not in self.classes:
+            known = ", ".join(self.classes) or "none"
+            message = (
+                f"device {self.slug!r}: no instruction class {name!r}, which {model} needs"
+                f" (known: {known}); add it to the device's document"
+            )
+            raise DeviceParameterError(message, field=f"classes.{name}")
+        return self.classes[name]
+
+    def require_link(self, direction: TransferDirection) -> LinkParameters:
+        """Return one direction of the link to the host.
+
+        Raises
+        ------
+        DeviceParameterError
+            It is absent; ``field`` is ``links.<direction>``.
+        """
+        if direction not in self.links:
+            message = f"device {self.slug!r}: no link parameters for direction {direction!r}"
+            raise DeviceParameterError(message, field=f"links.{direction}")
+        return self.links[direction]
+
+    def source_of(self, field: str) -> str:
+        """Return where a number comes from."""
+        return self.sources.get(field, DECLARED)
+
+    @staticmethod
+    def unit_of(field: str) -> str:
+        """Return the unit of a number.
+
+        Examples
+        --------
+        >>> DeviceParameters.unit_of("bandwidth_byte_per_s")
+        'byte/s'
+        """
+        return UNITS[field]
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return the device with other values, checked like `declare_device`."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return _construct(type(self), {**values, **changes})
+
+
+def declare_device(slug: str = "declared", **values: Any) -> DeviceParameters:
+    """Describe a device by what is known of it.
+
+    Parameters
+    ----------
+    slug : str, optional
+        Short name.
+    **values
+        Fields of `DeviceParameters`; ``name`` defaults to the slug.
+
+    Raises
+    ------
+    DeviceParameterError
+        A field is unknown, of the wrong type or out of range; ``field`` is its name.
+
+    Examples
+    --------
+    >>> declare_device(clock_hz=1.4e9, num_compute_units=15).require("clock_hz")
+    1400000000.0
+    """
+    return _construct(DeviceParameters, {"slug": slug, "name": slug, **values})
+
+
+def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Parameters:
+    try:
+        return device_type(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = field_path(first["loc"], root="").lstrip(".")
+        message = (
+            f"device {values.get('slug')!r}: {field}: {first['msg']} (found: {first['input']!r})"
+        )
+        raise DeviceParameterError(message, field=field) from error
+
+
+def _check_positive(value: float, field: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        message = f"{field} must be positive and finite, not {value}"
+        raise DeviceParameterError(message, field=field)
+
+
+def _check_not_negative(value: float, field: str) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        message = f"{field} must be finite and not negative, not {value}"
+        raise DeviceParameterError(message, field=field)

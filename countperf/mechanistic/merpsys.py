@@ -1,0 +1,516 @@
+r"""MERPSYS: throughput and latency bounds of a kernel, transfers, and applications made of both.
+
+Models a kernel by Volkov's two bounds, latency over occupancy and the busiest of three resources,
+with one factor for the architecture; a transfer by a startup and a bandwidth; an application as a
+sequence of them, in which nothing overlaps. Source: Gajger & Czarnul (2018), "Modelling and
+simulation of GPU processing in the MERPSYS environment"; equation numbers are theirs.
+
+Assumptions: occupancy and throughput are constant over the run; the bytes of global memory are
+those that caches do not serve.
+
+===================  ==================================  ==========================
+symbol               name                                unit
+===================  ==================================  ==========================
+W_L                  ``total_sub_groups``                sub-group
+Lat_bound            ``latency_bound``                   cycle
+INS_CUDA             ``ins_cuda``                        instruction/sub-group
+INS_issued           ``ins_issued``                      issue slot/sub-group
+GMem_bytes           ``gmem_bytes``                      byte/sub-group
+CUDA cores           ``cores_per_compute_unit``          core/compute unit
+warp schedulers      ``schedulers_per_compute_unit``     scheduler/compute unit
+GMem_clock           ``mem_clock_hz``                    Hz
+bus width            ``bus_width_bits``                  bit
+data rate            ``data_rate``                       transfer/cycle
+w_th                 ``wpc``                             sub-group/cycle
+lambda_k, lambda_c   ``lambda_k``, ``lambda_c``          1
+t_s, bw              ``startup_s``, ``bandwidth_byte_per_s``  s, byte/s
+===================  ==================================  ==========================
+
+Left out: local memory, special functions, double precision, caches, gradual saturation of memory,
+the last partial wave.
+
+Where this departs from the paper: ``lambda_k`` is the estimated over the measured time (printed:
+estimated over estimated); ``lambda_c`` solves Eq. (4.6) exactly, with the startup taken off, where
+the text divides estimated by measured. Slots saved by issuing two instructions at once count as
+often as their loop runs (the text counts such a pair inside the loop once). What a profile does not
+state is derived where that is the same quantity: the latency bound is the time of one sub-group
+alone; ``ins_cuda`` are its computations and ``ins_issued`` all its instructions, with none issued
+twice or in pairs; the bytes are those of its memory instructions; and the peak of global memory is
+``bandwidth_byte_per_s`` where the device does not state a memory clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self, get_args
+
+from countperf.devices.parameters import LinkParameters, TransferDirection
+from countperf.errors import ParameterError
+from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
+from countperf.mechanistic.model import (
+    Aspect,
+    Bound,
+    Estimate,
+    MechanisticModel,
+    MechanisticPrediction,
+    ParametricProfile,
+    seconds_from_throughput,
+)
+from countperf.mechanistic.occupancy import launch_geometry
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.scaling import fit_scale
+from countperf.mechanistic.volkov import latency_alone
+from countperf.predictions import ParameterValue, largest_first
+
+Resource = Literal["cuda_cores", "schedulers", "memory"]
+
+_BOUNDS: dict[Resource, Bound] = {
+    "cuda_cores": "compute",
+    "schedulers": "issue",
+    "memory": "memory",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUse:
+    """Cycles of a compute unit that a sub-group takes of each resource.
+
+    Attributes
+    ----------
+    cycles : Mapping from {"cuda_cores", "schedulers", "memory"} to float
+        The three terms of Eq. (4.4).
+    bound : {"cuda_cores", "schedulers", "memory"}
+        The largest; on a tie the first.
+    wpc : float
+        Sub-groups per cycle that it allows.
+    """
+
+    cycles: Mapping[Resource, float]
+    bound: Resource
+    wpc: float
+
+
+def bytes_per_cycle(
+    *,
+    mem_clock_hz: float,
+    bus_width_bits: float,
+    data_rate: float,
+    num_compute_units: float,
+    clock_hz: float,
+) -> float:
+    """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5).
+
+    Raises
+    ------
+    ParameterError
+        A number is not positive and finite.
+    """
+    check_positive(mem_clock_hz, "mem_clock_hz")
+    check_positive(bus_width_bits, "bus_width_bits")
+    check_positive(data_rate, "data_rate")
+    check_positive(num_compute_units, "num_compute_units")
+    check_positive(clock_hz, "clock_hz")
+    return mem_clock_hz * bus_width_bits / 8 * data_rate / (num_compute_units * clock_hz)
+
+
+def resource_use(
+    *,
+    ins_cuda: float,
+    ins_issued: float,
+    gmem_bytes: float,
+    sub_group_size: float,
+    cores_per_compute_unit: float,
+    schedulers_per_compute_unit: float,
+    byte_per_cycle: float,
+) -> ResourceUse:
+    """Bound the throughput of a compute unit by its busiest resource, Eq. (4.4).
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, or there is no work.
+    """
+    check_not_negative(ins_cuda, "ins_cuda")
+    check_not_negative(ins_issued, "ins_issued")
+    check_not_negative(gmem_bytes, "gmem_bytes")
+    check_positive(sub_group_size, "sub_group_size")
+    check_positive(cores_per_compute_unit, "cores_per_compute_unit")
+    check_positive(schedulers_per_compute_unit, "schedulers_per_compute_unit")
+    check_positive(byte_per_cycle, "byte_per_cycle")
+    cycles: dict[Resource, float] = {
+        "cuda_cores": sub_group_size * ins_cuda / cores_per_compute_unit,
+        "schedulers": ins_issued / schedulers_per_compute_unit,
+        "memory": gmem_bytes / byte_per_cycle,
+    }
+    bound = max(cycles, key=lambda name: cycles[name])
+    if cycles[bound] == 0:
+        message = "the kernel has no work: ins_cuda, ins_issued and gmem_bytes are zero"
+        raise ParameterError(message, parameter="ins_cuda")
+    return ResourceUse(cycles=cycles, bound=bound, wpc=1 / cycles[bound])
+
+
+def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> float:
+    """Return the longest path through a graph of instructions in program order, cycles.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Instructions, and a last node for the end.
+    edges : iterable of (int, int, float)
+        ``(i, j, cycles)``: ``j`` starts at least so long after ``i``. Between neighbors, the
+        latency of issuing one after the other or of a branch; from producer to user, that of the
+        result; to the end, that of replacing the group.
+
+    Raises
+    ------
+    ParameterError
+        An edge leaves the nodes, leads backwards (a cycle), or has a negative weight.
+
+    Notes
+    -----
+    The critical path of a loop's body, times its trip count, adds to those of the code around it.
+
+    Examples
+    --------
+    >>> critical_path(5, [(0, 1, 6), (1, 2, 3), (2, 3, 0), (1, 3, 6), (3, 4, 12)])
+    24.0
+    """
+    check_whole(num_nodes, "num_nodes")
+    starts = [0.0] * num_nodes
+    for source, target, cycles in sorted(edges):
+        if not 0 <= source < target < num_nodes:
+            message = (
+                f"edge ({source}, {target}) leaves the {num_nodes} nodes or leads backwards, which"
+                " would make a cycle"
+            )
+            raise ParameterError(message, parameter="edges")
+        check_not_negative(cycles, "edges")
+        starts[target] = max(starts[target], starts[source] + cycles)
+    return max(starts)
+
+
+def issue_slots(executed: float, *, reissues: float = 0.0, dual_issued_pairs: float = 0.0) -> float:
+    """Return the issue slots that instructions take.
+
+    Parameters
+    ----------
+    executed : float
+        Instructions executed by a sub-group, memory instructions included.
+    reissues : float, optional
+        Further transactions of split accesses, and passes of bank conflicts.
+    dual_issued_pairs : float, optional
+        Pairs of instructions that share a slot, counted as often as they run.
+
+    Raises
+    ------
+    ParameterError
+        A number is negative, or more than all instructions are paired.
+
+    Examples
+    --------
+    >>> issue_slots(66, dual_issued_pairs=12)
+    54.0
+    """
+    check_not_negative(executed, "executed")
+    check_not_negative(reissues, "reissues")
+    if 2 * check_not_negative(dual_issued_pairs, "dual_issued_pairs") > executed:
+        message = f"dual_issued_pairs is {dual_issued_pairs}, but {executed} make fewer pairs"
+        raise ParameterError(message, parameter="dual_issued_pairs")
+    return float(executed + reissues - dual_issued_pairs)
+
+
+def strided_access(
+    stride: int, *, sub_group_size: int = 32, element_bytes: int = 4
+) -> tuple[int, int]:
+    """Return the re-issues and bytes of one access of a sub-group with a stride.
+
+    Parameters
+    ----------
+    stride : int
+        Elements between neighbors, from 1 to the size of a sub-group.
+    sub_group_size, element_bytes : int, optional
+        Work items of a sub-group, and bytes of an element.
+
+    Raises
+    ------
+    ParameterError
+        A number is not whole and positive, or the stride too large.
+
+    Notes
+    -----
+    The source states strides of 2 and 4 for 32 work items and elements of 4 bytes; others follow
+    the same rule.
+
+    Examples
+    --------
+    >>> strided_access(4)
+    (3, 512)
+    """
+    check_whole(sub_group_size, "sub_group_size")
+    check_whole(element_bytes, "element_bytes")
+    if check_whole(stride, "stride") > sub_group_size:
+        message = f"stride must be at most the sub-group size, {sub_group_size}, not {stride}"
+        raise ParameterError(message, parameter="stride")
+    return stride - 1, stride * sub_group_size * element_bytes
+
+
+def transfer_time(link: LinkParameters, n_bytes: float) -> float:
+    """Return the time of a transfer between host and device, s, Eq. (4.6).
+
+    Raises
+    ------
+    ParameterError
+        The number of bytes is negative.
+
+    Examples
+    --------
+    >>> transfer_time(LinkParameters(startup_s=2e-6, bandwidth_byte_per_s=1e9), 1000)
+    3e-06
+    """
+    check_not_negative(n_bytes, "n_bytes")
+    return link.startup_s + n_bytes / (link.bandwidth_byte_per_s * link.lambda_c)
+
+
+def calibrated_link(link: LinkParameters, n_bytes: float, measured_s: float) -> LinkParameters:
+    """Return a link whose share of the bandwidth meets one measured transfer exactly.
+
+    Raises
+    ------
+    ParameterError
+        No bytes, or the measured time is no longer than the startup.
+
+    Notes
+    -----
+    Eq. (4.6) solved for ``lambda_c``.
+    """
+    check_positive(n_bytes, "n_bytes")
+    if not check_positive(measured_s, "measured_s") > link.startup_s:
+        message = f"measured_s must be longer than the startup of {link.startup_s} s"
+        raise ParameterError(message, parameter="measured_s")
+    share = n_bytes / link.bandwidth_byte_per_s / (measured_s - link.startup_s)
+    return replace(link, lambda_c=share, source="calibrated to a measured transfer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """A transfer between host and device.
+
+    Attributes
+    ----------
+    direction : {"h2d", "d2h"}
+        To or from the device.
+    n_bytes : float
+        Its size.
+
+    Raises
+    ------
+    ParameterError
+        Unknown direction, or a negative size.
+    """
+
+    direction: TransferDirection
+    n_bytes: float
+
+    def __post_init__(self) -> None:
+        if self.direction not in get_args(TransferDirection):
+            message = f"direction must be h2d or d2h, not {self.direction!r}"
+            raise ParameterError(message, parameter="direction")
+        check_not_negative(self.n_bytes, "n_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """A sequence of transfers and kernels, one after the other.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    steps : tuple of Transfer, ProfiledKernel or ParametricProfile
+        What it does, in order; at least one.
+
+    Raises
+    ------
+    ParameterError
+        There is no step.
+    """
+
+    name: str
+    steps: tuple[Transfer | ProfiledKernel | ParametricProfile, ...]
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise ParameterError("an application needs at least one step", parameter="steps")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MerpsysModel(MechanisticModel):
+    """MERPSYS's time of a kernel, and of applications.
+
+    Attributes
+    ----------
+    lambda_k : float
+        Factor of the architecture; below 1 it makes kernels take longer.
+
+    Raises
+    ------
+    ParameterError
+        The factor is not positive.
+    """
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset(
+        {
+            "instruction_parallelism",
+            "computation_latency",
+            "memory_latency",
+            "many_subsystems",
+            "issue_limit",
+            "transfers",
+        }
+    )
+
+    lambda_k: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(self.lambda_k, "lambda_k")
+
+    @property
+    def model(self) -> str:
+        """``"merpsys"``."""
+        return "merpsys"
+
+    def calibrated(self, kernels: Sequence[ProfiledKernel], measured_s: Sequence[float]) -> Self:
+        """Return the model with the factor that fits measured times best, see `fit_scale`.
+
+        Parameters
+        ----------
+        kernels : sequence of ProfiledKernel
+            What was measured.
+        measured_s : sequence of float
+            Their times, s. With a single one, the factor is the estimated over the measured time.
+        """
+        unscaled = replace(self, lambda_k=1.0)
+        estimated = [unscaled.estimate(each.profile, each.launch).time_s for each in kernels]
+        overhead = self.device.launch_overhead_s or 0.0
+        return replace(self, lambda_k=1 / fit_scale(estimated, measured_s, overhead_s=overhead))
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time of one launch; errors as in the base class."""
+        device, model = self.device, self.model
+        geometry = launch_geometry(profile, launch, device)
+        use = self._resource_use(profile)
+        latency = profile.latency_bound
+        if latency is None:
+            latency = latency_alone(profile, device, model=model)
+        wpc = min(geometry.occupancy / latency, use.wpc)  # Eq. (4.3)
+        time_s = (  # Eq. (4.1)
+            seconds_from_throughput(wpc, geometry.total_sub_groups, device, model=model)
+            / self.lambda_k
+        )
+        kind = _BOUNDS[use.bound]
+        busy_s = time_s * wpc / use.wpc
+        return Estimate(
+            time_s=time_s,
+            bound=kind if wpc == use.wpc else "latency",
+            breakdown={kind: busy_s, "latency": time_s - busy_s},
+            results={
+                "wpc": wpc,
+                "occupancy": geometry.occupancy,
+                "latency_bound": latency,
+                **{f"cycles[{name}]": cycles for name, cycles in use.cycles.items()},
+            },
+        )
+
+    def predict_application(
+        self, application: Application, parameters: Mapping[str, ParameterValue] | None = None, /
+    ) -> MechanisticPrediction:
+        """Predict the time of an application: the sum over its steps.
+
+        Parameters
+        ----------
+        application : Application
+            Its steps.
+        parameters : Mapping from str to int, optional
+            Values of the size parameters of its kernels.
+
+        Returns
+        -------
+        MechanisticPrediction
+            The time; the breakdown has the transfers by direction and the kernels by name. Its
+            bound is ``"transfer"`` where transfers take more than half, else that of the longest
+            kernel.
+
+        Raises
+        ------
+        ModelNotApplicableError, DeviceParameterError, ParameterError
+            As in `estimate`; the device lacks the link of a transfer.
+        """
+        breakdown: dict[str, float] = {}
+        kernels: list[MechanisticPrediction] = []
+        transfers_s = 0.0
+        for step in application.steps:
+            if isinstance(step, Transfer):
+                part = transfer_time(self.device.require_link(step.direction), step.n_bytes)
+                name = f"transfer.{step.direction}"
+                transfers_s += part
+            else:
+                kernels.append(self.predict(step, parameters))
+                part = float(kernels[-1].time_s)
+                name = f"kernel.{kernels[-1].kernel}"
+            breakdown[name] = breakdown.get(name, 0.0) + part
+        time_s = sum(breakdown.values())
+        bound: Bound = "transfer"
+        if kernels and 2 * transfers_s <= time_s:
+            bound = max(kernels, key=lambda each: float(each.time_s)).bound
+        return MechanisticPrediction(
+            kernel=application.name,
+            device=self.device.slug,
+            model=self.model,
+            parameters=dict(parameters or {}),
+            time_s=time_s,
+            interval_s=None,
+            breakdown=largest_first(breakdown),
+            ignored=tuple(sorted({name for each in kernels for name in each.ignored})),
+            bound=bound,
+            results={"transfers_s": transfers_s, "kernels_s": time_s - transfers_s},
+        )
+
+    def _resource_use(self, profile: KernelProfile) -> ResourceUse:
+        device, model = self.device, self.model
+        ins_cuda, ins_issued = profile.ins_cuda, profile.ins_issued
+        if ins_cuda is None:
+            ins_cuda = profile.count_of("compute", device, model=model)
+        if ins_issued is None:
+            ins_issued = profile.instructions_per_sub_group(model=model)
+        gmem_bytes = profile.gmem_bytes
+        if gmem_bytes is None and profile.load_bytes_per_sub_group is not None:
+            accesses = profile.count_of("memory", device, model=model)
+            gmem_bytes = profile.load_bytes_per_sub_group * accesses
+        if gmem_bytes is None:
+            gmem_bytes = profile.require("gmem_bytes", model=model)
+        return resource_use(
+            ins_cuda=ins_cuda,
+            ins_issued=ins_issued,
+            gmem_bytes=gmem_bytes,
+            sub_group_size=device.require_int("sub_group_size", model=model),
+            cores_per_compute_unit=device.require_int("cores_per_compute_unit", model=model),
+            schedulers_per_compute_unit=device.require_int(
+                "schedulers_per_compute_unit", model=model
+            ),
+            byte_per_cycle=self._bytes_per_cycle(),
+        )
+
+    def _bytes_per_cycle(self) -> float:
+        device, model = self.device, self.model
+        units = device.require_int("num_compute_units", model=model)
+        clock_hz = device.require("clock_hz", model=model)
+        if device.mem_clock_hz is None and device.bandwidth_byte_per_s is not None:
+            return device.bandwidth_byte_per_s / (units * clock_hz)
+        return bytes_per_cycle(
+            mem_clock_hz=device.require("mem_clock_hz", model=model),
+            bus_width_bits=device.require("bus_width_bits", model=model),
+            data_rate=device.require("data_rate", model=model),
+            num_compute_units=units,
+            clock_hz=clock_hz,
+        )

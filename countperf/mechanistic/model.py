@@ -1,0 +1,195 @@
+"""What every mechanistic model answers: a prediction that says what bounds the time.
+
+A model derives from `MechanisticModel` and states its `estimate`; `MechanisticModel.predict` turns
+it into a `Prediction`, so that fitted and mechanistic models can stand side by side.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
+
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import ParameterError
+from countperf.mechanistic.checks import check_positive
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.predictions import ParameterValue, Prediction, largest_first
+
+Bound = Literal["compute", "memory", "barrier", "latency", "issue", "launch", "transfer"]
+
+Aspect = Literal[
+    "instruction_parallelism",
+    "computation_latency",
+    "memory_latency",
+    "barriers",
+    "many_subsystems",
+    "work_groups",
+    "divergence",
+    "issue_limit",
+    "scheduler_policy",
+    "transfers",
+]
+"""What a model can take into account, after Lemeire et al., Table 7."""
+
+ASPECTS: frozenset[Aspect] = frozenset(get_args(Aspect))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a model makes of a kernel, before the cost of the launch.
+
+    Attributes
+    ----------
+    time_s : float
+        The time, s.
+    bound : Bound
+        What bounds it.
+    breakdown : Mapping from str to float
+        Seconds by part (``"compute"``, ``"memory"``, ``"latency"``...); they sum to the time.
+    results : Mapping from str to float
+        Other results under their names in the vocabulary, such as ``wpc`` and ``cpr``.
+    """
+
+    time_s: float
+    bound: Bound
+    breakdown: Mapping[str, float]
+    results: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MechanisticPrediction(Prediction):
+    """A prediction that also says what bounds the time.
+
+    Attributes
+    ----------
+    bound : Bound
+        The part of the device that bounds the time; ``"latency"`` where none is busy all the time.
+    results : Mapping from str to float
+        Other results of the model by name, such as ``wpc``.
+    """
+
+    bound: Bound
+    results: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@runtime_checkable
+class ParametricProfile(Protocol):
+    """A kernel whose profile and launch depend on size parameters."""
+
+    def at(self, parameters: Mapping[str, ParameterValue], /) -> ProfiledKernel:
+        """Return profile and launch at parameter values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanisticModel(ABC):
+    """Base of the mechanistic models; a subclass states its name, its aspects and its estimate.
+
+    Attributes
+    ----------
+    device : DeviceParameters
+        Constants of the device.
+    """
+
+    aspects: ClassVar[frozenset[Aspect]]
+
+    device: DeviceParameters
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """Name of the model, with its variant."""
+
+    @abstractmethod
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time of one launch from its profile.
+
+        Raises
+        ------
+        ModelNotApplicableError
+            The kernel's profile lacks a field, or the model does not cover the kernel.
+        DeviceParameterError
+            The device lacks a constant.
+        ParameterError
+            A number of kernel or launch is out of range.
+        """
+
+    def predict(
+        self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
+    ) -> MechanisticPrediction:
+        """Predict the time of one launch of a kernel.
+
+        Parameters
+        ----------
+        kernel : ProfiledKernel or ParametricProfile
+            Profile and launch, or what gives them at parameter values.
+        parameters : Mapping from str to int, optional
+            Values of the size parameters.
+
+        Returns
+        -------
+        MechanisticPrediction
+            The time; a launch overhead that the device states is part of it.
+
+        Raises
+        ------
+        ParameterError, DeviceParameterError
+            As in `estimate`; or ``kernel`` is no profile.
+        """
+        values = dict(parameters or {})
+        at_sizes = kernel.at(values) if isinstance(kernel, ParametricProfile) else kernel
+        if not isinstance(at_sizes, ProfiledKernel):
+            message = (
+                f"a mechanistic model predicts a ProfiledKernel, not a {type(kernel).__name__};"
+                " give the kernel's profile and launch"
+            )
+            raise ParameterError(message, parameter="kernel")
+        estimate = self.estimate(at_sizes.profile, at_sizes.launch)
+        overhead = self.device.launch_overhead_s or 0.0
+        breakdown = {name: part for name, part in estimate.breakdown.items() if part}
+        if overhead:
+            breakdown["launch"] = breakdown.get("launch", 0.0) + overhead
+        return MechanisticPrediction(
+            kernel=at_sizes.profile.name,
+            device=self.device.slug,
+            model=self.model,
+            parameters=values,
+            time_s=estimate.time_s + overhead,
+            interval_s=None,
+            breakdown=largest_first(breakdown),
+            ignored=tuple(sorted(self._ignored(at_sizes.profile))),
+            bound="launch" if overhead > estimate.time_s else estimate.bound,
+            results=dict(estimate.results),
+        )
+
+    def _ignored(self, profile: KernelProfile) -> set[str]:
+        found: set[Aspect] = set()
+        names = {*profile.alpha, *(profile.idg.nodes if profile.idg is not None else ())}
+        kinds = {self.device.classes[name].kind for name in names if name in self.device.classes}
+        if "barrier" in kinds or profile.alpha_sync:
+            found.add("barriers")
+        if profile.sub_group_idgs is not None and len(set(profile.sub_group_idgs)) > 1:
+            found.add("divergence")
+        return {str(aspect) for aspect in found - self.aspects}
+
+
+def seconds_from_throughput(
+    wpc: float, total_sub_groups: float, device: DeviceParameters, *, model: str
+) -> float:
+    """Turn sub-groups per cycle of one compute unit into the time of all sub-groups, s.
+
+    Notes
+    -----
+    ``total_sub_groups / (wpc * num_compute_units * clock_hz)``: work is taken to be divided evenly
+    among the compute units.
+
+    Raises
+    ------
+    DeviceParameterError
+        Number or clock of the compute units is absent.
+    """
+    check_positive(wpc, "wpc")
+    units = device.require("num_compute_units", model=model)
+    return total_sub_groups / (wpc * units * device.require("clock_hz", model=model))

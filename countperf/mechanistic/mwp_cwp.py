@@ -1,0 +1,550 @@
+r"""MWP-CWP: warps whose memory requests overlap against warps that compute meanwhile.
+
+Three forms. `mwp_cwp_cycles` is the whole model of Hong & Kim (2009), doi:10.1145/1555754.1555775,
+for a device without caches. `restated_cycles` is its restatement for one compute unit by Lemeire,
+Cornelis & Konstantinidis, in costs and latencies; `corrected_cycles` is their MWP-CWP*, which
+starts from the time that one sub-group takes alone. Equation numbers are those of the respective
+source; (1), (3) and (4) of Hong & Kim are (23), (24) and (22) without ``rep``.
+
+Assumptions: no caches; memory is shared equally; all computations cost the same, and their latency
+is nothing (but for MWP-CWP*); groups retire together.
+
+=====================  ================================  ==========================
+symbol                 name                              unit
+=====================  ================================  ==========================
+Issue_cycles           ``issue_cycles``                  cycle/instruction
+Freq                   ``clock_hz``                      Hz
+Mem_Bandwidth          ``bandwidth_byte_per_s``          byte/s
+Mem_LD                 ``mem_ld_cycles``                 cycle
+Departure_del_uncoal   ``departure_del_uncoal_cycles``   cycle
+Departure_del_coal     ``departure_del_coal_cycles``     cycle
+Active_SMs             ``num_active_compute_units``      compute unit
+Active_blocks_per_SM   ``active_groups``                 group/compute unit
+Blocks                 ``num_groups``                    group
+Comp_insts             ``alpha_comp``                    instruction/sub-group
+Uncoal_Mem_insts       ``alpha_mem_uncoal``              instruction/sub-group
+Coal_Mem_insts         ``alpha_mem_coal``                instruction/sub-group
+Synch_insts            ``alpha_sync``                    instruction/sub-group
+Uncoal_per_mw          ``uncoal_per_mw``                 transaction/instruction
+Load_bytes_per_warp    ``load_bytes_per_sub_group``      byte/instruction
+MWP, CWP, N            ``mwp``, ``cwp``, ``occupancy``   sub-group/compute unit
+lambda, Lambda         ``cpi``, ``latency``              cycle/instruction, cycle
+=====================  ================================  ==========================
+
+Accesses to local memory count as computations. Left out: caches, bank conflicts, branches, special
+function units. The bandwidth bound counts useful bytes, so it is optimistic for uncoalesced access.
+The time jumps where the case changes.
+
+Where this departs from the paper: the second half of the condition of Eq. (23), "or Comp_cycles >
+Mem_cycles", contradicts the paper's own case 5 and is dropped, unless ``case_rule="printed"``;
+memory cost follows Eq. (23) with MWP - 1, not Eq. (1) with MWP; a part of a sub-group counts as a
+whole one; a ``rep`` below 1 is raised to 1; nothing is rounded on the way. In MWP-CWP*, MWP is held
+below the occupancy, since no more sub-groups can fill the memory pipeline.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic.checks import check_not_negative, check_positive
+from countperf.mechanistic.model import (
+    Aspect,
+    Bound,
+    Estimate,
+    MechanisticModel,
+    seconds_from_throughput,
+)
+from countperf.mechanistic.occupancy import launch_geometry
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.transit import TwoSubsystems, two_subsystems
+from countperf.mechanistic.volkov import latency_alone
+
+CaseRule = Literal["text", "printed"]
+RepRounding = Literal["none", "ceil"]
+Case = Literal["occupancy", "memory", "compute"]
+Variant = Literal["published", "corrected"]
+
+_BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MwpCwpInputs:
+    """Parameters of Hong & Kim's model, their Table 1.
+
+    Attributes
+    ----------
+    clock_hz, bandwidth_byte_per_s, issue_cycles, mem_ld_cycles, departure_del_uncoal_cycles, \
+departure_del_coal_cycles : float
+        The machine.
+    num_active_compute_units : float
+        Compute units that have groups: the smaller of compute units and groups.
+    sub_groups_per_group, num_groups, active_groups : float
+        The launch; ``active_groups`` are resident on one compute unit.
+    alpha_comp, alpha_mem_coal, alpha_mem_uncoal, alpha_sync : float
+        Instructions of a sub-group; at least one accesses memory.
+    uncoal_per_mw : float
+        Transactions of an uncoalesced memory instruction, at least 1.
+    load_bytes_per_sub_group : float
+        Useful bytes of a memory instruction.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range; ``parameter`` names it.
+    ModelNotApplicableError
+        There is no memory instruction, so that weights and Eq. (2) are undefined.
+    """
+
+    clock_hz: float
+    bandwidth_byte_per_s: float
+    issue_cycles: float
+    mem_ld_cycles: float
+    departure_del_uncoal_cycles: float
+    departure_del_coal_cycles: float
+    num_active_compute_units: float
+    sub_groups_per_group: float
+    num_groups: float
+    active_groups: float
+    alpha_comp: float
+    alpha_mem_coal: float
+    alpha_mem_uncoal: float
+    load_bytes_per_sub_group: float
+    alpha_sync: float = 0.0
+    uncoal_per_mw: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "clock_hz",
+            "bandwidth_byte_per_s",
+            "issue_cycles",
+            "mem_ld_cycles",
+            "departure_del_uncoal_cycles",
+            "departure_del_coal_cycles",
+            "num_active_compute_units",
+            "sub_groups_per_group",
+            "num_groups",
+            "active_groups",
+            "load_bytes_per_sub_group",
+            "uncoal_per_mw",
+        ):
+            check_positive(getattr(self, name), name)
+        for name in ("alpha_comp", "alpha_mem_coal", "alpha_mem_uncoal", "alpha_sync"):
+            check_not_negative(getattr(self, name), name)
+        if self.uncoal_per_mw < 1:
+            message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
+            raise ParameterError(message, parameter="uncoal_per_mw")
+        if self.alpha_mem_coal + self.alpha_mem_uncoal == 0:
+            message = "MWP-CWP needs memory instructions: it divides by alpha_mem, which is 0"
+            raise ModelNotApplicableError(message, parameter="alpha_mem")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MwpCwpResult:
+    """Every quantity of Hong & Kim's model under the paper's name; cycles unless stated.
+
+    Attributes
+    ----------
+    case : {"occupancy", "memory", "compute"}
+        Which of Eq. (22), (23), (24) holds.
+    exec_parts : dict from str to float
+        The two terms of that equation, and the cost of barriers; they sum to
+        ``exec_cycles_with_synch``.
+    exec_cycles_app, synch_cost, exec_cycles_with_synch : float
+        Eq. (22)-(24), (26), (27).
+    cpi : float
+        Cycles per sub-group instruction of one compute unit, Eq. (25).
+    bw_per_warp : float
+        Eq. (7), byte/s.
+    """
+
+    mem_l: float
+    departure_delay: float
+    mwp_without_bw_full: float
+    bw_per_warp: float
+    mwp_peak_bw: float
+    mwp: float
+    mem_cycles: float
+    comp_cycles: float
+    comp_p: float
+    cwp_full: float
+    cwp: float
+    occupancy: float
+    rep: float
+    case: Case
+    exec_parts: dict[str, float]
+    exec_cycles_app: float
+    synch_cost: float
+    exec_cycles_with_synch: float
+    cpi: float
+
+
+def mwp_cwp_cycles(
+    inputs: MwpCwpInputs, *, case_rule: CaseRule = "text", rep_rounding: RepRounding = "none"
+) -> MwpCwpResult:
+    """Return the cycles of a kernel by Hong & Kim's model.
+
+    Parameters
+    ----------
+    inputs : MwpCwpInputs
+        Machine, launch and counts.
+    case_rule : {"text", "printed"}, optional
+        Condition of the memory case: ``cwp >= mwp``, or as printed, which adds ``comp_cycles >
+        mem_cycles`` and contradicts the paper's text.
+    rep_rounding : {"none", "ceil"}, optional
+        Whether a last, partial round of groups costs a whole one.
+
+    Raises
+    ------
+    ParameterError
+        Unknown rule or rounding.
+
+    Notes
+    -----
+    The comments in the code give the equation numbers of Hong & Kim (2009).
+    """
+    _check_choice(case_rule, CaseRule, "case_rule")
+    _check_choice(rep_rounding, RepRounding, "rep_rounding")
+    x = inputs
+    alpha_mem = x.alpha_mem_uncoal + x.alpha_mem_coal
+    total_insts = x.alpha_comp + alpha_mem
+    occupancy = x.active_groups * x.sub_groups_per_group  # Eq. (20)
+    mem_l_uncoal = x.mem_ld_cycles + (x.uncoal_per_mw - 1) * x.departure_del_uncoal_cycles  # (10)
+    mem_l_coal = x.mem_ld_cycles  # Eq. (11)
+    weight_uncoal = x.alpha_mem_uncoal / alpha_mem  # Eq. (13)
+    weight_coal = x.alpha_mem_coal / alpha_mem  # Eq. (14)
+    mem_l = mem_l_uncoal * weight_uncoal + mem_l_coal * weight_coal  # Eq. (12)
+    departure_delay = (  # Eq. (15)
+        x.departure_del_uncoal_cycles * x.uncoal_per_mw * weight_uncoal
+        + x.departure_del_coal_cycles * weight_coal
+    )
+    mwp_without_bw_full = mem_l / departure_delay  # Eq. (16)
+    bw_per_warp = x.clock_hz * x.load_bytes_per_sub_group / mem_l  # Eq. (7)
+    mwp_peak_bw = x.bandwidth_byte_per_s / (bw_per_warp * x.num_active_compute_units)  # Eq. (6)
+    mwp = min(mwp_without_bw_full, mwp_peak_bw, occupancy)  # Eq. (5), (17)
+    mem_cycles = mem_l_uncoal * x.alpha_mem_uncoal + mem_l_coal * x.alpha_mem_coal  # Eq. (18)
+    comp_cycles = x.issue_cycles * total_insts  # Eq. (19)
+    cwp_full = (mem_cycles + comp_cycles) / comp_cycles  # Eq. (8)
+    cwp = min(cwp_full, occupancy)  # Eq. (9)
+    rep = x.num_groups / (x.active_groups * x.num_active_compute_units)  # Eq. (21)
+    rep = max(float(math.ceil(rep)) if rep_rounding == "ceil" else rep, 1.0)
+    comp_p = comp_cycles / alpha_mem  # Eq. (2)
+
+    if mwp == occupancy and cwp == occupancy:  # Eq. (22)
+        case: Case = "occupancy"
+        parts = {"latency": mem_cycles, "compute": comp_cycles + comp_p * (mwp - 1)}
+    elif cwp >= mwp or (case_rule == "printed" and comp_cycles > mem_cycles):  # Eq. (23)
+        case = "memory"
+        parts = {"memory": mem_cycles * occupancy / mwp, "compute": comp_p * (mwp - 1)}
+    else:  # Eq. (24)
+        case = "compute"
+        parts = {"latency": mem_l, "compute": comp_cycles * occupancy}
+
+    exec_cycles = sum(parts.values()) * rep
+    synch_cost = departure_delay * (mwp - 1) * x.alpha_sync * x.active_groups * rep  # Eq. (26)
+    own_sub_groups = x.sub_groups_per_group * x.num_groups / x.num_active_compute_units
+    return MwpCwpResult(
+        mem_l=mem_l,
+        departure_delay=departure_delay,
+        mwp_without_bw_full=mwp_without_bw_full,
+        bw_per_warp=bw_per_warp,
+        mwp_peak_bw=mwp_peak_bw,
+        mwp=mwp,
+        mem_cycles=mem_cycles,
+        comp_cycles=comp_cycles,
+        comp_p=comp_p,
+        cwp_full=cwp_full,
+        cwp=cwp,
+        occupancy=occupancy,
+        rep=rep,
+        case=case,
+        exec_parts={**{name: part * rep for name, part in parts.items()}, "barrier": synch_cost},
+        exec_cycles_app=exec_cycles,
+        synch_cost=synch_cost,
+        exec_cycles_with_synch=exec_cycles + synch_cost,  # Eq. (27)
+        cpi=exec_cycles / (total_insts * own_sub_groups),  # Eq. (25)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """Cycles of a run, that is of the concurrent sub-groups of a compute unit.
+
+    Attributes
+    ----------
+    mwp, cwp : float
+        The two degrees of parallelism.
+    case : {"occupancy", "memory", "compute"}
+        What bounds the run.
+    parts : dict from str to float
+        Cycles by part; they sum to ``cpr``.
+    cpr : float
+        Cycles of the run.
+    wpc : float
+        Sub-groups per cycle.
+    """
+
+    mwp: float
+    cwp: float
+    case: Case
+    parts: dict[str, float]
+    cpr: float
+    wpc: float
+
+
+def restated_cycles(
+    system: TwoSubsystems, occupancy: float, *, spaced_departures: bool = False
+) -> RunResult:
+    """Return the cycles of a run by the restated model.
+
+    Parameters
+    ----------
+    system : TwoSubsystems
+        Counts and costs; the latency of computations has no use here.
+    occupancy : float
+        Concurrent sub-groups.
+    spaced_departures : bool, optional
+        Fill the memory pipeline by Eq. (29), with departures spaced by ``cpi_mem``, not by (26).
+
+    Raises
+    ------
+    ParameterError
+        The occupancy is not positive.
+
+    Notes
+    -----
+    Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
+    the occupancy open; it is taken as bound by memory, as Hong & Kim do.
+
+    Examples
+    --------
+    >>> example = TwoSubsystems(alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2,
+    ...                         latency_mem=6)
+    >>> [restated_cycles(example, occupancy).cpr for occupancy in (1, 4, 5)]
+    [16.0, 22.0, 26.0]
+    """
+    check_positive(occupancy, "occupancy")
+    mwp, cwp, comp_p = _parallelism(system)
+    if occupancy <= min(mwp, cwp):  # Eq. (28)
+        return _run(
+            system,
+            occupancy,
+            "occupancy",
+            {
+                "latency": system.alpha_mem * system.latency_mem,
+                "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
+            },
+        )
+    if mwp <= cwp:  # Eq. (26), (29)
+        spaced = comp_p + (mwp - 1) * system.cpi_mem
+        return _run(
+            system,
+            occupancy,
+            "memory",
+            {
+                "memory": system.alpha_mem * occupancy * system.cpi_mem,
+                "compute": spaced if spaced_departures else comp_p * mwp,
+            },
+        )
+    return _run(system, occupancy, "compute", _compute_parts(system, occupancy))
+
+
+def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
+    """Return the cycles of a run by MWP-CWP*: the longest of the three cases.
+
+    Parameters
+    ----------
+    system : TwoSubsystems
+        Counts and costs.
+    occupancy : float
+        Concurrent sub-groups.
+    latency_app : float
+        Cycles of one sub-group alone; replaces the first two terms of Eq. (28).
+
+    Raises
+    ------
+    ParameterError
+        Occupancy or latency are not positive.
+
+    Examples
+    --------
+    >>> example = TwoSubsystems(alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2,
+    ...                         latency_mem=6)
+    >>> corrected_cycles(example, 9, 25).cpr
+    42.0
+    """
+    check_positive(occupancy, "occupancy")
+    check_positive(latency_app, "latency_app")
+    mwp, _, comp_p = _parallelism(system)
+    candidates: dict[Case, dict[str, float]] = {
+        "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
+        "memory": {
+            "memory": system.alpha_mem * occupancy * system.cpi_mem,
+            "compute": comp_p * min(mwp, occupancy),
+        },
+        "compute": _compute_parts(system, occupancy),
+    }
+    case = max(candidates, key=lambda name: sum(candidates[name].values()))  # ties: the first
+    return _run(system, occupancy, case, candidates[case])
+
+
+def _parallelism(system: TwoSubsystems) -> tuple[float, float, float]:
+    """Return MWP, Eq. (15), CWP, Eq. (16), and the cycles of a computation period, Eq. (22)."""
+    comp_p = system.alpha_comp / system.alpha_mem * system.cpi_comp
+    return system.latency_mem / system.cpi_mem, system.latency_mem / comp_p + 1, comp_p
+
+
+def _compute_parts(system: TwoSubsystems, occupancy: float) -> dict[str, float]:
+    """Return the terms of Eq. (27)."""
+    busy = system.alpha_comp * system.cpi_comp * occupancy
+    return {"compute": busy, "latency": system.latency_mem}
+
+
+def _run(system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]) -> RunResult:
+    mwp, cwp, _ = _parallelism(system)
+    cpr = float(sum(parts.values()))
+    return RunResult(mwp=mwp, cwp=cwp, case=case, parts=parts, cpr=cpr, wpc=occupancy / cpr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MwpCwpModel(MechanisticModel):
+    """Hong & Kim's model as published, on a whole device.
+
+    Attributes
+    ----------
+    case_rule : {"text", "printed"}
+        Condition of the memory case, see `mwp_cwp_cycles`.
+    rep_rounding : {"none", "ceil"}
+        Whether a partial round of groups costs a whole one.
+
+    Raises
+    ------
+    ParameterError
+        Unknown rule or rounding.
+    """
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "barriers", "issue_limit"})
+
+    case_rule: CaseRule = "text"
+    rep_rounding: RepRounding = "none"
+
+    def __post_init__(self) -> None:
+        _check_choice(self.case_rule, CaseRule, "case_rule")
+        _check_choice(self.rep_rounding, RepRounding, "rep_rounding")
+
+    @property
+    def model(self) -> str:
+        """``"mwp-cwp"``."""
+        return "mwp-cwp"
+
+    def inputs(self, profile: KernelProfile, launch: LaunchConfiguration) -> MwpCwpInputs:
+        """Collect the model's parameters; errors as in `estimate`."""
+        device, model = self.device, self.model
+        units = device.require_int("num_compute_units", model=model)
+        geometry = launch_geometry(profile, launch, device)
+        per_group = geometry.sub_groups_per_group
+        uncoalesced = float(profile.require("alpha_mem_uncoal", model=model))
+        return MwpCwpInputs(
+            clock_hz=device.require("clock_hz", model=model),
+            bandwidth_byte_per_s=device.require("bandwidth_byte_per_s", model=model),
+            issue_cycles=device.require("issue_cycles", model=model),
+            mem_ld_cycles=device.require("mem_ld_cycles", model=model),
+            departure_del_uncoal_cycles=device.require("departure_del_uncoal_cycles", model=model),
+            departure_del_coal_cycles=device.require("departure_del_coal_cycles", model=model),
+            num_active_compute_units=min(units, launch.num_groups),
+            sub_groups_per_group=per_group,
+            num_groups=launch.num_groups,
+            active_groups=geometry.occupancy / per_group,
+            alpha_comp=profile.count_of("compute", device, model=model),
+            alpha_mem_coal=float(profile.require("alpha_mem_coal", model=model)),
+            alpha_mem_uncoal=uncoalesced,
+            alpha_sync=profile.count_of("barrier", device, model=model),
+            uncoal_per_mw=float(profile.require("uncoal_per_mw", model=model))
+            if uncoalesced
+            else 1.0,
+            load_bytes_per_sub_group=float(
+                profile.require("load_bytes_per_sub_group", model=model)
+            ),
+        )
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time of one launch; errors as in the base class."""
+        inputs = self.inputs(profile, launch)
+        result = mwp_cwp_cycles(inputs, case_rule=self.case_rule, rep_rounding=self.rep_rounding)
+        return Estimate(
+            time_s=result.exec_cycles_with_synch / inputs.clock_hz,
+            bound=_BOUNDS[result.case],
+            breakdown={
+                name: cycles / inputs.clock_hz for name, cycles in result.exec_parts.items()
+            },
+            results={
+                "mwp": result.mwp,
+                "cwp": result.cwp,
+                "cpi": result.cpi,
+                "rep": result.rep,
+                "occupancy": result.occupancy,
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestatedMwpCwpModel(MechanisticModel):
+    """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*.
+
+    Attributes
+    ----------
+    variant : {"published", "corrected"}
+        Eq. (26)-(28), or MWP-CWP*, which needs ``latency_app`` or a dependency graph.
+
+    Raises
+    ------
+    ParameterError
+        Unknown variant.
+    """
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency"})
+
+    variant: Variant = "corrected"
+
+    def __post_init__(self) -> None:
+        _check_choice(self.variant, Variant, "variant")
+
+    @property
+    def model(self) -> str:
+        """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
+        return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time of one launch; errors as in the base class."""
+        device, model = self.device, self.model
+        system = two_subsystems(profile, device, model=model)
+        geometry = launch_geometry(profile, launch, device)
+        result = (
+            corrected_cycles(
+                system, geometry.occupancy, latency_alone(profile, device, model=model)
+            )
+            if self.variant == "corrected"
+            else restated_cycles(system, geometry.occupancy)
+        )
+        time_s = seconds_from_throughput(result.wpc, geometry.total_sub_groups, device, model=model)
+        return Estimate(
+            time_s=time_s,
+            bound=_BOUNDS[result.case],
+            breakdown={name: time_s * cycles / result.cpr for name, cycles in result.parts.items()},
+            results={
+                "mwp": result.mwp,
+                "cwp": result.cwp,
+                "cpr": result.cpr,
+                "wpc": result.wpc,
+                "occupancy": geometry.occupancy,
+            },
+        )
+
+
+def _check_choice(value: str, choices: object, name: str) -> None:
+    known: tuple[str, ...] = get_args(choices)
+    if value not in known:
+        message = f"{name} must be one of {', '.join(known)}, not {value!r}"
+        raise ParameterError(message, parameter=name)

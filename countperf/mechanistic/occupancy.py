@@ -1,0 +1,268 @@
+"""Work groups resident on a compute unit, and the occupancy that follows.
+
+Source: Ma, Chamberlain & Agrawal (2014), Eq. (4), with the limit on sub-groups of current hardware
+and the granularity of allocation of the vendors' occupancy calculators (optional).
+
+=========  ==================================  ==============
+letter     name                                unit
+=========  ==================================  ==============
+B_a        ``active_groups``                   group
+T_r        ``work_items_per_group``            work item
+R_T        ``registers_per_work_item``         register
+S_B        ``local_bytes_per_group``           byte
+R, Z       ``registers_per_compute_unit``,     register, byte
+           ``local_bytes_per_compute_unit``
+=========  ==================================  ==============
+
+Integer arithmetic throughout. Registers are allocated per work item (Eq. 4), per sub-group (NVIDIA
+since compute capability 2.0) or per group (before), as the device's ``register_mode`` says; units
+of allocation that the device does not state are 1, and nothing is guessed. Left out: anything that
+lowers the achieved occupancy (tail, imbalance).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import ParameterError
+from countperf.mechanistic.checks import check_positive, check_whole
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+
+_MODEL = "occupancy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residency:
+    """What fits on a compute unit at a time.
+
+    Attributes
+    ----------
+    active_groups : int
+        Groups resident on a compute unit; at least 1.
+    limits : Mapping from str to int
+        Groups that each resource allows: ``groups``, ``work_items``, ``sub_groups``, ``registers``,
+        ``local``; a resource that does not limit is absent.
+    limiter : str
+        The first of them that attains the minimum.
+    sub_groups_per_group : int
+        Sub-groups of a group.
+    ratio : float or None
+        ``occupancy_max`` over the most sub-groups that the device holds, where that is known (what
+        other literature calls occupancy).
+    """
+
+    active_groups: int
+    limits: Mapping[str, int]
+    limiter: str
+    sub_groups_per_group: int
+    ratio: float | None
+
+    @property
+    def occupancy_max(self) -> int:
+        """Sub-groups resident on a full compute unit."""
+        return self.active_groups * self.sub_groups_per_group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchGeometry:
+    """A launch as one compute unit sees it.
+
+    Attributes
+    ----------
+    sub_groups_per_group, total_sub_groups : int
+        Sub-groups of a group and of the launch.
+    groups_on_compute_unit : int
+        Groups that the fullest compute unit executes.
+    concurrent_groups : int
+        Groups resident there at a time.
+    occupancy : float
+        Concurrent sub-groups per compute unit.
+    """
+
+    sub_groups_per_group: int
+    total_sub_groups: int
+    groups_on_compute_unit: int
+    concurrent_groups: int
+    occupancy: float
+
+
+def resident_groups(
+    device: DeviceParameters,
+    *,
+    work_items_per_group: int,
+    registers_per_work_item: int = 0,
+    local_bytes_per_group: int = 0,
+) -> Residency:
+    r"""Count the work groups that are resident on a compute unit.
+
+    Parameters
+    ----------
+    device : DeviceParameters
+        Limits of a compute unit.
+    work_items_per_group : int
+        Size of a group.
+    registers_per_work_item, local_bytes_per_group : int, optional
+        Static resources; 0: they do not limit.
+
+    Returns
+    -------
+    Residency
+        Number of groups and what limits it.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, a group is larger than the device allows, or not even one group
+        fits; ``parameter`` is the input at fault.
+    DeviceParameterError
+        The device lacks a limit that the kernel needs.
+
+    Notes
+    -----
+    Ma et al., Eq. (4): :math:`B_a = \min(\lfloor Z/S_B \rfloor, \lfloor R/(R_T T_r) \rfloor,
+    B_{max}, \lfloor T_{max}/T_r \rfloor)`, all per compute unit.
+    """
+    check_whole(work_items_per_group, "work_items_per_group")
+    check_whole(registers_per_work_item, "registers_per_work_item", least=0)
+    check_whole(local_bytes_per_group, "local_bytes_per_group", least=0)
+    _check_most(work_items_per_group, "work_items_per_group", device.max_work_items_per_group)
+    _check_most(
+        registers_per_work_item, "registers_per_work_item", device.max_registers_per_work_item
+    )
+    _check_most(local_bytes_per_group, "local_bytes_per_group", device.max_local_bytes_per_group)
+    sub_group_size = device.require_int("sub_group_size", model=_MODEL)
+    sub_groups = -(-work_items_per_group // sub_group_size)
+    most_sub_groups = device.max_sub_groups_per_compute_unit
+    work_items = device.require_int("max_work_items_per_compute_unit", model=_MODEL)
+    limits = {
+        "groups": device.require_int("max_groups_per_compute_unit", model=_MODEL),
+        "work_items": work_items // work_items_per_group,
+    }
+    if most_sub_groups is not None:
+        limits["sub_groups"] = most_sub_groups // sub_groups
+    if registers_per_work_item:
+        limits["registers"] = _groups_by_registers(
+            device, registers_per_work_item, work_items_per_group, sub_groups, sub_group_size
+        )
+    if local_bytes_per_group:
+        used = local_bytes_per_group + (device.local_reserved_bytes_per_group or 0)
+        local_bytes = device.require_int("local_bytes_per_compute_unit", model=_MODEL)
+        limits["local"] = local_bytes // _ceil_to(used, device.local_unit or 1)
+    active = min(limits.values())
+    limiter = next(name for name, groups in limits.items() if groups == active)
+    if active == 0:
+        raise _nothing_fits(device, limiter, work_items_per_group)
+    ratio = None if most_sub_groups is None else active * sub_groups / most_sub_groups
+    return Residency(
+        active_groups=active,
+        limits=limits,
+        limiter=limiter,
+        sub_groups_per_group=sub_groups,
+        ratio=ratio,
+    )
+
+
+def launch_geometry(
+    profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
+) -> LaunchGeometry:
+    """Derive what one compute unit sees of a launch.
+
+    An occupancy that the launch states wins; so does a number of active groups. The concurrent
+    groups are then those nearest below the stated occupancy, at least one.
+
+    Raises
+    ------
+    ParameterError
+        As in `resident_groups`, or the occupancy is above the limit of the device.
+    DeviceParameterError
+        The device lacks a number that is needed.
+    """
+    sub_group_size = device.require_int("sub_group_size", model=_MODEL)
+    units = device.require_int("num_compute_units", model=_MODEL)
+    sub_groups = launch.sub_groups_per_group(sub_group_size)
+    on_unit = -(-launch.num_groups // units)
+    if launch.occupancy is not None:
+        occupancy = check_occupancy(launch.occupancy, device)
+        concurrent = max(1, min(int(occupancy // sub_groups), on_unit))
+    else:
+        concurrent = min(_active_groups(profile, launch, device), on_unit)
+        occupancy = check_occupancy(concurrent * sub_groups, device)
+    return LaunchGeometry(
+        sub_groups_per_group=sub_groups,
+        total_sub_groups=launch.num_groups * sub_groups,
+        groups_on_compute_unit=on_unit,
+        concurrent_groups=concurrent,
+        occupancy=occupancy,
+    )
+
+
+def check_occupancy(occupancy: float, device: DeviceParameters) -> float:
+    """Return an occupancy (sub-groups per compute unit) that the device can hold.
+
+    Raises
+    ------
+    ParameterError
+        It is not positive, not finite, or above ``max_sub_groups_per_compute_unit`` where that is
+        known; ``parameter`` is ``"occupancy"``.
+    """
+    check_positive(occupancy, "occupancy")
+    _check_most(occupancy, "occupancy", device.max_sub_groups_per_compute_unit)
+    return float(occupancy)
+
+
+def _active_groups(
+    profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
+) -> int:
+    if launch.active_groups is not None:
+        return launch.active_groups
+    return resident_groups(
+        device,
+        work_items_per_group=launch.work_items_per_group,
+        registers_per_work_item=profile.registers_per_work_item or 0,
+        local_bytes_per_group=profile.local_bytes_per_group or 0,
+    ).active_groups
+
+
+def _groups_by_registers(
+    device: DeviceParameters,
+    registers_per_work_item: int,
+    work_items_per_group: int,
+    sub_groups: int,
+    sub_group_size: int,
+) -> int:
+    registers = device.require_int("registers_per_compute_unit", model=_MODEL)
+    unit, sub_group_unit = device.register_unit or 1, device.sub_group_unit or 1
+    match device.register_mode:
+        case "work_item":
+            return registers // (registers_per_work_item * work_items_per_group)
+        case "sub_group":
+            each = _ceil_to(registers_per_work_item * sub_group_size, unit)
+            return registers // each // sub_group_unit * sub_group_unit // sub_groups
+        case "group":
+            allocated = _ceil_to(sub_groups, sub_group_unit) * sub_group_size
+            return registers // _ceil_to(registers_per_work_item * allocated, unit)
+
+
+def _ceil_to(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def _check_most(value: float, name: str, most: int | None) -> None:
+    if most is not None and value > most:
+        message = f"{name} is {value}, but the device allows at most {most}"
+        raise ParameterError(message, parameter=name)
+
+
+def _nothing_fits(
+    device: DeviceParameters, limiter: str, work_items_per_group: int
+) -> ParameterError:
+    parameter = {"registers": "registers_per_work_item", "local": "local_bytes_per_group"}.get(
+        limiter, "work_items_per_group"
+    )
+    message = (
+        f"device {device.slug!r}: not even one group of {work_items_per_group} work items fits on"
+        f" a compute unit (limited by: {limiter}); make the group smaller or use less of it"
+    )
+    return ParameterError(message, parameter=parameter)

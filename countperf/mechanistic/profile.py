@@ -1,0 +1,406 @@
+"""What mechanistic models know of a kernel: work of a sub-group, dependencies, resources, launch.
+
+Counts are per *sub-group* unless stated: where all work items of a sub-group take the same path,
+one sub-group instruction serves all of them, and the count equals that of a single work item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Literal
+
+from countperf.devices.parameters import DeviceParameters, InstructionKind
+from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
+
+BlockKind = Literal["comp", "mem", "sync"]
+
+_COUNTS = (
+    "alpha_comp",
+    "alpha_mem",
+    "alpha_sync",
+    "alpha_mem_coal",
+    "alpha_mem_uncoal",
+    "load_bytes_per_sub_group",
+    "gmem_bytes",
+    "total_flops",
+    "total_bytes",
+    "ins_cuda",
+    "ins_issued",
+    "work",
+    "span",
+    "transactions",
+)
+_POSITIVE = ("latency_app", "latency_bound", "uncoal_per_mw")
+_WHOLE = ("registers_per_work_item", "local_bytes_per_group")
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionGraph:
+    """Instructions of a sub-group in program order, and which results each waits for.
+
+    Attributes
+    ----------
+    nodes : sequence of str
+        Class of each instruction, in program order; at least one. Stored as a tuple.
+    edges : sequence of pair of int
+        ``(i, j)``: instruction ``j`` uses the result of instruction ``i``; ``i < j``, which makes
+        cycles impossible. Stored as a sorted tuple without duplicates.
+
+    Raises
+    ------
+    ParameterError
+        There is no node, or an edge leaves the nodes or leads backwards (a cycle in program order);
+        ``parameter`` is ``"nodes"`` or ``"edges"``.
+
+    Examples
+    --------
+    >>> InstructionGraph("CCM", [(0, 1), (1, 2)]).predecessors()
+    ((), (0,), (1,))
+    """
+
+    nodes: Sequence[str]
+    edges: Sequence[tuple[int, int]] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        if not self.nodes:
+            message = "an instruction graph needs at least one instruction"
+            raise ParameterError(message, parameter="nodes")
+        for source, target in self.edges:
+            if not (0 <= source < len(self.nodes) and 0 <= target < len(self.nodes)):
+                message = f"edge ({source}, {target}) leaves the {len(self.nodes)} instructions"
+                raise ParameterError(message, parameter="edges")
+            if source >= target:
+                message = (
+                    f"edge ({source}, {target}) leads back in program order, so the graph may have"
+                    " a cycle; an instruction can only use earlier results"
+                )
+                raise ParameterError(message, parameter="edges")
+        object.__setattr__(self, "edges", tuple(sorted({(int(i), int(j)) for i, j in self.edges})))
+
+    @classmethod
+    def chain(cls, nodes: Sequence[str]) -> InstructionGraph:
+        """Return instructions each of which waits for the one before: no parallelism."""
+        return cls(nodes, [(index, index + 1) for index in range(len(nodes) - 1)])
+
+    def repeated(self, times: int, carried: Sequence[tuple[int, int]] = ()) -> InstructionGraph:
+        """Return the graph of a loop with this body.
+
+        Parameters
+        ----------
+        times : int
+            Trip count, at least 1.
+        carried : sequence of pair of int
+            ``(i, j)``: instruction ``j`` of an iteration uses the result of instruction ``i`` of
+            the iteration before.
+        """
+        check_whole(times, "times")
+        size = len(self.nodes)
+        inside = [
+            (source + offset, target + offset)
+            for offset in range(0, times * size, size)
+            for source, target in self.edges
+        ]
+        across = [
+            (source + offset, target + offset + size)
+            for offset in range(0, (times - 1) * size, size)
+            for source, target in carried
+        ]
+        return InstructionGraph(tuple(self.nodes) * times, [*inside, *across])
+
+    def predecessors(self) -> tuple[tuple[int, ...], ...]:
+        """Return for each instruction those whose results it uses."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for source, target in self.edges:
+            found[target].append(source)
+        return tuple(map(tuple, found))
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of instructions of each class, in order of first use."""
+        totals: dict[str, int] = {}
+        for name in self.nodes:
+            totals[name] = totals.get(name, 0) + 1
+        return totals
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of a sub-group's program, for the work flow graph.
+
+    Attributes
+    ----------
+    kind : {"comp", "mem", "sync"}
+        Computations, one memory instruction, or one barrier.
+    count : float
+        Number of computations; 1 for the other kinds.
+    ilp : float
+        Mean number of independent instructions among them, at least 1.
+    """
+
+    kind: BlockKind
+    count: float = 1.0
+    ilp: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("comp", "mem", "sync"):
+            message = f"kind of a block must be comp, mem or sync, not {self.kind!r}"
+            raise ParameterError(message, parameter="blocks")
+        check_not_negative(self.count, "blocks")
+        if not check_positive(self.ilp, "blocks") >= 1:
+            message = f"ilp of a block must be at least 1, not {self.ilp}"
+            raise ParameterError(message, parameter="blocks")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Issued instructions up to a stall, for the interval model.
+
+    Attributes
+    ----------
+    insts : float
+        Instructions issued.
+    stall : float
+        Cycles of the stall that ends the interval.
+    """
+
+    insts: float
+    stall: float
+
+    def __post_init__(self) -> None:
+        check_not_negative(self.insts, "intervals")
+        check_not_negative(self.stall, "intervals")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelProfile:
+    """A kernel as mechanistic models see it; all but the name is optional.
+
+    A model that needs what is absent (``None``) raises `ModelNotApplicableError` naming the field.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kernel.
+    alpha : Mapping from str to float
+        Instructions of a sub-group by class; empty: unknown, unless ``idg`` is given.
+    alpha_comp, alpha_mem, alpha_sync : float or None
+        Computations, global memory instructions and barriers of a sub-group, where they are not to
+        be derived from ``alpha`` and the kinds of the device's classes (see `count_of`).
+    alpha_mem_coal, alpha_mem_uncoal : float or None
+        Coalesced and uncoalesced memory instructions of a sub-group.
+    uncoal_per_mw : float or None
+        Transactions of one uncoalesced memory instruction.
+    load_bytes_per_sub_group : float or None
+        Bytes that one memory instruction moves.
+    gmem_bytes : float or None
+        Bytes of global memory traffic of a sub-group.
+    total_flops, total_bytes : float or None
+        Work of the whole kernel.
+    idg : InstructionGraph or None
+        Instructions and dependencies of a sub-group.
+    sub_group_idgs : tuple of InstructionGraph, or None
+        One graph per sub-group of a group, where they differ (divergence).
+    blocks : tuple of Block, or None
+        Program of a sub-group (work flow graph).
+    intervals : tuple of Interval, or None
+        Program of a sub-group (interval model).
+    dependent, independent : tuple of pair of float, or None
+        (count, cycles) of instructions that are waited for and of those that overlap (Volkov).
+    latency_app : float or None
+        Cycles of one sub-group alone.
+    ins_cuda, ins_issued, latency_bound : float or None
+        Instructions on the cores, issue slots, and cycles of the critical path (MERPSYS).
+    registers_per_work_item, local_bytes_per_group : int or None
+        Static resources.
+    work, span, transactions : float or None
+        Operations, critical path and memory transactions of the whole kernel (TMM).
+
+    Raises
+    ------
+    ParameterError
+        A number is negative or not finite; ``parameter`` names the field (``alpha[class]`` for an
+        entry of ``alpha``).
+    """
+
+    name: str
+    alpha: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    alpha_comp: float | None = None
+    alpha_mem: float | None = None
+    alpha_sync: float | None = None
+    alpha_mem_coal: float | None = None
+    alpha_mem_uncoal: float | None = None
+    uncoal_per_mw: float | None = None
+    load_bytes_per_sub_group: float | None = None
+    gmem_bytes: float | None = None
+    total_flops: float | None = None
+    total_bytes: float | None = None
+    idg: InstructionGraph | None = None
+    sub_group_idgs: tuple[InstructionGraph, ...] | None = None
+    blocks: tuple[Block, ...] | None = None
+    intervals: tuple[Interval, ...] | None = None
+    dependent: tuple[tuple[float, float], ...] | None = None
+    independent: tuple[tuple[float, float], ...] | None = None
+    latency_app: float | None = None
+    ins_cuda: float | None = None
+    ins_issued: float | None = None
+    latency_bound: float | None = None
+    registers_per_work_item: int | None = None
+    local_bytes_per_group: int | None = None
+    work: float | None = None
+    span: float | None = None
+    transactions: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", MappingProxyType(dict(self.alpha)))
+        for name, count in self.alpha.items():
+            check_not_negative(count, f"alpha[{name}]")
+        for name in _COUNTS:
+            if (value := getattr(self, name)) is not None:
+                check_not_negative(value, name)
+        for name in _POSITIVE:
+            if (value := getattr(self, name)) is not None:
+                check_positive(value, name)
+        for name in _WHOLE:
+            if (value := getattr(self, name)) is not None:
+                check_whole(value, name, least=0)
+        for name in ("dependent", "independent"):
+            for count, cycles in getattr(self, name) or ():
+                check_not_negative(count, name)
+                check_not_negative(cycles, name)
+
+    def require(self, name: str, *, model: str) -> Any:
+        """Return a field that a model cannot do without.
+
+        Raises
+        ------
+        ModelNotApplicableError
+            It is absent; ``parameter`` is its name.
+        """
+        value = getattr(self, name)
+        if value is None or (name == "alpha" and not value):
+            raise self._lacking(name, model)
+        return value
+
+    def counts(self, *, model: str = "the model") -> dict[str, float]:
+        """Return instructions of a sub-group by class: ``alpha``, else the counts of ``idg``.
+
+        Raises
+        ------
+        ModelNotApplicableError
+            Neither is given.
+        """
+        if self.alpha:
+            return dict(self.alpha)
+        if self.idg is not None:
+            return {name: float(count) for name, count in self.idg.counts().items()}
+        raise self._lacking("alpha", model)
+
+    def instructions_per_sub_group(self, *, model: str = "the model") -> float:
+        """Return the number of instructions of a sub-group over all classes."""
+        return sum(self.counts(model=model).values())
+
+    def count_of(
+        self, kind: InstructionKind, device: DeviceParameters, *, model: str = "the model"
+    ) -> float:
+        """Return the instructions of one kind: ``alpha_comp``, ``alpha_mem`` or ``alpha_sync``.
+
+        The field wins where it is given; else the counts of the classes of that kind are added up.
+
+        Raises
+        ------
+        ModelNotApplicableError
+            Neither the field nor counts by class are given.
+        DeviceParameterError
+            The device does not know a class of the kernel.
+        """
+        own = {
+            "compute": self.alpha_comp,
+            "memory": self.alpha_mem,
+            "barrier": self.alpha_sync,
+        }[kind]
+        if own is not None:
+            return own
+        if (
+            kind == "barrier"
+            and not self.alpha
+            and self.idg is None
+            and self.alpha_comp is not None
+        ):
+            return 0.0  # counts were given by kind, without barriers
+        return sum(
+            count
+            for name, count in self.counts(model=model).items()
+            if device.require_class(name, model=model).kind == kind
+        )
+
+    def _lacking(self, name: str, model: str) -> ModelNotApplicableError:
+        given = ", ".join(
+            entry.name
+            for entry in fields(self)
+            if entry.name != "name" and getattr(self, entry.name) not in (None, {})
+        )
+        message = (
+            f"kernel {self.name!r}: no {name}, which {model} needs (given: {given or 'nothing'});"
+            f" pass {name} to the kernel's profile"
+        )
+        return ModelNotApplicableError(message, parameter=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchConfiguration:
+    """How a kernel is launched.
+
+    Attributes
+    ----------
+    work_items_per_group, num_groups : int
+        Size and number of work groups.
+    occupancy : float or None
+        Concurrent sub-groups per compute unit, where known; it then wins over the derived one.
+    active_groups : int or None
+        Groups that fit on a compute unit, where known; else derived from the resources.
+
+    Raises
+    ------
+    ParameterError
+        A number is not positive; ``parameter`` names it.
+    """
+
+    work_items_per_group: int
+    num_groups: int
+    occupancy: float | None = None
+    active_groups: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(self.work_items_per_group, "work_items_per_group")
+        check_whole(self.num_groups, "num_groups")
+        if self.occupancy is not None:
+            check_positive(self.occupancy, "occupancy")
+        if self.active_groups is not None:
+            check_whole(self.active_groups, "active_groups")
+
+    def sub_groups_per_group(self, sub_group_size: int) -> int:
+        """Return the sub-groups of a group; a part of one counts as one."""
+        return -(-self.work_items_per_group // sub_group_size)
+
+    def total_sub_groups(self, sub_group_size: int) -> int:
+        """Return the sub-groups of the whole launch."""
+        return self.num_groups * self.sub_groups_per_group(sub_group_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledKernel:
+    """A kernel's profile and launch at fixed sizes: what mechanistic models predict.
+
+    Attributes
+    ----------
+    profile : KernelProfile
+        Work of a sub-group.
+    launch : LaunchConfiguration
+        How it is launched.
+    """
+
+    profile: KernelProfile
+    launch: LaunchConfiguration

@@ -1,0 +1,318 @@
+r"""Roofline: the bound on throughput from subsystems that overlap perfectly.
+
+Source: Williams, Waterman & Patterson (2009), doi:10.1145/1498765.1498785, as restated by Lemeire,
+Cornelis & Konstantinidis, Eq. (1); mixes of instruction types after Konstantinidis & Cotronis.
+
+============  ==============================  ====================
+letter        name                            unit
+============  ==============================  ====================
+lambda        ``cpi``                         cycle/instruction
+alpha         ``alpha[class]``                instruction/sub-group
+IL            ``issue_limit``                 instruction/cycle
+WPC_roof      ``wpc``                         sub-group/cycle
+IPC_roof      ``ipc``                         computation/cycle
+CI            ``compute_intensity``           1
+============  ==============================  ====================
+
+Assumptions: complete overlap, no latency, any occupancy is enough, work evenly divided. The time is
+a lower bound. The restatement divides IPC_roof by the alpha of the bounding subsystem; Eq. (1)
+counts computations, so it has to be divided by ``alpha_comp`` always, as here. The original has no
+issue limit; a device that states none has no such bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic.checks import check_not_negative, check_positive
+from countperf.mechanistic.model import (
+    Aspect,
+    Bound,
+    Estimate,
+    MechanisticModel,
+    seconds_from_throughput,
+)
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+
+_TIE = 1e-12
+_KIND_ORDER = ("compute", "memory", "barrier", "issue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roof:
+    """Throughput that the subsystems of a compute unit allow.
+
+    Attributes
+    ----------
+    wpc : float
+        Sub-groups per cycle.
+    bound : str
+        The subsystem that bounds it, or ``"issue"``.
+    kind : {"compute", "memory", "barrier", "issue"}
+        What that is.
+    busy : Mapping from str to float
+        Cycles per sub-group by subsystem, in the order in which ties are decided; with an issue
+        limit also under ``"issue"``.
+    """
+
+    wpc: float
+    bound: str
+    kind: Bound
+    busy: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSubsystemRoof:
+    """Roofline of one compute and one memory subsystem.
+
+    Attributes
+    ----------
+    ipc : float
+        Computations per cycle.
+    wpc : float
+        Sub-groups per cycle.
+    compute_intensity, ridge : float
+        Computations per memory instruction: of the kernel, and where both subsystems are equally
+        busy.
+    bound : {"compute", "memory"}
+        The bounding subsystem; compute at the ridge.
+    """
+
+    ipc: float
+    wpc: float
+    compute_intensity: float
+    ridge: float
+    bound: Literal["compute", "memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRoof:
+    """Roofline of the whole device in flop and byte.
+
+    Attributes
+    ----------
+    time_s : float
+        Lower bound of the time, s.
+    bound : {"compute", "memory"}
+        What attains it; compute on a tie.
+    intensity, ridge : float
+        Operational intensity of the kernel (``inf`` if it moves no data) and of the ridge,
+        flop/byte.
+    attainable_flops : float
+        Flop rate that the peaks allow at this intensity, flop/s.
+    """
+
+    time_s: float
+    bound: Literal["compute", "memory"]
+    intensity: float
+    ridge: float
+    attainable_flops: float
+
+
+def roof(
+    counts: Mapping[str, float],
+    device: DeviceParameters,
+    *,
+    issue_limit: float | None = None,
+    instructions_per_sub_group: float | None = None,
+) -> Roof:
+    r"""Bound the throughput of a compute unit by its busiest subsystem.
+
+    Parameters
+    ----------
+    counts : Mapping from str to float
+        Instructions of a sub-group by class.
+    device : DeviceParameters
+        Costs and subsystems of the classes.
+    issue_limit : float, optional
+        Instructions per cycle over all subsystems; None: no such limit.
+    instructions_per_sub_group : float, optional
+        Needed with ``issue_limit``.
+
+    Raises
+    ------
+    ParameterError
+        A count is negative, there is no work, or the issue limit is not positive.
+    ModelNotApplicableError
+        An issue limit without ``instructions_per_sub_group``.
+    DeviceParameterError
+        The device does not know a class.
+
+    Notes
+    -----
+    :math:`b_s = \sum_{i \in s} \alpha_i \lambda_i`, :math:`WPC = 1/\max_s b_s`. On a tie
+    (relative 1e-12) the first in the order compute, memory, barrier, issue, then by name.
+    """
+    per_class: dict[str, dict[str, float]] = {}
+    for name, count in counts.items():
+        instruction = device.require_class(name, model="roofline")
+        cycles = check_not_negative(count, f"alpha[{name}]") * instruction.cpi
+        kinds = per_class.setdefault(instruction.subsystem, {})
+        kinds[instruction.kind] = kinds.get(instruction.kind, 0.0) + cycles
+    kind_of: dict[str, Bound] = {}
+    busy: dict[str, float] = {}
+    for subsystem, kinds in per_class.items():
+        kind_of[subsystem] = max(kinds, key=lambda kind: (kinds[kind], -_KIND_ORDER.index(kind)))  # pyright: ignore[reportArgumentType] - keys are kinds
+        busy[subsystem] = sum(kinds.values())
+    if not any(busy.values()):
+        message = "the kernel has no work: all busy cycles are zero"
+        raise ParameterError(message, parameter="alpha")
+    ordered = sorted(busy, key=lambda name: (_KIND_ORDER.index(kind_of[name]), name))
+    cycles_of = {name: busy[name] for name in ordered}
+    if issue_limit is not None:
+        check_positive(issue_limit, "issue_limit")
+        if instructions_per_sub_group is None:
+            message = "an issue limit needs instructions_per_sub_group; pass it, or no limit"
+            raise ModelNotApplicableError(message, parameter="instructions_per_sub_group")
+        check_not_negative(instructions_per_sub_group, "instructions_per_sub_group")
+        cycles_of["issue"] = instructions_per_sub_group / issue_limit
+        kind_of["issue"] = "issue"
+    most = max(cycles_of.values())
+    bound = next(name for name, cycles in cycles_of.items() if cycles >= most * (1 - _TIE))
+    return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=cycles_of)
+
+
+def profile_roof(profile: KernelProfile, device: DeviceParameters, *, model: str) -> Roof:
+    """Bound a kernel's throughput, under the issue limit that the device states; see `roof`."""
+    counts = profile.counts(model=model)
+    return roof(
+        counts,
+        device,
+        issue_limit=device.issue_limit,
+        instructions_per_sub_group=sum(counts.values()),
+    )
+
+
+def two_subsystem_roof(
+    *, alpha_comp: float, alpha_mem: float, cpi_comp: float, cpi_mem: float
+) -> TwoSubsystemRoof:
+    r"""Bound the throughput of one compute and one memory subsystem.
+
+    Raises
+    ------
+    ParameterError
+        A count is negative, or a cost not positive.
+    ModelNotApplicableError
+        A count is zero, so that there is only one subsystem; use `roof`.
+
+    Notes
+    -----
+    Lemeire et al., Eq. (1): :math:`IPC = \min(1/\lambda_{comp}, CI/\lambda_{mem})`.
+
+    Examples
+    --------
+    >>> two_subsystem_roof(alpha_comp=4, alpha_mem=2, cpi_comp=1, cpi_mem=2).wpc
+    0.25
+    """
+    check_positive(cpi_comp, "cpi_comp")
+    check_positive(cpi_mem, "cpi_mem")
+    for value, name in ((alpha_comp, "alpha_comp"), (alpha_mem, "alpha_mem")):
+        if check_not_negative(value, name) == 0:
+            message = f"{name} is 0, so the compute intensity has no use: use the general roofline"
+            raise ModelNotApplicableError(message, parameter=name)
+    intensity = alpha_comp / alpha_mem
+    ipc = min(1 / cpi_comp, intensity / cpi_mem)
+    busy_comp, busy_mem = alpha_comp * cpi_comp, alpha_mem * cpi_mem
+    return TwoSubsystemRoof(
+        ipc=ipc,
+        wpc=ipc / alpha_comp,
+        compute_intensity=intensity,
+        ridge=cpi_mem / cpi_comp,
+        bound="compute" if busy_comp >= busy_mem * (1 - _TIE) else "memory",
+    )
+
+
+def byte_roof(
+    *, total_flops: float, total_bytes: float, peak_flops: float, bandwidth_byte_per_s: float
+) -> ByteRoof:
+    r"""Bound the time of a kernel by compute peak and memory traffic.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, or flop and byte are both zero.
+
+    Notes
+    -----
+    :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
+
+    Examples
+    --------
+    >>> byte_roof(total_flops=2e9, total_bytes=1.2e10, peak_flops=1e12,
+    ...           bandwidth_byte_per_s=1e11).time_s
+    0.12
+    """
+    check_not_negative(total_flops, "total_flops")
+    check_not_negative(total_bytes, "total_bytes")
+    check_positive(peak_flops, "peak_flops")
+    check_positive(bandwidth_byte_per_s, "bandwidth_byte_per_s")
+    if total_flops == 0 and total_bytes == 0:
+        message = "the kernel has no work: total_flops and total_bytes are zero"
+        raise ParameterError(message, parameter="total_flops")
+    compute_s, memory_s = total_flops / peak_flops, total_bytes / bandwidth_byte_per_s
+    intensity = total_flops / total_bytes if total_bytes else float("inf")
+    return ByteRoof(
+        time_s=max(compute_s, memory_s),
+        bound="compute" if compute_s >= memory_s * (1 - _TIE) else "memory",
+        intensity=intensity,
+        ridge=peak_flops / bandwidth_byte_per_s,
+        attainable_flops=min(peak_flops, intensity * bandwidth_byte_per_s),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RooflineModel(MechanisticModel):
+    """Roofline over the subsystems of a compute unit, from counts of instructions."""
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset(
+        {"instruction_parallelism", "many_subsystems", "issue_limit"}
+    )
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return "roofline"
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time; see `MechanisticModel.estimate`."""
+        found = profile_roof(profile, self.device, model=self.model)
+        size = self.device.require_int("sub_group_size", model=self.model)
+        sub_groups = launch.total_sub_groups(size)
+        time_s = seconds_from_throughput(found.wpc, sub_groups, self.device, model=self.model)
+        return Estimate(
+            time_s=time_s,
+            bound=found.kind,
+            breakdown={found.kind: time_s},
+            results={"wpc": found.wpc, **{f"busy[{k}]": v for k, v in found.busy.items()}},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRooflineModel(MechanisticModel):
+    """Roofline of the whole device in flop and byte."""
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset({"instruction_parallelism"})
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return "roofline-bytes"
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:  # noqa: ARG002 - the bound is the same for every launch
+        """Estimate the time; see `MechanisticModel.estimate`."""
+        found = byte_roof(
+            total_flops=profile.require("total_flops", model=self.model),
+            total_bytes=profile.require("total_bytes", model=self.model),
+            peak_flops=self.device.require("peak_flops", model=self.model),
+            bandwidth_byte_per_s=self.device.require("bandwidth_byte_per_s", model=self.model),
+        )
+        return Estimate(
+            time_s=found.time_s,
+            bound=found.bound,
+            breakdown={found.bound: found.time_s},
+            results={"intensity": found.intensity, "ridge": found.ridge},
+        )

@@ -1,0 +1,67 @@
+"""One factor from estimates to measured times, in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import ParameterError
+from countperf.mechanistic.checks import check_not_negative
+
+
+def fit_scale(
+    estimated_s: Sequence[float], measured_s: Sequence[float], *, overhead_s: float = 0.0
+) -> float:
+    r"""Return the factor on estimates that fits measured times best.
+
+    Parameters
+    ----------
+    estimated_s, measured_s : sequence of float
+        Times of the same launches, s; at least one.
+    overhead_s : float, optional
+        Part of every measured time that is not to be scaled (a launch), s.
+
+    Returns
+    -------
+    float
+        The factor; positive.
+
+    Raises
+    ------
+    ParameterError
+        Different lengths, no time, a time that is not positive and finite, or times no longer than
+        the overhead.
+
+    Notes
+    -----
+    :math:`x` with the least :math:`\sum_i (1 - (x e_i + o)/m_i)^2`, the objective of the fitted
+    models: with :math:`r_i = e_i/m_i` and :math:`a_i = 1 - o/m_i`, :math:`x = \sum a_i r_i / \sum
+    r_i^2`. A single measurement is met exactly.
+
+    Examples
+    --------
+    >>> fit_scale([2.0], [3.0])
+    1.5
+    """
+    check_not_negative(overhead_s, "overhead_s")
+    estimated = _times(estimated_s, "estimated_s")
+    measured = _times(measured_s, "measured_s")
+    if estimated.size != measured.size:
+        message = f"{estimated.size} estimates, but measured_s has {measured.size} times"
+        raise ParameterError(message, parameter="measured_s")
+    ratio = estimated / measured
+    factor = float(((1 - overhead_s / measured) @ ratio) / (ratio @ ratio))
+    if factor <= 0:
+        message = f"measured_s must be longer than the launch overhead of {overhead_s} s"
+        raise ParameterError(message, parameter="measured_s")
+    return factor
+
+
+def _times(values: Sequence[float], name: str) -> NDArray[np.float64]:
+    times = np.asarray(values, dtype=np.float64)
+    if times.ndim != 1 or times.size == 0 or not np.all(np.isfinite(times) & (times > 0)):
+        message = f"{name} must be a sequence of positive, finite times in seconds"
+        raise ParameterError(message, parameter=name)
+    return times

@@ -1,0 +1,427 @@
+r"""TMM: steps of an algorithm on a machine of many threads, and the waves of its groups.
+
+Models the trend of the time over groups, threads per core and problem size, up to a factor: the
+bound of the threaded many-core memory model, times a factor for work groups that run in waves.
+Source: Ma, Chamberlain & Agrawal (2014), "Performance modeling for highly-threaded many-core GPUs";
+equation numbers are theirs. The factor is the model's calibration.
+
+Assumptions: an operation is a step; scheduling inside a wave is perfect and the fullest compute
+unit sets its time; work per group shrinks as their number grows; waves are synchronous, so that
+the zigzag of Eq. (3) is an upper bound of the effect.
+
+==================  =====================  ============================
+symbol              name                   unit
+==================  =====================  ============================
+T_1, T_inf          ``work``, ``span``     operation
+M                   ``transactions``       transaction
+L                   ``latency_steps``      step
+C                   ``chunk``              access/transaction
+P                   ``num_cores``          core
+P/Q (see below)     ``num_compute_units``  compute unit
+script T            ``work_items_per_core``  work item/core
+X                   ``max_work_items_per_core``  work item/core
+B_r                 ``num_groups``         group
+B_a                 ``active_groups``      group/compute unit
+r_H, G              ``hit_rate``, ``miss_penalty``  1
+==================  =====================  ============================
+
+Left out: bandwidth (latency only), issue, the mix of instructions. Caching, Eq. (2), is part of the
+count of transactions, and so is not a factor of Eq. (7).
+
+Where this departs from the paper: it introduces Q as the number of multiprocessors, yet uses P/Q
+for it throughout; P/Q is read as ``num_compute_units``. Eq. (12) prints the cube of the number of
+vertices in its memory term, where Eq. (14) and the substitution give the square. The model of a
+launch counts as ``active_groups`` no more groups than the fullest compute unit has, which matters
+only where there are fewer groups than slots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+
+from countperf.errors import ParameterError
+from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
+from countperf.mechanistic.model import Aspect, Bound, Estimate, MechanisticModel
+from countperf.mechanistic.occupancy import launch_geometry
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.scaling import fit_scale
+from countperf.metrics import linear_fit, r_squared
+
+Term = Literal["work", "span", "memory"]
+
+_BOUNDS: dict[Term, Bound] = {"work": "compute", "span": "latency", "memory": "memory"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBound:
+    """Steps of an algorithm, and the term that gives them.
+
+    Attributes
+    ----------
+    steps : float
+        The largest term.
+    which : {"work", "span", "memory"}
+        Its name; on a tie the first.
+    """
+
+    steps: float
+    which: Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledSteps:
+    """Steps of a kernel whose groups run in waves.
+
+    Attributes
+    ----------
+    steps : float
+        Eq. (7).
+    which : {"work", "memory"}
+        The larger term.
+    scheduling : float
+        The factor of Eq. (3) in it, at least 1.
+    waves : int
+        Times that the slots for groups are filled.
+    """
+
+    steps: float
+    which: Term
+    scheduling: float
+    waves: int
+
+
+def step_bound(
+    *,
+    work: float,
+    span: float,
+    transactions: float,
+    latency_steps: float,
+    work_items_per_core: float,
+    num_cores: float,
+    max_work_items_per_core: float | None = None,
+) -> StepBound:
+    r"""Return the asymptotic running time of an algorithm, in steps.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, there is no work, or ``work_items_per_core`` is above its limit.
+
+    Notes
+    -----
+    Eq. (1): :math:`T_P = \max(T_1/P, T_\infty, M L / (\mathcal{T} P))`.
+
+    Examples
+    --------
+    >>> step_bound(work=4.8e9, span=1e3, transactions=3e8, latency_steps=400,
+    ...            work_items_per_core=4, num_cores=480)
+    StepBound(steps=62500000.0, which='memory')
+    """
+    check_not_negative(work, "work")
+    check_not_negative(span, "span")
+    check_not_negative(transactions, "transactions")
+    check_positive(latency_steps, "latency_steps")
+    check_positive(work_items_per_core, "work_items_per_core")
+    check_positive(num_cores, "num_cores")
+    if max_work_items_per_core is not None:
+        check_positive(max_work_items_per_core, "max_work_items_per_core")
+        if work_items_per_core > max_work_items_per_core:
+            message = (
+                f"work_items_per_core is {work_items_per_core}, but the device holds at most"
+                f" {max_work_items_per_core}"
+            )
+            raise ParameterError(message, parameter="work_items_per_core")
+    if work == 0 and span == 0 and transactions == 0:
+        message = "the kernel has no work: work, span and transactions are zero"
+        raise ParameterError(message, parameter="work")
+    terms: dict[Term, float] = {
+        "work": work / num_cores,
+        "span": float(span),
+        "memory": transactions * latency_steps / (work_items_per_core * num_cores),
+    }
+    which = max(terms, key=lambda name: terms[name])
+    return StepBound(steps=terms[which], which=which)
+
+
+def caching_factor(
+    *, fits_on_chip: bool, hit_rate: float = 1.0, miss_penalty: float = 1.0
+) -> float:
+    """Return how much longer an algorithm takes for its cache misses.
+
+    Raises
+    ------
+    ParameterError
+        Where the data do not fit: a hit rate outside 0 to 1, or a penalty below 1.
+
+    Notes
+    -----
+    Eq. (2). It belongs to Eq. (5), for algorithms whose latency is hidden, not to Eq. (7).
+    """
+    if fits_on_chip:
+        return 1.0
+    if not 0 <= hit_rate <= 1:
+        raise ParameterError(f"hit_rate must be in 0 to 1, not {hit_rate}", parameter="hit_rate")
+    if not check_positive(miss_penalty, "miss_penalty") >= 1:
+        message = f"miss_penalty must be at least 1, not {miss_penalty}"
+        raise ParameterError(message, parameter="miss_penalty")
+    return hit_rate + (1 - hit_rate) * miss_penalty
+
+
+def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: int) -> float:
+    r"""Return how much longer a kernel takes because its last wave of groups is not full.
+
+    Raises
+    ------
+    ParameterError
+        A number is not whole and positive.
+
+    Notes
+    -----
+    Eq. (3): :math:`\lceil B_r / W \rceil W / B_r` with :math:`W = B_a P / Q` slots. At least 1,
+    and 1 just where the groups are a multiple of the slots.
+
+    Examples
+    --------
+    >>> [scheduling_factor(groups, 1, 15) for groups in (15, 16, 30)]
+    [1.0, 1.875, 1.0]
+    """
+    check_whole(num_groups, "num_groups")
+    slots = _slots(active_groups, num_compute_units)
+    return -(-num_groups // slots) * slots / num_groups
+
+
+def _slots(active_groups: int, num_compute_units: int) -> int:
+    check_whole(active_groups, "active_groups")
+    return active_groups * check_whole(num_compute_units, "num_compute_units")
+
+
+def scheduled_steps(
+    *,
+    work: float,
+    transactions: float,
+    latency_steps: float,
+    work_items_per_core: float,
+    num_cores: float,
+    num_groups: int,
+    active_groups: int,
+    num_compute_units: int,
+    max_work_items_per_core: float | None = None,
+) -> ScheduledSteps:
+    r"""Return the steps of a kernel whose groups run in waves.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, or there is no work.
+
+    Notes
+    -----
+    Eq. (7): :math:`\max(T_1/P, M L / (\mathcal{T} P)) \lceil B_r / W \rceil W / B_r`.
+    """
+    bound = step_bound(
+        work=work,
+        span=0,
+        transactions=transactions,
+        latency_steps=latency_steps,
+        work_items_per_core=work_items_per_core,
+        num_cores=num_cores,
+        max_work_items_per_core=max_work_items_per_core,
+    )
+    factor = scheduling_factor(num_groups, active_groups, num_compute_units)
+    return ScheduledSteps(
+        steps=bound.steps * factor,
+        which=bound.which,
+        scheduling=factor,
+        waves=-(-num_groups // _slots(active_groups, num_compute_units)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortestPaths:
+    """Work of all-pairs shortest paths by repeated squaring in sub-blocks, the paper's example.
+
+    Attributes
+    ----------
+    work : float
+        Operations.
+    transactions : float
+        Memory transactions, Eq. (10).
+    num_groups : int
+        One group per sub-block.
+    """
+
+    work: float
+    transactions: float
+    num_groups: int
+
+
+def shortest_paths(num_vertices: int, sub_block: int, chunk: float) -> ShortestPaths:
+    r"""Count the work of all-pairs shortest paths.
+
+    Parameters
+    ----------
+    num_vertices : int
+        Vertices of the graph, at least 2.
+    sub_block : int
+        Rows of a sub-block; divides the vertices.
+    chunk : float
+        Accesses per transaction.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range, or the sub-block does not divide the vertices.
+
+    Notes
+    -----
+    For :math:`n` vertices and sub-blocks of :math:`S_D` rows: :math:`T_1 = n^3 \lg n`, Eq. (10)
+    :math:`M = T_1 / (S_D C)`, :math:`B_r = (n/S_D)^2`.
+    """
+    check_whole(num_vertices, "num_vertices", least=2)
+    check_whole(sub_block, "sub_block")
+    check_positive(chunk, "chunk")
+    if num_vertices % sub_block:
+        message = f"sub_block must divide num_vertices ({num_vertices}); {sub_block} does not"
+        raise ParameterError(message, parameter="sub_block")
+    work = num_vertices**3 * math.log2(num_vertices)
+    return ShortestPaths(
+        work=work,
+        transactions=work / (sub_block * chunk),
+        num_groups=(num_vertices // sub_block) ** 2,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTrend:
+    """Time of a memory-bound kernel over groups and threads per core, fitted.
+
+    Attributes
+    ----------
+    slope_s, offset_s : float
+        Eq. (15), a1 and a0, s.
+    r_squared : float
+        Share of the variance of the measured times that it explains.
+    """
+
+    slope_s: float
+    offset_s: float
+    r_squared: float = 1.0
+
+    def time_s(self, num_groups: float, work_items_per_core: float) -> float:
+        """Return the time, Eq. (15), s."""
+        check_positive(num_groups, "num_groups")
+        check_positive(work_items_per_core, "work_items_per_core")
+        return self.slope_s * math.sqrt(num_groups) / work_items_per_core + self.offset_s
+
+
+def fit_memory_trend(
+    num_groups: Sequence[float], work_items_per_core: Sequence[float], measured_s: Sequence[float]
+) -> MemoryTrend:
+    """Fit the trend of Eq. (15) by least squares.
+
+    Raises
+    ------
+    ParameterError
+        Different lengths, numbers that are not positive, or fewer than two distinct points.
+    """
+    groups = np.asarray(num_groups, dtype=np.float64)
+    items = np.asarray(work_items_per_core, dtype=np.float64)
+    for values, name in ((groups, "num_groups"), (items, "work_items_per_core")):
+        if values.shape != groups.shape or not np.all(np.isfinite(values) & (values > 0)):
+            message = f"{name} must be positive, finite numbers, one per measured time"
+            raise ParameterError(message, parameter=name)
+    abscissa = np.sqrt(groups) / items
+    slope, offset = linear_fit(abscissa, measured_s)
+    return MemoryTrend(
+        slope_s=slope,
+        offset_s=offset,
+        r_squared=r_squared(slope * abscissa + offset, measured_s),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmmModel(MechanisticModel):
+    """TMM's time of a kernel: Eq. (7), in seconds by a factor.
+
+    Attributes
+    ----------
+    seconds_per_step : float or None
+        The factor, s; None: a cycle of the compute units, with nothing calibrated.
+
+    Raises
+    ------
+    ParameterError
+        The factor is not positive.
+    """
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset({"memory_latency", "work_groups"})
+
+    seconds_per_step: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds_per_step is not None:
+            check_positive(self.seconds_per_step, "seconds_per_step")
+
+    @property
+    def model(self) -> str:
+        """``"tmm"``."""
+        return "tmm"
+
+    def calibrated(self, kernels: Sequence[ProfiledKernel], measured_s: Sequence[float]) -> Self:
+        """Return the model with the factor that fits measured times best, see `fit_scale`.
+
+        Parameters
+        ----------
+        kernels : sequence of ProfiledKernel
+            What was measured.
+        measured_s : sequence of float
+            Their times, s.
+        """
+        unscaled = replace(self, seconds_per_step=1.0)
+        estimated = [unscaled.estimate(each.profile, each.launch).time_s for each in kernels]
+        overhead = self.device.launch_overhead_s or 0.0
+        factor = fit_scale(estimated, measured_s, overhead_s=overhead)
+        return replace(self, seconds_per_step=factor)
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time of one launch; errors as in the base class."""
+        device, model = self.device, self.model
+        geometry = launch_geometry(profile, launch, device)
+        units = device.require_int("num_compute_units", model=model)
+        cores = device.require_int("cores_per_compute_unit", model=model)
+        groups = geometry.occupancy / geometry.sub_groups_per_group
+        items = groups * launch.work_items_per_group / cores
+        found = scheduled_steps(
+            work=profile.require("work", model=model),
+            transactions=profile.require("transactions", model=model),
+            latency_steps=device.require("latency_steps", model=model),
+            work_items_per_core=items,
+            num_cores=units * cores,
+            num_groups=launch.num_groups,
+            active_groups=geometry.concurrent_groups,
+            num_compute_units=units,
+            max_work_items_per_core=device.max_work_items_per_core,
+        )
+        step_s = self.seconds_per_step
+        if step_s is None:
+            step_s = 1 / device.require("clock_hz", model=model)
+        time_s = found.steps * step_s
+        even_s = time_s / found.scheduling
+        bound = _BOUNDS[found.which]
+        return Estimate(
+            time_s=time_s,
+            bound=bound,
+            breakdown={bound: even_s, "scheduling": time_s - even_s},
+            results={
+                "steps": found.steps,
+                "scheduling": found.scheduling,
+                "waves": found.waves,
+                "work_items_per_core": items,
+                "occupancy": geometry.occupancy,
+            },
+        )

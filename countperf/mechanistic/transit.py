@@ -1,0 +1,233 @@
+r"""Transit: of the concurrent sub-groups some compute and the rest wait for memory.
+
+Source: Li et al. (2015) as restated by Lemeire, Cornelis & Konstantinidis, section 2.2.1, Eq. (4)
+to (14).
+
+========  =================  ======================
+letter    name               unit
+========  =================  ======================
+omega     ``occupancy``      sub-group/compute unit
+k, x      ``waiting``,       sub-group
+          ``computing``
+WPC       ``wpc``            sub-group/cycle
+========  =================  ======================
+
+Two subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group,
+steady state. Printed Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to
+(14) are right and are used here. Where several splits are in balance, the one with the fewest
+waiting sub-groups is taken. Theorem 1: the throughput equals Volkov's without parallelism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from countperf.devices.parameters import DeviceParameters, InstructionKind
+from countperf.errors import ModelNotApplicableError
+from countperf.mechanistic.checks import check_not_negative, check_positive
+from countperf.mechanistic.model import Aspect, Estimate, MechanisticModel
+from countperf.mechanistic.occupancy import launch_geometry
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.volkov import throughput_estimate
+
+_HALVINGS = 200
+_NEAR = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransitSplit:
+    """The balance of memory supply and demand.
+
+    Attributes
+    ----------
+    wpc : float
+        Sub-groups per cycle.
+    waiting, computing : float
+        Sub-groups that wait for memory, and that compute.
+    regime : {"latency", "compute", "memory"}
+        What bounds the throughput.
+    """
+
+    wpc: float
+    waiting: float
+    computing: float
+    regime: Literal["latency", "compute", "memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSubsystems:
+    """One compute and one memory subsystem, and a kernel's use of them.
+
+    Attributes
+    ----------
+    alpha_comp, alpha_mem : float
+        Computations and memory instructions of a sub-group.
+    cpi_comp, latency_comp, cpi_mem, latency_mem : float
+        Their costs, cycle/instruction and cycle.
+
+    Raises
+    ------
+    ParameterError
+        A number is not positive.
+    ModelNotApplicableError
+        A count is zero: there is only one subsystem.
+    """
+
+    alpha_comp: float
+    alpha_mem: float
+    cpi_comp: float
+    latency_comp: float
+    cpi_mem: float
+    latency_mem: float
+
+    def __post_init__(self) -> None:
+        for name in ("alpha_comp", "alpha_mem"):
+            if check_not_negative(getattr(self, name), name) == 0:
+                message = f"{name} is 0: the model balances two subsystems, the kernel uses one"
+                raise ModelNotApplicableError(message, parameter=name)
+        for name in ("cpi_comp", "latency_comp", "cpi_mem", "latency_mem"):
+            check_positive(getattr(self, name), name)
+
+    def demand(self, computing: float) -> float:
+        """Return the sub-groups per cycle that ``computing`` ones hand to memory, Eq. (4), (6)."""
+        return min(1 / self.cpi_comp, computing / self.latency_comp) / self.alpha_comp
+
+    def supply(self, waiting: float) -> float:
+        """Return the sub-groups per cycle that memory serves of ``waiting`` ones, Eq. (5), (7)."""
+        return min(1 / self.cpi_mem, waiting / self.latency_mem) / self.alpha_mem
+
+    @property
+    def wpc_roof(self) -> float:
+        """Sub-groups per cycle that the busier subsystem allows."""
+        return 1 / max(self.cpi_comp * self.alpha_comp, self.cpi_mem * self.alpha_mem)
+
+
+def transit(system: TwoSubsystems, occupancy: float) -> TransitSplit:
+    r"""Split the concurrent sub-groups into waiting and computing ones.
+
+    Raises
+    ------
+    ParameterError
+        The occupancy is not positive and finite.
+
+    Notes
+    -----
+    Lemeire et al., Eq. (8): the smallest :math:`k \in [0, \omega]` with :math:`WPC_{mem}(k) =
+    WPC_{comp}(\omega - k)`, by bisection; supply minus demand never falls with k.
+    """
+    check_positive(occupancy, "occupancy")
+    low, high = 0.0, float(occupancy)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        # on a plateau of balance both sides agree up to rounding, which must not count as excess
+        supply, demand = system.supply(middle), system.demand(occupancy - middle)
+        if supply >= demand * (1 - 1e-15):
+            high = middle
+        else:
+            low = middle
+    waiting = high
+    computing = occupancy - waiting
+    return TransitSplit(
+        wpc=min(system.supply(waiting), system.demand(computing)),
+        waiting=waiting,
+        computing=computing,
+        regime=_regime(system, waiting, computing),
+    )
+
+
+def transit_throughput(system: TwoSubsystems, occupancy: float) -> float:
+    r"""Return the throughput in closed form, sub-group/cycle.
+
+    Notes
+    -----
+    Lemeire et al., Eq. (13) below both roofs: :math:`\omega / (\Lambda_{mem} \alpha_{mem} +
+    \Lambda_{comp} \alpha_{comp})`, and never above either roof.
+    """
+    check_positive(occupancy, "occupancy")
+    latency = system.latency_comp * system.alpha_comp + system.latency_mem * system.alpha_mem
+    return min(system.wpc_roof, occupancy / latency)
+
+
+def two_subsystems(
+    profile: KernelProfile, device: DeviceParameters, *, model: str
+) -> TwoSubsystems:
+    """Merge the classes of a kernel into one computation and one memory instruction.
+
+    Counts add up; costs are the means weighted with the counts. Barriers are left out.
+
+    Raises
+    ------
+    ModelNotApplicableError
+        The profile has no counts, or none of one kind.
+    DeviceParameterError
+        The device does not know a class.
+    """
+    counts = profile.counts(model=model)
+
+    def mean(kind: InstructionKind, constant: Literal["cpi", "latency"]) -> float:
+        found = [(count, device.require_class(name, model=model)) for name, count in counts.items()]
+        chosen = [(count, entry) for count, entry in found if entry.kind == kind]
+        total = sum(count for count, _ in chosen)
+        if not total:
+            message = f"kernel {profile.name!r}: no instruction of kind {kind}, which {model} needs"
+            parameter = "alpha_comp" if kind == "compute" else "alpha_mem"
+            raise ModelNotApplicableError(message, parameter=parameter)
+        return sum(count * getattr(entry, constant) for count, entry in chosen) / total
+
+    return TwoSubsystems(
+        alpha_comp=profile.count_of("compute", device, model=model),
+        alpha_mem=profile.count_of("memory", device, model=model),
+        cpi_comp=mean("compute", "cpi"),
+        latency_comp=mean("compute", "latency"),
+        cpi_mem=mean("memory", "cpi"),
+        latency_mem=mean("memory", "latency"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransitModel(MechanisticModel):
+    """Transit model of two subsystems."""
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset({"computation_latency", "memory_latency"})
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return "transit"
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time; see `MechanisticModel.estimate`."""
+        geometry = launch_geometry(profile, launch, self.device)
+        system = two_subsystems(profile, self.device, model=self.model)
+        split = transit(system, geometry.occupancy)
+        busy_comp = system.alpha_comp * system.cpi_comp
+        return throughput_estimate(
+            wpc=transit_throughput(system, geometry.occupancy),
+            wpc_roof=system.wpc_roof,
+            kind="compute" if busy_comp >= system.alpha_mem * system.cpi_mem else "memory",
+            total_sub_groups=geometry.total_sub_groups,
+            device=self.device,
+            model=self.model,
+            results={
+                "wpc": split.wpc,
+                "occupancy": geometry.occupancy,
+                "waiting": split.waiting,
+                "computing": split.computing,
+            },
+        )
+
+
+def _regime(
+    system: TwoSubsystems, waiting: float, computing: float
+) -> Literal["latency", "compute", "memory"]:
+    compute_full = computing >= system.latency_comp / system.cpi_comp * (1 - _NEAR)
+    memory_full = waiting >= system.latency_mem / system.cpi_mem * (1 - _NEAR)
+    if compute_full and memory_full:
+        busier = system.alpha_comp * system.cpi_comp >= system.alpha_mem * system.cpi_mem
+        return "compute" if busier else "memory"
+    if compute_full:
+        return "compute"
+    return "memory" if memory_full else "latency"

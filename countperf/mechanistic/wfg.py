@@ -1,0 +1,408 @@
+r"""Work flow graph: the average cycles of a sub-group from the sequence of what it does.
+
+Models a typical sub-group as blocks of computations, memory instructions and barriers in program
+order; the others hide part of each. Source: Baghsorkhi, Delahaye, Patel, Gropp & Hwu (2010),
+doi:10.1145/1693453.1693470, as quoted and corrected by Lemeire, Cornelis & Konstantinidis, whose
+equation numbers are used.
+
+Assumptions: every memory instruction depends on the computations before it and has a dependent;
+nothing inside a sub-group overlaps with its memory instructions; sub-groups are independent of
+their groups.
+
+===============  ====================  ======================
+symbol           name                  unit
+===============  ====================  ======================
+omega            ``occupancy``         sub-group/compute unit
+n_i              ``Block.count``       instruction
+ILP_i            ``Block.ilp``         1
+lambda_comp      ``cpi_comp``          cycle/instruction
+Lambda_comp      ``latency_comp``      cycle
+lambda_mem       ``cpi_mem``           cycle/instruction
+Lambda_mem       ``latency_mem``       cycle
+lambda_mem^ins   ``cpi_mem_instr``     cycle/instruction
+NBC_avg          ``nbc_avg``           cycle
+CPW              ``cpw``               cycle/sub-group
+===============  ====================  ======================
+
+Three variants: ``"original"`` counts the exposed memory latency for every sub-group, Eq. (36);
+``"first_fix"`` once per run, Eq. (41); ``"corrected"`` (WFG*) also does not use the cycles that
+hide computation latency a second time, Eq. (42).
+
+Left out: branches, group granularity, the latency of an arc that leaves a barrier: barriers enter
+Eq. (35) only, unless ``sync_cycles`` gives them a cost.
+
+Where this departs from the paper: Eq. (30) and (31) as printed multiply by the count of a block
+twice; once is meant. Eq. (42) subtracts the latency of one block from a mean over all, so that
+with unequal blocks the cycles of a run may still fall as the occupancy rises; that is the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from countperf.devices.parameters import DeviceParameters, InstructionClass, InstructionKind
+from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic.checks import check_not_negative, check_positive
+from countperf.mechanistic.model import (
+    Aspect,
+    Bound,
+    Estimate,
+    MechanisticModel,
+    seconds_from_throughput,
+)
+from countperf.mechanistic.occupancy import launch_geometry
+from countperf.mechanistic.profile import (
+    Block,
+    InstructionGraph,
+    KernelProfile,
+    LaunchConfiguration,
+)
+
+Variant = Literal["original", "first_fix", "corrected"]
+
+_BUSY = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkFlowCosts:
+    """What computations, memory instructions and barriers cost.
+
+    Attributes
+    ----------
+    cpi_comp, latency_comp, cpi_mem, latency_mem : float
+        Cycles between the starts of two instructions, and from start to result.
+    cpi_mem_instr : float or None
+        Cycles that a memory instruction takes of the compute pipeline; None: ``cpi_comp``, and 0 in
+        the corrected variant.
+    sync_cycles : float
+        Cycles of a barrier.
+
+    Raises
+    ------
+    ParameterError
+        A number is out of range; ``parameter`` names it.
+    """
+
+    cpi_comp: float
+    latency_comp: float
+    cpi_mem: float
+    latency_mem: float
+    cpi_mem_instr: float | None = None
+    sync_cycles: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_positive(self.cpi_comp, "cpi_comp")
+        check_positive(self.cpi_mem, "cpi_mem")
+        for name in ("latency_comp", "latency_mem", "sync_cycles"):
+            check_not_negative(getattr(self, name), name)
+        if self.cpi_mem_instr is not None:
+            check_not_negative(self.cpi_mem_instr, "cpi_mem_instr")
+
+    def issue_of_memory(self, variant: Variant) -> float:
+        """Return what a memory instruction takes of the compute pipeline in a variant."""
+        if self.cpi_mem_instr is not None:
+            return self.cpi_mem_instr
+        return 0.0 if variant == "corrected" else self.cpi_comp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkFlowResult:
+    """Average cycles of a sub-group.
+
+    Attributes
+    ----------
+    cpw : float
+        Cycles per sub-group: the sum of the next three.
+    computation, memory, barrier : float
+        Cycles of the computation blocks, of the memory instructions and of the barriers.
+    cpr : float
+        Cycles of a run, ``cpw`` times the occupancy.
+    wpc : float
+        Sub-groups per cycle.
+    busy_comp, busy_mem : float
+        Cycles per sub-group in which either pipeline is busy; the roofline is the larger.
+    """
+
+    cpw: float
+    computation: float
+    memory: float
+    barrier: float
+    cpr: float
+    wpc: float
+    busy_comp: float
+    busy_mem: float
+
+
+def work_flow_cycles(
+    blocks: Sequence[Block],
+    occupancy: float,
+    costs: WorkFlowCosts,
+    *,
+    variant: Variant = "corrected",
+) -> WorkFlowResult:
+    r"""Return the average cycles of a sub-group.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        Program of a sub-group.
+    occupancy : float
+        Concurrent sub-groups.
+    costs : WorkFlowCosts
+        Costs of the instructions.
+    variant : {"original", "first_fix", "corrected"}, optional
+        How much of the memory latency is exposed.
+
+    Raises
+    ------
+    ParameterError
+        No block, no work, a memory or barrier block whose count is not 1, an unknown variant, or
+        an occupancy that is not positive.
+
+    Notes
+    -----
+    :math:`CPW = \sum_i trans_i + \sum_{mem} \max(trans_{mem}, exposed) + \alpha_{sync} c_{sync}`:
+
+    - Eq. (30): :math:`trans_i = n_i \max(\lambda_{comp}, \Lambda_{comp} / (ILP_i\, \omega))`,
+    - Eq. (31): :math:`cyc_{comp} = \sum trans_i + \lambda^{ins}_{mem} \alpha_{mem}`,
+    - Eq. (33), (34): :math:`trans_{mem} = \max(\lambda^{ins}_{mem}, \lambda_{mem} - \sum trans_i /
+      \alpha_{mem})`,
+    - Eq. (35): :math:`NBC = cyc_{comp} / (\alpha_{mem} + \alpha_{sync} + 1)`,
+    - Eq. (36), (41): :math:`exposed = \Lambda_{mem} - (\omega - 1) NBC`, and that over
+      :math:`\omega`,
+    - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
+      \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
+
+    Examples
+    --------
+    >>> program = [Block("comp", 2), Block("mem"), Block("comp", 2), Block("mem")]
+    >>> costs = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6)
+    >>> [work_flow_cycles(program, occupancy, costs).cpr for occupancy in (1, 4, 12)]
+    [28.0, 28.0, 48.0]
+    """
+    if variant not in get_args(Variant):
+        message = f"variant must be one of {', '.join(get_args(Variant))}, not {variant!r}"
+        raise ParameterError(message, parameter="variant")
+    check_positive(occupancy, "occupancy")
+    _check_blocks(blocks)
+    mem_issue = costs.issue_of_memory(variant)
+    alpha_mem = sum(block.kind == "mem" for block in blocks)
+    alpha_sync = sum(block.kind == "sync" for block in blocks)
+    alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
+    computation = sum(
+        block.count * max(costs.cpi_comp, costs.latency_comp / (block.ilp * occupancy))
+        for block in blocks
+        if block.kind == "comp"
+    )  # Eq. (30)
+    mem_trans = (
+        max(mem_issue, costs.cpi_mem - computation / alpha_mem) if alpha_mem else 0.0
+    )  # Eq. (33), (34)
+    nbc_avg = (computation + mem_issue * alpha_mem) / (alpha_mem + alpha_sync + 1)  # Eq. (31), (35)
+    memory = 0.0
+    before: Block | None = None
+    for block in blocks:
+        if block.kind == "comp":
+            before = block
+        elif block.kind == "mem":
+            exposed = _exposed(before, occupancy, costs, nbc_avg, variant)
+            memory += max(mem_trans, exposed)
+    barrier = alpha_sync * costs.sync_cycles
+    cpw = float(computation + memory + barrier)
+    if cpw == 0:
+        message = "blocks hold no work: their cycles are 0"
+        raise ParameterError(message, parameter="blocks")
+    return WorkFlowResult(
+        cpw=cpw,
+        computation=computation,
+        memory=memory,
+        barrier=barrier,
+        cpr=cpw * occupancy,
+        wpc=1 / cpw,
+        busy_comp=alpha_comp * costs.cpi_comp + alpha_mem * mem_issue,
+        busy_mem=alpha_mem * costs.cpi_mem,
+    )
+
+
+def _exposed(
+    before: Block | None, occupancy: float, costs: WorkFlowCosts, nbc_avg: float, variant: Variant
+) -> float:
+    """Return the memory latency that other sub-groups do not hide; may be negative."""
+    others = occupancy - 1
+    if variant == "original":  # Eq. (36)
+        return costs.latency_mem - others * nbc_avg
+    if variant == "first_fix":  # Eq. (41)
+        return (costs.latency_mem - others * nbc_avg) / occupancy
+    spent = 0.0 if before is None else before.count * costs.latency_comp / before.ilp
+    hidden = max(0.0, others * nbc_avg - spent)
+    return (costs.latency_mem - hidden) / occupancy  # Eq. (42)
+
+
+def _check_blocks(blocks: Sequence[Block]) -> None:
+    if not blocks:
+        raise ParameterError("blocks must hold at least one block", parameter="blocks")
+    for block in blocks:
+        if block.kind != "comp" and block.count != 1:
+            message = f"a block of kind {block.kind} must have count 1, not {block.count}"
+            raise ParameterError(message, parameter="blocks")
+
+
+def blocks_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Block, ...]:
+    """Cut the program of a sub-group at memory instructions and barriers.
+
+    Parameters
+    ----------
+    graph : InstructionGraph
+        Instructions and dependencies.
+    device : DeviceParameters
+        Kind of each class.
+
+    Raises
+    ------
+    DeviceParameterError
+        The device does not know a class.
+
+    Notes
+    -----
+    A reconstruction, since the sources take the parallelism as given: that of a run of computations
+    is its count over the length of its longest chain.
+    """
+    sources = graph.predecessors()
+    found: list[Block] = []
+    depths: dict[int, int] = {}
+    for index, name in enumerate(graph.nodes):
+        kind = device.require_class(name, model="the work flow graph").kind
+        if kind == "compute":
+            depths[index] = 1 + max((depths.get(source, 0) for source in sources[index]), default=0)
+            continue
+        found += _computations(depths)
+        depths = {}
+        found.append(Block("mem" if kind == "memory" else "sync"))
+    return (*found, *_computations(depths))
+
+
+def _computations(depths: dict[int, int]) -> list[Block]:
+    return [Block("comp", len(depths), len(depths) / max(depths.values()))] if depths else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkFlowModel(MechanisticModel):
+    """Work flow graph's time of a kernel.
+
+    Attributes
+    ----------
+    variant : {"original", "first_fix", "corrected"}
+        How much of the memory latency is exposed.
+    sync_cycles : float
+        Cycles of a barrier; the sources give it no cost.
+
+    Raises
+    ------
+    ParameterError
+        Unknown variant, or a negative cost.
+
+    Notes
+    -----
+    Costs of computations and of memory instructions are means over the kernel's instructions; where
+    the profile has blocks only, they are those of the device's only class of that kind. The time is
+    bound by a pipeline that is never idle, else by barriers where they take most of it, else by
+    latency.
+    """
+
+    aspects: ClassVar[frozenset[Aspect]] = frozenset(
+        {"instruction_parallelism", "computation_latency", "memory_latency", "barriers"}
+    )
+
+    variant: Variant = "corrected"
+    sync_cycles: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_not_negative(self.sync_cycles, "sync_cycles")
+        if self.variant not in get_args(Variant):
+            message = f"variant must be one of {', '.join(get_args(Variant))}, not {self.variant!r}"
+            raise ParameterError(message, parameter="variant")
+
+    @property
+    def model(self) -> str:
+        """``"wfg-"`` and the variant."""
+        return f"wfg-{self.variant}"
+
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time of one launch; errors as in the base class."""
+        blocks = profile.blocks
+        if blocks is None:
+            graph: InstructionGraph = profile.require("idg", model=self.model)
+            blocks = blocks_of(graph, self.device)
+        geometry = launch_geometry(profile, launch, self.device)
+        costs = self._costs(profile, blocks)
+        result = work_flow_cycles(blocks, geometry.occupancy, costs, variant=self.variant)
+        time_s = seconds_from_throughput(
+            result.wpc, geometry.total_sub_groups, self.device, model=self.model
+        )
+        return Estimate(
+            time_s=time_s,
+            bound=_bound(result),
+            breakdown={
+                "compute": time_s * result.computation / result.cpw,
+                "memory": time_s * result.memory / result.cpw,
+                "barrier": time_s * result.barrier / result.cpw,
+            },
+            results={
+                "cpw": result.cpw,
+                "cpr": result.cpr,
+                "wpc": result.wpc,
+                "occupancy": geometry.occupancy,
+            },
+        )
+
+    def _costs(self, profile: KernelProfile, blocks: Sequence[Block]) -> WorkFlowCosts:
+        kinds = {block.kind for block in blocks}
+        # of a kind that does not occur, the costs have no effect
+        cpi_comp, latency_comp = (
+            self._mean_cost("compute", profile) if "comp" in kinds else (1.0, 0.0)
+        )
+        cpi_mem, latency_mem = self._mean_cost("memory", profile) if "mem" in kinds else (1.0, 0.0)
+        mem_issue = self.device.cpi_mem_instr
+        if self.variant == "corrected":
+            mem_issue = None
+        elif "comp" not in kinds:
+            mem_issue = self.device.require("cpi_mem_instr", model=self.model)
+        return WorkFlowCosts(
+            cpi_comp=cpi_comp,
+            latency_comp=latency_comp,
+            cpi_mem=cpi_mem,
+            latency_mem=latency_mem,
+            cpi_mem_instr=mem_issue,
+            sync_cycles=self.sync_cycles,
+        )
+
+    def _mean_cost(self, kind: InstructionKind, profile: KernelProfile) -> tuple[float, float]:
+        counted: list[tuple[float, InstructionClass]] = []
+        if profile.alpha or profile.idg is not None:
+            counts = profile.counts(model=self.model)
+            known = {name: self.device.require_class(name, model=self.model) for name in counts}
+            counted = [(counts[name], known[name]) for name in known if known[name].kind == kind]
+        else:
+            counted = [(1.0, each) for each in self.device.classes.values() if each.kind == kind]
+            if not counted:
+                self.device.require_class(kind, model=self.model)
+        total = sum(count for count, _ in counted)
+        if not total or (len(counted) > 1 and not profile.alpha and profile.idg is None):
+            message = (
+                f"kernel {profile.name!r}: {self.model} must know which {kind} instructions the"
+                " blocks hold; pass alpha, the instructions by class, to the kernel's profile"
+            )
+            raise ModelNotApplicableError(message, parameter="alpha")
+        return (
+            sum(count * each.cpi for count, each in counted) / total,
+            sum(count * each.latency for count, each in counted) / total,
+        )
+
+
+def _bound(result: WorkFlowResult) -> Bound:
+    if result.cpw <= result.busy_comp * (1 + _BUSY):
+        return "compute"
+    if result.cpw <= result.busy_mem * (1 + _BUSY):
+        return "memory"
+    return "barrier" if 2 * result.barrier > result.cpw else "latency"

@@ -1,0 +1,53 @@
+"""The example kernel of the literature, and small devices to run it on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from countperf.devices.parameters import (
+    DeviceParameters,
+    InstructionClass,
+    InstructionKind,
+    declare_device,
+)
+from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
+
+EXAMPLE_GRAPH = InstructionGraph("CCMCCM", [(0, 1), (1, 2), (2, 3), (2, 4), (3, 5), (4, 5)])
+"""Four computations and two memory instructions; one sub-group alone takes 25 cycles."""
+
+
+def make_class(
+    name: str, subsystem: str, cpi: float, latency: float, kind: InstructionKind = "compute"
+) -> InstructionClass:
+    return InstructionClass(name=name, subsystem=subsystem, cpi=cpi, latency=latency, kind=kind)
+
+
+EXAMPLE_CLASSES = {
+    "C": make_class("C", "compute", 1, 4),
+    "M": make_class("M", "memory", 2, 6, "memory"),
+}
+
+
+def example_device(**changes: Any) -> DeviceParameters:
+    """Return a device of the example kernel with one sub-group per group."""
+    values = {
+        "classes": EXAMPLE_CLASSES,
+        "num_compute_units": 13,
+        "clock_hz": 1.253e9,
+        "sub_group_size": 32,
+        "max_work_items_per_compute_unit": 2048,
+        "max_sub_groups_per_compute_unit": 64,
+        "max_groups_per_compute_unit": 64,
+    }
+    return declare_device("example", **{**values, **changes})
+
+
+def example_profile(**changes: Any) -> KernelProfile:
+    """Return the example kernel's profile."""
+    values: dict[str, Any] = {"name": "example", "alpha": {"C": 4, "M": 2}, "idg": EXAMPLE_GRAPH}
+    return KernelProfile(**{**values, **changes})
+
+
+def launch_at(occupancy: float | None, num_groups: int = 1300) -> LaunchConfiguration:
+    """Return a launch of groups of one sub-group."""
+    return LaunchConfiguration(work_items_per_group=32, num_groups=num_groups, occupancy=occupancy)

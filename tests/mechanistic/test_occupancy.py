@@ -1,0 +1,264 @@
+"""Groups resident on a compute unit: worked examples, monotonicity, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countperf.devices.capabilities import (
+    COMPUTE_CAPABILITIES,
+    capability_device,
+    generic_device,
+)
+from countperf.devices.parameters import DeviceParameters, declare_device
+from countperf.errors import DeviceParameterError, ParameterError
+from countperf.mechanistic.occupancy import check_occupancy, launch_geometry, resident_groups
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from tests.mechanistic.builders import example_device, example_profile, launch_at
+
+
+def gtx480(**changes: Any) -> DeviceParameters:
+    values = {
+        "sub_group_size": 32,
+        "max_work_items_per_compute_unit": 1536,
+        "max_groups_per_compute_unit": 8,
+        "registers_per_compute_unit": 32768,
+        "local_bytes_per_compute_unit": 49152,
+        "num_compute_units": 16,
+    }
+    return declare_device("gtx480", **{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("device", "kernel", "active", "limiter", "occupancy", "limits"),
+    [
+        pytest.param(
+            gtx480(max_sub_groups_per_compute_unit=48),
+            (256, 20, 12288),
+            4,
+            "local",
+            32,
+            {"groups": 8, "work_items": 6, "sub_groups": 6, "registers": 6, "local": 4},
+            id="local memory",
+        ),
+        pytest.param(
+            gtx480(),
+            (64, 16, 0),
+            8,
+            "groups",
+            16,
+            {"groups": 8, "work_items": 24, "registers": 32},
+            id="groups",
+        ),
+        pytest.param(
+            gtx480(), (256, 0, 0), 6, "work_items", 48, {"groups": 8, "work_items": 6}, id="items"
+        ),
+        pytest.param(
+            gtx480(max_groups_per_compute_unit=32, max_sub_groups_per_compute_unit=48),
+            (48, 0, 0),
+            24,
+            "sub_groups",
+            48,
+            {"groups": 32, "work_items": 32, "sub_groups": 24},
+            id="a part of a sub-group counts as one",
+        ),
+        pytest.param(
+            gtx480(register_mode="sub_group", register_unit=64),
+            (256, 21, 0),
+            5,
+            "registers",
+            40,
+            {"groups": 8, "work_items": 6, "registers": 5},
+            id="registers per sub-group",
+        ),
+        pytest.param(
+            gtx480(),
+            (256, 21, 0),
+            6,
+            "work_items",
+            48,
+            {"groups": 8, "work_items": 6, "registers": 6},
+            id="registers per work item",
+        ),
+    ],
+)
+def test_worked_examples(
+    device: DeviceParameters,
+    kernel: tuple[int, int, int],
+    active: int,
+    limiter: str,
+    occupancy: int,
+    limits: dict[str, int],
+) -> None:
+    items, registers, local = kernel
+
+    found = resident_groups(
+        device,
+        work_items_per_group=items,
+        registers_per_work_item=registers,
+        local_bytes_per_group=local,
+    )
+
+    assert (found.active_groups, found.limiter, found.occupancy_max) == (active, limiter, occupancy)
+    assert dict(found.limits) == limits
+    if device.max_sub_groups_per_compute_unit is not None:
+        assert found.ratio == pytest.approx(occupancy / 48)
+
+
+def test_concurrent_groups_of_a_small_launch() -> None:
+    launch = LaunchConfiguration(work_items_per_group=256, num_groups=17, active_groups=4)
+
+    geometry = launch_geometry(KernelProfile(name="k"), launch, gtx480())
+
+    assert (geometry.concurrent_groups, geometry.occupancy) == (2, 16)
+    assert (geometry.groups_on_compute_unit, geometry.total_sub_groups) == (2, 136)
+
+
+def test_a_stated_occupancy_wins() -> None:
+    geometry = launch_geometry(example_profile(), launch_at(5.5), example_device())
+
+    assert (geometry.occupancy, geometry.concurrent_groups) == (5.5, 5)
+
+
+@pytest.mark.parametrize(
+    ("capability", "registers", "groups"),
+    [
+        pytest.param("1.0", 10, 3, id="10 x 256 of 8192"),
+        pytest.param("1.3", 16, 4, id="16 x 256 of 16384"),
+        pytest.param("2.0", 21, 5, id="46 sub-groups of 704"),
+        pytest.param("3.0", 32, 8, id="64 sub-groups of 1024"),
+        pytest.param("5.0", 33, 6, id="40 registers: 51, so 48 sub-groups"),
+        pytest.param("5.2", 33, 6, id="as 5.0"),
+        pytest.param("6.1", 33, 6, id="as 5.0 again"),
+        pytest.param("7.5", 32, 4, id="32 sub-groups at most"),
+        pytest.param("8.0", 128, 2, id="16 sub-groups of 4096"),
+        pytest.param("8.6", 32, 6, id="48 sub-groups at most"),
+        pytest.param("8.9", 32, 6, id="as 8.6"),
+        pytest.param("9.0", 64, 4, id="32 sub-groups of 2048"),
+    ],
+)
+def test_groups_of_256_by_compute_capability(capability: str, registers: int, groups: int) -> None:
+    device = capability_device(capability)
+
+    found = resident_groups(device, work_items_per_group=256, registers_per_work_item=registers)
+
+    assert found.active_groups == groups
+
+
+def test_registers_per_group_round_to_pairs_of_sub_groups() -> None:
+    # 3 sub-groups are allocated as 4: 16 * 128 = 2048 registers, 4 groups instead of 5
+    found = resident_groups(
+        capability_device("1.0"), work_items_per_group=96, registers_per_work_item=16
+    )
+
+    assert found.limits["registers"] == 4
+
+
+def test_the_system_takes_local_memory_of_every_group() -> None:
+    device = capability_device("9.0")
+
+    found = resident_groups(device, work_items_per_group=32, local_bytes_per_group=7168)
+
+    assert found.limits["local"] == 233472 // 8192
+
+
+def test_a_cpu_core_executes_one_group_at_a_time() -> None:
+    device = generic_device(sub_group_size=16, max_work_items_per_group=4096)
+
+    found = resident_groups(device, work_items_per_group=128)
+
+    assert (found.active_groups, found.occupancy_max, found.ratio) == (1, 8, None)
+
+
+@given(
+    capability=st.sampled_from(COMPUTE_CAPABILITIES),
+    items=st.integers(1, 512),
+    registers=st.integers(0, 40),
+    local=st.integers(0, 8192),
+)
+@settings(max_examples=100, deadline=None)
+def test_more_resources_never_give_more_groups_and_all_fit(
+    capability: str, items: int, registers: int, local: int
+) -> None:
+    device = capability_device(capability)
+
+    def active(items: int, registers: int, local: int) -> int:
+        try:
+            return resident_groups(
+                device,
+                work_items_per_group=items,
+                registers_per_work_item=registers,
+                local_bytes_per_group=local,
+            ).active_groups
+        except ParameterError:
+            return 0
+
+    here = active(items, registers, local)
+
+    assert active(items + 1, registers, local) <= here
+    assert active(items, registers + 1, local) <= here
+    assert active(items, registers, local + 1) <= here
+    assert here * items * registers <= device.require("registers_per_compute_unit")
+    assert here * local <= device.require("local_bytes_per_compute_unit")
+    assert here * items <= device.require("max_work_items_per_compute_unit")
+
+
+@given(sub_groups=st.integers(1, 32), registers=st.integers(1, 63))
+@settings(max_examples=50, deadline=None)
+def test_allocation_per_work_item_is_optimistic(sub_groups: int, registers: int) -> None:
+    def limit(device: DeviceParameters) -> int:
+        return resident_groups(
+            device, work_items_per_group=32 * sub_groups, registers_per_work_item=registers
+        ).limits["registers"]
+
+    device = capability_device("3.0").replaced(registers_per_compute_unit=2**20)
+
+    assert limit(device.replaced(register_mode="work_item")) >= limit(device)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parameter"),
+    [
+        pytest.param({"work_items_per_group": 0}, "work_items_per_group", id="no work items"),
+        pytest.param({"work_items_per_group": 2048}, "work_items_per_group", id="too large"),
+        pytest.param({"work_items_per_group": 2.0}, "work_items_per_group", id="not whole"),
+        pytest.param(
+            {"work_items_per_group": 32, "registers_per_work_item": -1},
+            "registers_per_work_item",
+            id="negative registers",
+        ),
+        pytest.param(
+            {"work_items_per_group": 1024, "registers_per_work_item": 200},
+            "registers_per_work_item",
+            id="no group fits: registers",
+        ),
+        pytest.param(
+            {"work_items_per_group": 32, "local_bytes_per_group": 50000},
+            "local_bytes_per_group",
+            id="no group fits: local memory",
+        ),
+    ],
+)
+def test_bad_kernels_are_refused(kernel: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        resident_groups(gtx480(max_work_items_per_group=1024), **kernel)
+
+    assert caught.value.parameter == parameter
+
+
+def test_a_limit_that_the_device_lacks_is_named() -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        resident_groups(declare_device(sub_group_size=32), work_items_per_group=32)
+
+    assert caught.value.field == "max_work_items_per_compute_unit"
+
+
+@pytest.mark.parametrize("occupancy", [0, -1, float("nan"), float("inf"), 65])
+def test_impossible_occupancies_are_refused(occupancy: float) -> None:
+    with pytest.raises(ParameterError) as caught:
+        check_occupancy(occupancy, example_device())
+
+    assert caught.value.parameter == "occupancy"

@@ -1,0 +1,161 @@
+"""Profiles, graphs and launches: derived counts, loops, refusals; predictions from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.mechanistic.model import ASPECTS
+from countperf.mechanistic.profile import (
+    Block,
+    InstructionGraph,
+    Interval,
+    KernelProfile,
+    LaunchConfiguration,
+    ProfiledKernel,
+)
+from countperf.mechanistic.roofline import RooflineModel
+from countperf.mechanistic.volkov import VolkovModel
+from countperf.predictions import ParameterValue, TimeModel
+from tests.mechanistic.builders import (
+    EXAMPLE_CLASSES,
+    EXAMPLE_GRAPH,
+    example_device,
+    example_profile,
+    launch_at,
+    make_class,
+)
+
+
+def test_counts_come_from_alpha_or_the_graph() -> None:
+    assert example_profile().counts() == {"C": 4, "M": 2}
+    assert example_profile(alpha={}).counts() == {"C": 4, "M": 2}
+    assert example_profile(alpha={"C": 1}).instructions_per_sub_group() == 1
+
+
+def test_counts_by_kind() -> None:
+    device = example_device()
+
+    assert example_profile().count_of("compute", device) == 4
+    assert example_profile().count_of("barrier", device) == 0
+    assert example_profile(alpha_mem=7.0).count_of("memory", device) == 7
+    assert KernelProfile(name="k", alpha_comp=1).count_of("barrier", device) == 0
+    with pytest.raises(DeviceParameterError) as caught:
+        example_profile(alpha={"X": 1}).count_of("compute", device)
+    assert caught.value.field == "classes.X"
+
+
+def test_a_loop_repeats_its_body() -> None:
+    body = InstructionGraph("ab", [(0, 1)])
+
+    loop = body.repeated(3, carried=[(1, 0)])
+
+    assert loop == InstructionGraph.chain("ababab")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "parameter"),
+    [
+        pytest.param("", [], "nodes", id="empty"),
+        pytest.param("ab", [(0, 1), (1, 0)], "edges", id="a cycle"),
+        pytest.param("ab", [(1, 1)], "edges", id="a loop"),
+        pytest.param("ab", [(0, 2)], "edges", id="leaves the nodes"),
+        pytest.param("ab", [(-1, 1)], "edges", id="negative"),
+    ],
+)
+def test_bad_graphs_are_refused(nodes: str, edges: list[tuple[int, int]], parameter: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        InstructionGraph(nodes, edges)
+
+    assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize(
+    ("fields", "parameter"),
+    [
+        pytest.param({"alpha": {"C": -1}}, "alpha[C]", id="negative count"),
+        pytest.param({"gmem_bytes": float("inf")}, "gmem_bytes", id="infinite bytes"),
+        pytest.param({"latency_app": 0}, "latency_app", id="no latency"),
+        pytest.param({"registers_per_work_item": 1.5}, "registers_per_work_item", id="fraction"),
+        pytest.param({"dependent": ((1, -4),)}, "dependent", id="negative cycles"),
+    ],
+)
+def test_bad_profiles_are_refused(fields: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        KernelProfile(name="k", **fields)
+
+    assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize(
+    ("fields", "parameter"),
+    [
+        ({"work_items_per_group": 0}, "work_items_per_group"),
+        ({"num_groups": 0}, "num_groups"),
+        ({"occupancy": 0.0}, "occupancy"),
+        ({"active_groups": 0}, "active_groups"),
+    ],
+)
+def test_bad_launches_are_refused(fields: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        LaunchConfiguration(**{"work_items_per_group": 32, "num_groups": 1, **fields})
+
+    assert caught.value.parameter == parameter
+
+
+def test_bad_blocks_and_intervals_are_refused() -> None:
+    with pytest.raises(ParameterError) as block:
+        Block("comp", 3, ilp=0.5)
+    with pytest.raises(ParameterError) as interval:
+        Interval(-1, 4)
+
+    assert block.value.parameter == "blocks"
+    assert interval.value.parameter == "intervals"
+
+
+def test_what_is_lacking_is_named_beside_what_is_given() -> None:
+    with pytest.raises(ModelNotApplicableError, match="given: work") as caught:
+        KernelProfile(name="k", work=1.0).require("span", model="tmm")
+
+    assert caught.value.parameter == "span"
+
+
+class Doubling:
+    """A kernel of n groups."""
+
+    def at(self, parameters: Mapping[str, ParameterValue], /) -> ProfiledKernel:
+        groups = parameters["n"]
+        assert isinstance(groups, int)
+        return ProfiledKernel(profile=example_profile(), launch=launch_at(7, num_groups=groups))
+
+
+def test_a_parametric_profile_is_predicted_at_its_parameters() -> None:
+    model: TimeModel = VolkovModel(device=example_device())
+
+    small, large = (model.predict(Doubling(), {"n": n}) for n in (130, 260))
+
+    assert large.time_s == pytest.approx(2 * small.time_s)
+    assert large.parameters == {"n": 260}
+
+
+def test_other_kernels_are_refused() -> None:
+    with pytest.raises(ParameterError) as caught:
+        VolkovModel(device=example_device()).predict("kernel")
+
+    assert caught.value.parameter == "kernel"
+
+
+def test_a_prediction_tells_what_the_model_ignores() -> None:
+    classes = {**EXAMPLE_CLASSES, "B": make_class("B", "barrier", 2, 40, "barrier")}
+    profile = example_profile(
+        alpha={"C": 4, "B": 1}, sub_group_idgs=(EXAMPLE_GRAPH, InstructionGraph("C"))
+    )
+    kernel = ProfiledKernel(profile=profile, launch=launch_at(1))
+
+    prediction = RooflineModel(device=example_device(classes=classes)).predict(kernel)
+
+    assert prediction.ignored == ("barriers", "divergence")
+    assert RooflineModel.aspects < ASPECTS
