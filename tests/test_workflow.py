@@ -125,3 +125,19 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
     assert set(weights.by_feature) == {"groups", "launches"}
     with pytest.raises(FitError, match="no counted measurement"):
         workflow.evaluate(again, weights=weights)
+
+
+@pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
+def test_shipped_counts_are_those_of_the_present_rules(slug: str) -> None:
+    from countperf.properties.count_properties import count_kernel
+    from measurement_kernels.catalog import entry
+
+    counted: dict[str, PropertyVector] = {}
+    for measurement in MeasurementSet.read_file(_shipped(slug)):
+        stored = measurement.property_vector()
+        assert stored is not None
+        if measurement.kernel not in counted:
+            counted[measurement.kernel] = count_kernel(entry(measurement.kernel).build())
+        now = counted[measurement.kernel].evaluate(measurement.parameters)
+        then = stored.evaluate(measurement.parameters)
+        assert {k: v for k, v in now.items() if v} == {k: v for k, v in then.items() if v}

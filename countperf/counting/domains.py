@@ -12,6 +12,7 @@ from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
 
 from countperf.counting.keys import Case
+from countperf.counting.schedule import LocalBarrier
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -288,10 +289,13 @@ class Domains:
     def factored(self, within: frozenset[str]) -> FactoredDomain | None:
         """Return the domain of which the values of some loop variables are a projection."""
         whole = self._joint_domain(within)
-        if whole not in self._factored:
-            unknown = set(sets.names_of(whole, parameters=True)) - self.sizes
-            self._factored[whole] = None if unknown else FactoredDomain.of(whole)
-        return self._factored[whole]
+        parameters = sets.names_of(whole, parameters=True)
+        # sets that differ only in the names of their dimensions compare equal
+        key = (whole, parameters, sets.names_of(whole, parameters=False))
+        if key not in self._factored:
+            unknown = set(parameters) - self.sizes
+            self._factored[key] = None if unknown else FactoredDomain.of(whole)
+        return self._factored[key]
 
     def _count_factors(self, within: frozenset[str]) -> PiecewiseQuasiPolynomial | None:
         factored = self.factored(within) if within else None
@@ -299,15 +303,17 @@ class Domains:
         return None if factors is None else self.counter.count_product(factors)
 
     def barrier_passes(
-        self, within: frozenset[str], launch_loops: frozenset[str], grid: Grid
+        self, barrier: LocalBarrier, launch_loops: frozenset[str], grid: Grid
     ) -> PiecewiseQuasiPolynomial:
         """Count the barriers that all work items of all launches together pass.
 
         Barriers are not guarded by work-item indices: within each group, the loops around the
         barrier that are no hardware axes decide how often all its items reach it.
         """
-        loops = within | launch_loops
-        dependent = self._group_inames_that_decide(loops)
+        loops = barrier.within | launch_loops
+        dependent = self._group_inames_that_decide(loops) | self._idle_group_inames(
+            barrier.neighbors, grid
+        )
         points = self.executions(loops | dependent, (), Grid(groups={}, items={}))
         used = {self.group_axes[name] for name in dependent}
         if len(used) < len(dependent):
@@ -321,6 +327,20 @@ class Domains:
             if axis not in used:
                 points = points * size
         return points.scale(grid.group_size)
+
+    def _idle_group_inames(self, instruction_ids: frozenset[str], grid: Grid) -> frozenset[str]:
+        """Return the group inames of instructions, if some groups execute none of them."""
+        used = frozenset[str]().union(
+            *(self.kernel.id_to_insn[i].within_inames for i in instruction_ids)
+        ) & frozenset(self.group_axes)
+        axes = {self.group_axes[name] for name in used}
+        if len(axes) < len(used) or not used:
+            return frozenset()
+        everything = one_count()
+        for axis in axes:
+            everything = everything * grid.groups[axis]
+        working = self.executions(used, (), Grid(groups={}, items={}))
+        return frozenset() if working == everything else used
 
     def _group_inames_that_decide(self, loops: frozenset[str]) -> frozenset[str]:
         """Return the group inames on which the trip counts of loops depend."""

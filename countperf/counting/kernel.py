@@ -235,7 +235,7 @@ def _count_program(
             totals.accesses[place] = totals.accesses.get(place, ZERO_COUNT) + executions
             totals.cases.setdefault(place, set()).add(cases)
     for barrier in program.barriers:
-        totals.local_barriers += domains.barrier_passes(barrier.within, program.launch_loops, grid)
+        totals.local_barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
 
 
 def _kind_of(instruction: Any) -> str:

@@ -38,8 +38,15 @@ _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
 _FUSED_FUNCTIONS = {"fma", "mad"}
 
 
-_INFINITY = p.Variable("INFINITY")
-"""What Loopy writes for infinity, such as in the initial value of a minimum."""
+_LIMITS = {
+    "INFINITY": np.dtype(np.float32),
+    "HUGE_VAL": np.dtype(np.float64),
+    "INT_MIN": np.dtype(np.int32),
+    "INT_MAX": np.dtype(np.int32),
+    "LONG_MIN": np.dtype(np.int64),
+    "LONG_MAX": np.dtype(np.int64),
+}
+"""Constants of C that Loopy writes, such as for the initial value of a minimum."""
 
 _CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 
@@ -64,7 +71,9 @@ def _context_of(dtype: DType | None) -> str | None:
 
 
 def _is_constant(expr: Any) -> bool:
-    return not isinstance(expr, p.ExpressionNode) or expr == _INFINITY
+    if type(expr) is p.Variable:
+        return expr.name in _LIMITS
+    return not isinstance(expr, p.ExpressionNode)
 
 
 class InstructionCounter(RefusingMapper):
@@ -240,8 +249,8 @@ class InstructionCounter(RefusingMapper):
 
     def map_variable(self, expr: Any) -> DType | None:
         """Loop variables, parameters and private scalars are free; others are loads."""
-        if expr == _INFINITY:
-            return _CONTEXT_TYPES.get(self._context or "", np.dtype(np.float32))
+        if expr.name in _LIMITS:
+            return _CONTEXT_TYPES.get(self._context or "", _LIMITS[expr.name])
         if expr.name in self.inames:
             return self.kernel.index_dtype.numpy_dtype
         variable = self._variable(expr.name)

@@ -26,9 +26,13 @@ class LocalBarrier:
     ----------
     within : frozenset of str
         Loops around it inside the device program, and those around the launch.
+    neighbors : frozenset of str
+        Instructions in the outermost of those loops inside the device program: groups that execute
+        none of them skip the loop.
     """
 
     within: frozenset[str]
+    neighbors: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,19 +133,19 @@ def schedule_of(kernel: Any) -> Schedule:
     current: str | None = None
     ids: list[str] = []
     barriers: list[LocalBarrier] = []
+    body: set[str] = set()  # of the current outermost loop inside the device program
+    bodies: list[set[str] | None] = []  # for each barrier, the loop that it is in
     for item in kernel.linearization:
         match item:
             case EnterLoop():
+                if current is not None and len(loops) == len(launch_loops):
+                    body = set()
                 loops.append(item.iname)
             case LeaveLoop():
                 loops.pop()
             case CallKernel():
-                current, launch_loops, ids, barriers = (
-                    item.kernel_name,
-                    frozenset(loops),
-                    [],
-                    [],
-                )
+                current, launch_loops, ids = item.kernel_name, frozenset(loops), []
+                barriers, bodies, body = [], [], set()
             case ReturnFromKernel():
                 assert current is not None
                 programs.append(
@@ -149,14 +153,19 @@ def schedule_of(kernel: Any) -> Schedule:
                         name=current,
                         launch_loops=launch_loops,
                         instruction_ids=tuple(ids),
-                        barriers=tuple(barriers),
+                        barriers=tuple(
+                            LocalBarrier(within=b.within, neighbors=frozenset(inside or ()))
+                            for b, inside in zip(barriers, bodies, strict=True)
+                        ),
                     )
                 )
                 current = None
             case RunInstruction():
                 ids.append(item.insn_id)
+                body.add(item.insn_id)
             case Barrier(synchronization_kind="local"):
                 barriers.append(LocalBarrier(within=frozenset(loops)))
+                bodies.append(body if len(loops) > len(launch_loops) else None)
             case Barrier(synchronization_kind="global"):
                 global_barriers.append(frozenset(loops))
             case _:

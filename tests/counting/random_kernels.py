@@ -1,0 +1,180 @@
+"""Generated kernels: the counting engine against the interpreter, and a campaign over many."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from unittest import mock
+
+import islpy as isl
+import loopy as lp
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from countperf.counting.accesses import UtilizationClass
+from countperf.errors import CountperfError
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.vector import PropertyVector
+from tests.oracles.interpreter import Interpreter, NotInterpretedError, utilization_classes
+from tests.strategies import KernelCase, kernels
+
+_REFUSALS = (lp.LoopyError, isl.Error, RuntimeError, AssertionError, ValueError, KeyError)
+_CLASSED = re.compile(r"(gmem\.(?:load|store)\.\d+)\..*")
+
+Verdict = Literal[
+    "equal", "different", "refused by Loopy", "refused by countperf", "not interpreted"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What came of one kernel.
+
+    Attributes
+    ----------
+    verdict : str
+        Whether counted and executed numbers agree, or who refused the kernel.
+    details : str
+        Differences as (counted, executed), or the refusal.
+    is_classed : bool
+        Whether utilization classes were compared too.
+    """
+
+    verdict: Verdict
+    details: str = ""
+    is_classed: bool = False
+
+
+def _without_classes(counted: dict[str, Any]) -> dict[str, Any]:
+    result: Counter[str] = Counter()
+    for name, number in counted.items():
+        if not name.startswith("gmem.min."):
+            match = _CLASSED.fullmatch(name)
+            result[match[1] if match else name] += number
+    return result
+
+
+def _count(case: KernelCase, t_unit: Any) -> PropertyVector:
+    """Count a kernel; where footprints are not simple, without finding utilization classes."""
+    if case.is_simple:
+        return count_kernel(t_unit)
+    classes = (UtilizationClass(name="stride1"),)
+    with mock.patch("countperf.counting.kernel._Footprints.classes", return_value=classes):
+        return count_kernel(t_unit)
+
+
+def examine(case: KernelCase) -> Examination:
+    """Count and interpret a kernel at all its sizes, and compare.
+
+    Anything that countperf raises outside its own hierarchy passes through.
+    """
+    with lp.CacheMode(False):
+        try:
+            t_unit = case.build()
+            interpreter = Interpreter(t_unit)
+        except _REFUSALS as error:
+            return Examination(
+                verdict="refused by Loopy", details=f"{type(error).__name__}: {error}"
+            )
+        sizes = case.parameters(t_unit)
+        try:
+            runs = [interpreter.run(p, with_cells=case.is_simple) for p in sizes]
+        except NotInterpretedError as error:
+            return Examination(verdict="not interpreted", details=str(error))
+        except lp.LoopyError as error:  # found late: no joint domain of loops
+            with suppress(CountperfError):
+                _count(case, t_unit)
+            return Examination(
+                verdict="refused by Loopy", details=f"{type(error).__name__}: {error}"
+            )
+        try:
+            vector = _count(case, t_unit)
+        except CountperfError as error:
+            return Examination(
+                verdict="refused by countperf", details=f"{type(error).__name__}: {error}"
+            )
+    classes = utilization_classes(runs) if case.is_simple else None
+    for number, (parameters, run) in enumerate(zip(sizes, runs, strict=True)):
+        counted = vector.evaluate(parameters)
+        if classes is None:
+            executed, counted = run.properties(), _without_classes(counted)
+        else:
+            executed = run.classified(classes[number])
+        names = sorted({*counted, *executed})
+        differences = {
+            name: (counted.get(name, 0), executed.get(name, 0))
+            for name in names
+            if counted.get(name, 0) != executed.get(name, 0)
+        }
+        if differences:
+            return Examination(verdict="different", details=f"at {parameters}: {differences}")
+    return Examination(verdict="equal", is_classed=classes is not None)
+
+
+@dataclass(slots=True)
+class Campaign:
+    """What came of many kernels.
+
+    Attributes
+    ----------
+    distinct : set of KernelCase
+        All that were examined.
+    verdicts : Counter
+        By verdict.
+    classed : int
+        Kernels of which utilization classes were compared.
+    refusals : Counter
+        Refusals by their first words.
+    failures : list of (KernelCase, str)
+        Kernels that differ, or that made countperf raise something else than its own errors.
+    """
+
+    distinct: set[KernelCase] = field(default_factory=set[KernelCase])
+    verdicts: Counter[str] = field(default_factory=Counter[str])
+    classed: int = 0
+    refusals: Counter[str] = field(default_factory=Counter[str])
+    failures: list[tuple[KernelCase, str]] = field(default_factory=list[tuple[KernelCase, str]])
+
+    def add(self, case: KernelCase) -> str:
+        """Examine a kernel unless it was before; return what is wrong, empty if nothing is."""
+        if case in self.distinct:
+            return ""
+        found = examine(case)
+        self.verdicts[found.verdict] += 1
+        self.classed += found.is_classed
+        if found.verdict == "different":
+            return found.details
+        self.distinct.add(case)
+        if found.details:
+            self.refusals[f"{found.verdict}: {re.sub(r'[0-9]+', '#', found.details)[:150]}"] += 1
+        return ""
+
+    def run(self, number: int, start: int) -> None:
+        """Examine generated kernels, without stopping or shrinking at failures."""
+
+        @seed(start)
+        @settings(
+            max_examples=number,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=[
+                HealthCheck.too_slow,
+                HealthCheck.filter_too_much,
+                HealthCheck.data_too_large,
+                HealthCheck.large_base_example,
+            ],
+        )
+        @given(kernels())
+        def examine_one(case: KernelCase) -> None:
+            try:
+                wrong = self.add(case)
+            except Exception:  # noqa: BLE001 - whatever it is, it is what the campaign looks for
+                wrong = traceback.format_exc(limit=-3)
+            if wrong:
+                self.failures.append((case, wrong))
+
+        examine_one()

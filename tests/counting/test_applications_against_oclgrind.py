@@ -1,0 +1,29 @@
+"""Application kernels at two sizes against executed instructions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from countperf.properties.count_properties import count_kernel
+from tests.counting.applications import APPLICATIONS
+from tests.oracles import oclgrind
+
+pytestmark = [
+    pytest.mark.oclgrind,
+    pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed"),
+]
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
+    application = APPLICATIONS[name]
+    t_unit = application.build()
+    vector = count_kernel(t_unit, statistics=application.statistics)
+    assert vector.is_exact is not bool(application.statistics)
+    for parameters in application.sizes:
+        dynamic = oclgrind.run(
+            t_unit, parameters, tmp_path, contents=application.contents(parameters)
+        )
+        assert oclgrind.disagreements(vector.evaluate(parameters), dynamic) == {}, parameters
