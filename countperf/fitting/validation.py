@@ -144,7 +144,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     Returns
     -------
     Evaluation
-        Every case, measured and predicted. Properties without a weight are left out of a
+        Every case, kernel by kernel, shortest first. Properties without a weight are left out of a
         prediction, which is then marked incomplete.
 
     Raises
@@ -170,6 +170,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
                 complete=prediction.complete,
             )
         )
+    order = {kernel: k for k, kernel in enumerate(dict.fromkeys(case.kernel for case in cases))}
+    cases.sort(key=lambda case: (order[case.kernel], case.measured_s))
     if not cases:
         raise FitError("there is no counted measurement to evaluate; measure the test kernels")
     return Evaluation(device=weights.device.slug, model=weights.model, cases=tuple(cases))
