@@ -100,9 +100,11 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
         try:
             t_unit = lp.preprocess_program(t_unit)
             kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
-        except lp.LoopyError as error:
+        except Exception as error:  # Loopy's scheduler fails in many ways
             raise CountingError(
-                f"kernel '{kernel.name}' cannot be scheduled by Loopy: {error}", kernel=kernel.name
+                f"kernel '{kernel.name}' cannot be scheduled by Loopy: "
+                f"{type(error).__name__}: {error}",
+                kernel=kernel.name,
             ) from error
     return kernel, t_unit.callables_table
 

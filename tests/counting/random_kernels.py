@@ -13,6 +13,7 @@ from unittest import mock
 import islpy as isl
 import loopy as lp
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from pytools.graph import CycleError
 
 from countperf.counting.accesses import UtilizationClass
 from countperf.errors import CountperfError
@@ -21,7 +22,15 @@ from countperf.properties.vector import PropertyVector
 from tests.oracles.interpreter import Interpreter, NotInterpretedError, utilization_classes
 from tests.strategies import KernelCase, kernels
 
-_REFUSALS = (lp.LoopyError, isl.Error, RuntimeError, AssertionError, ValueError, KeyError)
+_REFUSALS = (
+    lp.LoopyError,
+    isl.Error,
+    CycleError,
+    RuntimeError,
+    AssertionError,
+    ValueError,
+    KeyError,
+)
 _CLASSED = re.compile(r"(gmem\.(?:load|store)\.\d+)\..*")
 
 Verdict = Literal[
