@@ -26,7 +26,7 @@ def _smaller(name: str) -> dict[str, int]:
     return smaller
 
 
-@pytest.mark.parametrize("name", [e.name for e in entries(purpose=None)])
+@pytest.mark.parametrize("name", [e.name for e in entries(element_type=None, purpose=None)])
 def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
     t_unit = entry(name).build()
     vector = count_kernel(t_unit)
