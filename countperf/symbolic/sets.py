@@ -682,13 +682,6 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
 
 
-def is_empty(integer_set: IntegerSet, context: IntegerSet | None = None) -> bool:
-    """Whether a set has no point for any parameters, those of the context if given."""
-    if context is not None:
-        integer_set = integer_set.intersect_params(context)
-    return bool(integer_set.is_empty())
-
-
 def constant_bounds(integer_set: IntegerSet) -> Bounds:
     """Return the smallest and largest value of each dimension, None where there is none."""
     whole = _as_set(integer_set)
