@@ -17,27 +17,45 @@ instructions that can start; sub-groups live in groups and meet at barriers. Rul
 
 All times are exact: they are counted in ticks, the largest unit of which all costs are multiples
 (costs are first rounded to fractions with a denominator of at most a million).
+
+Simulations of many instructions run in a core that Numba compiles (`simulation_core`), where that
+is installed (``countperf[fast]``); the results are the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from countperf.devices.parameters import InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.profile import InstructionGraph
+from countperf.mechanistic.simulation_core import (
+    GREEDY,
+    NEVER,
+    OLDEST,
+    ROUND_ROBIN,
+    Core,
+    Ticks,
+    compiled_core,
+)
 
 Scheduler = Literal["rr", "oldest", "gto"]
 IssueOrder = Literal["in_order", "any"]
+Engine = Literal["auto", "compiled", "python"]
 
 _DENOMINATOR = 10**6
 _REBASE = 512
+_WORTH_COMPILING = 20_000  # instructions; loading the compiled core takes half a second
+_SCHEDULERS = {"rr": ROUND_ROBIN, "oldest": OLDEST, "gto": GREEDY}
 
 
 class Issue(NamedTuple):
@@ -192,7 +210,7 @@ class Workload:
         return self.concurrent_groups if self.total_groups is None else self.total_groups
 
 
-def simulate(workload: Workload, *, record: bool = False) -> Simulation:
+def simulate(workload: Workload, *, record: bool = False, engine: Engine = "auto") -> Simulation:
     """Simulate the sub-groups of one compute unit.
 
     Parameters
@@ -201,11 +219,20 @@ def simulate(workload: Workload, *, record: bool = False) -> Simulation:
         Programs, costs, groups and scheduler.
     record : bool, optional
         Whether to keep every start, for `Simulation.timeline`.
+    engine : {"auto", "compiled", "python"}, optional
+        Whether the compiled core is used; all give the same results. ``"auto"`` uses it for many
+        instructions, where Numba is installed and the core covers the workload.
 
     Returns
     -------
     Simulation
         Cycles and utilization; deterministic and exact.
+
+    Raises
+    ------
+    ParameterError
+        ``"compiled"`` was asked for, but Numba is not installed, or the core does not cover the
+        workload: it starts instructions in order, and counts to 2**61 ticks.
 
     Examples
     --------
@@ -215,13 +242,45 @@ def simulate(workload: Workload, *, record: bool = False) -> Simulation:
     >>> simulate(workload).cycles
     15.0
     """
+    _check_choice(engine, "engine", ("auto", "compiled", "python"))
     compiled = _compile(workload)
     run = _Run(workload, compiled, record)
-    if workload.issue_order == "in_order":
+    core = _core(workload, compiled, engine)
+    if core is not None:
+        run.in_core(core)
+    elif workload.issue_order == "in_order":
         run.in_order()
     else:
         run.any_order()
     return run.result()
+
+
+def _core(workload: Workload, compiled: _Compiled, engine: Engine) -> Core | None:
+    """Return the compiled core if the workload is to run in it."""
+    if engine == "python":
+        return None
+    instructions = workload.groups * sum(len(program.cpi) for program in compiled.programs)
+    if engine == "auto" and instructions < _WORTH_COMPILING:
+        return None
+    reason = ""
+    core = None
+    if workload.issue_order != "in_order":
+        reason = "the compiled core starts instructions in order, but issue_order is 'any'"
+    elif not _fits(compiled, instructions):
+        reason = "the costs have too large a common denominator for the compiled core"
+    else:
+        core = compiled_core()
+        if core is None:
+            reason = "the compiled core needs Numba; install countperf[fast]"
+    if engine == "compiled" and core is None:
+        raise ParameterError(f"{reason}; or take engine='auto'", parameter="engine")
+    return core
+
+
+def _fits(compiled: _Compiled, instructions: int) -> bool:
+    """Tell whether all times fit the core: after each start, the next waits for one of each."""
+    most = max(max(program.cpi) + max(program.latency) for program in compiled.programs)
+    return (instructions + 1) * (most + compiled.valve + compiled.launch) < NEVER // 2
 
 
 class _Program(NamedTuple):
@@ -329,6 +388,45 @@ class _Run:
             overlap=self.covered_twice / self.covered_once,
             issues=issues,
         )
+
+    def in_core(self, core: Core) -> None:
+        """Simulate in the compiled core."""
+        compiled, workload = self.compiled, self.workload
+        programs = list({id(program): program for program in compiled.programs}.values())
+        first = dict(
+            zip(
+                map(id, programs),
+                accumulate((len(p.cpi) for p in programs), initial=0),
+                strict=False,
+            )
+        )
+        waits = [used for program in programs for used in program.waits]
+        each_group = sum(len(program.cpi) for program in compiled.programs)
+        busy = np.zeros(len(compiled.subsystems), np.int64)
+        trace = np.zeros((0 if self.trace is None else workload.groups * each_group, 4), np.int64)
+        self.end, self.covered_once, self.covered_twice = map(
+            int,
+            core(
+                _ticks(first[id(program)] for program in compiled.programs),
+                _ticks(len(program.cpi) for program in compiled.programs),
+                _ticks(unit for program in programs for unit in program.subsystem),
+                _ticks(cost for program in programs for cost in program.cpi),
+                _ticks(cost for program in programs for cost in program.latency),
+                _ticks(waiting for program in programs for waiting in program.barrier),
+                _ticks(result for used in waits for result in used),
+                _ticks(accumulate(map(len, waits), initial=0)),
+                workload.groups,
+                min(workload.concurrent_groups, workload.groups),
+                compiled.valve,
+                compiled.launch,
+                _SCHEDULERS[workload.scheduler],
+                busy,
+                trace,
+            ),
+        )
+        self.busy = busy.tolist()
+        if self.trace is not None:
+            self.trace = [(start[0], start[1], start[2], start[3]) for start in trace.tolist()]
 
     def in_order(self) -> None:
         """Simulate sub-groups that start their instructions in program order.
@@ -567,6 +665,10 @@ def _followers(waits: Sequence[tuple[int, ...]]) -> list[list[int]]:
         for index in used:
             found[index].append(node)
     return found
+
+
+def _ticks(values: Iterable[int]) -> Ticks:
+    return np.fromiter(values, np.int64)
 
 
 def _fraction(value: float) -> Fraction:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from countperf.mechanistic.pipeline import (
     mix_throughput,
 )
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.simulation import Scheduler, Workload, simulate
+from countperf.mechanistic.simulation import Engine, IssueOrder, Scheduler, Workload, simulate
+from countperf.mechanistic.simulation_core import compiled_core
 from countperf.mechanistic.volkov import latency_from_graph
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
@@ -33,6 +36,9 @@ from tests.oracles.pipeline import reference
 
 EXAMPLE = Workload(programs=(EXAMPLE_GRAPH,), classes=EXAMPLE_CLASSES)
 SCHEDULERS: tuple[Scheduler, ...] = ("rr", "oldest", "gto")
+ENGINES: tuple[Engine, ...] = (
+    ("python", "compiled") if find_spec("numba") is not None else ("python",)
+)
 
 
 def example(concurrent_groups: int, **changes: Any) -> Workload:
@@ -48,6 +54,15 @@ def barrier_kernel(size: int, alu: tuple[float, float], barrier: tuple[float, fl
         },
         sub_groups_per_group=size,
         concurrent_groups=32 // size,
+    )
+
+
+def mix_kernel(repetitions: int, issue_limit: float | None = None) -> Workload:
+    """Four instructions of type 1 and one of type 2, repeated."""
+    return Workload(
+        programs=(InstructionGraph.chain((["1"] * 4 + ["2"]) * repetitions),),
+        classes={"1": make_class("1", "alu", 1, 4), "2": make_class("2", "sfu", 4, 8)},
+        issue_limit=issue_limit,
     )
 
 
@@ -226,7 +241,9 @@ LATENCIES = st.sampled_from([0, 1, 2, 5, 7.5])
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> Workload:
+def workloads(
+    draw: st.DrawFn, issue_orders: tuple[IssueOrder, ...] = ("in_order", "any")
+) -> Workload:
     classes = {
         name: make_class(
             name,
@@ -254,7 +271,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         total_groups=draw(st.sampled_from([None, 1, 5])),
         issue_limit=draw(st.sampled_from([None, 0.5, 1, 1.5])),
         scheduler=draw(st.sampled_from(SCHEDULERS)),
-        issue_order=draw(st.sampled_from(["in_order", "any"])),
+        issue_order=draw(st.sampled_from(issue_orders)),
         group_launch_latency=draw(st.sampled_from([0, 3])),
     )
 
@@ -264,12 +281,111 @@ def workloads(draw: st.DrawFn) -> Workload:
 def test_every_start_is_that_of_the_plain_simulator(workload: Workload) -> None:
     end, starts = reference(workload)
 
-    found = simulate(workload, record=True)
+    found = simulate(workload, record=True, engine="python")
 
     assert found.cycles == float(end)
     assert [tuple(issue[:5]) for issue in found.issues] == [
         (float(time), *rest) for time, *rest in starts
     ]
+
+
+@given(workload=workloads(issue_orders=("in_order",)))
+@settings(max_examples=300, deadline=None)
+def test_every_start_of_the_compiled_core_is_that_of_the_plain_simulator(
+    workload: Workload,
+) -> None:
+    pytest.importorskip("numba", reason="the compiled core needs Numba")
+    end, starts = reference(workload)
+
+    found = simulate(workload, record=True, engine="compiled")
+
+    assert found.cycles == float(end)
+    assert [tuple(issue[:5]) for issue in found.issues] == [
+        (float(time), *rest) for time, *rest in starts
+    ]
+    assert found == simulate(workload, record=True, engine="python")
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize(
+    ("workload", "in_groups", "occupancies"),
+    [
+        pytest.param(EXAMPLE, False, (1, 2, 7, 20, 33, 64), id="example"),
+        pytest.param(mix_kernel(6), False, (1, 3, 17, 64), id="mix"),
+        pytest.param(mix_kernel(6, issue_limit=1), False, (1, 3, 17, 64), id="mix under a valve"),
+        pytest.param(barrier_kernel(1, (1, 18), (2, 40)), True, (1, 5, 32), id="barrier"),
+    ],
+)
+def test_published_kernels_at_many_occupancies_are_those_of_the_plain_simulator(
+    workload: Workload, in_groups: bool, occupancies: tuple[int, ...], scheduler: Scheduler
+) -> None:
+    for occupancy in occupancies:
+        size, groups = (occupancy, 1) if in_groups else (1, occupancy)
+        full = replace(
+            workload, sub_groups_per_group=size, concurrent_groups=groups, scheduler=scheduler
+        )
+        end, starts = reference(full)
+
+        for engine in ENGINES:
+            found = simulate(full, record=True, engine=engine)
+
+            assert found.cycles == float(end)
+            assert [issue[:5] for issue in found.issues] == [
+                (float(time), *rest) for time, *rest in starts
+            ]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_the_compiled_core_agrees_on_a_long_program_of_many_groups(scheduler: Scheduler) -> None:
+    pytest.importorskip("numba", reason="the compiled core needs Numba")
+    long = replace(
+        mix_kernel(256, issue_limit=1), concurrent_groups=7, total_groups=23, scheduler=scheduler
+    )
+
+    assert simulate(long, engine="compiled") == simulate(long, engine="python")
+
+
+def test_times_beyond_64_bits_are_simulated_in_python() -> None:
+    # the common denominator of seven primes near a million is about 1e42
+    primes = (999983, 999979, 999961, 999959, 999953, 999931, 999917)
+    classes = {f"c{p}": make_class(f"c{p}", "alu", 1 + 1 / p, 2 + 1 / p) for p in primes}
+    workload = Workload(
+        programs=(InstructionGraph.chain(list(classes) * 3),), classes=classes, concurrent_groups=2
+    )
+
+    with pytest.raises(ParameterError, match="denominator") as caught:
+        simulate(workload, engine="compiled")
+
+    assert caught.value.parameter == "engine"
+    assert simulate(replace(workload, concurrent_groups=1000)).instructions == 21000
+
+
+def test_the_compiled_core_starts_in_order_only() -> None:
+    with pytest.raises(ParameterError, match="issue_order") as caught:
+        simulate(example(2, issue_order="any"), engine="compiled")
+
+    assert caught.value.parameter == "engine"
+
+
+def test_without_numba_the_same_is_simulated_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = replace(mix_kernel(256), concurrent_groups=20)
+    with_numba = simulate(workload)
+    monkeypatch.setattr("countperf.mechanistic.simulation.compiled_core", lambda: None)
+
+    assert simulate(workload) == with_numba
+    with pytest.raises(ParameterError, match=r"countperf\[fast\]") as caught:
+        simulate(workload, engine="compiled")
+    assert caught.value.parameter == "engine"
+
+
+def test_a_missing_numba_is_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    compiled_core.cache_clear()
+
+    found = compiled_core()
+    compiled_core.cache_clear()
+
+    assert found is None
 
 
 @given(workload=workloads())

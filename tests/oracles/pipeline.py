@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from countperf.mechanistic.profile import InstructionGraph
 from countperf.mechanistic.simulation import Workload
 
 Start = tuple[Fraction, str, int, int, int]
@@ -35,10 +36,12 @@ class _Reference:
         self.issued: dict[tuple[int, int], dict[int, Fraction]] = {}
         self.finish: dict[tuple[int, int], dict[int, Fraction]] = {}
         self.starts: list[Start] = []
+        self.programs = [self.nodes_and_waits(graph) for graph in workload.programs]
 
     def program(self, warp: tuple[int, int]) -> tuple[list[str], list[set[int]]]:
-        programs = self.workload.programs
-        graph = programs[warp[1] % len(programs)]
+        return self.programs[warp[1] % len(self.programs)]
+
+    def nodes_and_waits(self, graph: InstructionGraph) -> tuple[list[str], list[set[int]]]:
         waits: list[set[int]] = [set() for _ in graph.nodes]
         for i, j in graph.edges:
             waits[j].add(i)
@@ -53,7 +56,8 @@ class _Reference:
         nodes, waits = self.program(warp)
         issued, finish = self.issued[warp], self.finish[warp]
         found: list[tuple[Fraction, int]] = []
-        for node, name in enumerate(nodes):
+        first = len(issued) if self.workload.issue_order == "in_order" else 0
+        for node, name in enumerate(nodes[first:], first):
             if node in issued:
                 continue
             if all(index in finish for index in waits[node]):
