@@ -73,6 +73,8 @@ class Issue(NamedTuple):
         Position of the instruction in its program.
     name : str
         Class of the instruction.
+    cpi : float
+        How long it occupies its subsystem, cycles.
     """
 
     time: float
@@ -81,6 +83,7 @@ class Issue(NamedTuple):
     sub_group: int
     node: int
     name: str
+    cpi: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,10 @@ class Simulation:
         return self.instructions / self.cycles if self.cycles else math.inf
 
     def timeline(self) -> dict[tuple[int, int], tuple[Issue, ...]]:
-        """Return the starts of each sub-group, by (group, sub-group), in order."""
+        """Return the starts of each sub-group, by (group, sub-group), in order.
+
+        `countperf.mechanistic.timeline.draw_timeline` draws them.
+        """
         lines: dict[tuple[int, int], list[Issue]] = {}
         for issue in self.issues:
             lines.setdefault((issue.group, issue.sub_group), []).append(issue)
@@ -372,6 +378,7 @@ class _Run:
                 number % self.size,
                 node,
                 workload.programs[number % self.size % len(workload.programs)].nodes[node],
+                compiled.programs[number % self.size].cpi[node] / scale,
             )
             for time, subsystem, number, node in self.trace or ()
         )
