@@ -1,8 +1,13 @@
 """Limits of NVIDIA's compute capabilities, and a generic device for the rest.
 
 Source: CUDA C Programming Guide, "Technical Specifications per Compute Capability" (limits), and
-the CUDA Occupancy Calculator, sheet "GPU Data" (granularity of allocation). Capabilities 1.x
-have left both since; their numbers are those of the editions of their time.
+``cuda_occupancy.h`` of the CUDA Toolkit (granularity of allocation), which computes what the CUDA
+Occupancy Calculator does. Capabilities 1.x and 2.x have left both since; their numbers are those of
+the editions of their time (the header: CUDA Toolkit 7.0).
+
+From 3.0 on, the results are checked against the header itself, with the limits that CCCL states
+(``cuda/__device/arch_traits.h``, 5.0 and later). Where the sources differ: registers of a work item
+are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header).
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from countperf.errors import DeviceParameterError
 
 SOURCE = (
     "CUDA C Programming Guide, technical specifications per compute capability;"
-    " CUDA Occupancy Calculator"
+    " cuda_occupancy.h of the CUDA Toolkit"
 )
 
 _FIELDS = (
@@ -52,6 +57,9 @@ _ROWS = {
     "9.0": (64, 32, 1024, 65536, 255, 256, 4, 228 * _KIB, 227 * _KIB, 128, _KIB),
 }
 
+# of compute capability 2.x
+_COARSE_REGISTERS = (21, 22, 29, 30, 37, 38, 45, 46)
+
 COMPUTE_CAPABILITIES: tuple[str, ...] = tuple(_ROWS)
 """The compute capabilities whose limits are known."""
 
@@ -78,6 +86,7 @@ def capability_limits(compute_capability: str) -> Mapping[str, Any]:
     limits["sub_group_size"] = _SUB_GROUP_SIZE
     limits["max_work_items_per_compute_unit"] = row[0] * _SUB_GROUP_SIZE
     limits["register_mode"] = "group" if compute_capability.startswith("1.") else "sub_group"
+    limits["coarse_registers"] = _COARSE_REGISTERS if compute_capability.startswith("2.") else ()
     return MappingProxyType(limits)
 
 
@@ -95,8 +104,9 @@ def with_capability_limits(device: DeviceParameters) -> DeviceParameters:
     limits = capability_limits(device.compute_capability)
     absent = {name: value for name, value in limits.items() if getattr(device, name) is None}
     sources = dict.fromkeys(absent, SOURCE)
-    if "register_mode" not in device.model_fields_set:
-        absent["register_mode"] = limits["register_mode"]
+    for name in ("register_mode", "coarse_registers"):
+        if name not in device.model_fields_set:
+            absent[name] = limits[name]
     return device.replaced(**absent, sources={**device.sources, **sources})
 
 

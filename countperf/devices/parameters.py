@@ -180,6 +180,8 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
         Limits on what is resident on a compute unit at a time.
     register_mode : {"work_item", "sub_group", "group"}
         Per what registers are allocated.
+    coarse_registers : tuple of int
+        Registers per work item for which they are allocated in twice the ``register_unit``.
     register_unit, local_unit, sub_group_unit, local_reserved_bytes_per_group : int
         Granularity of allocation, and local memory that the system takes of every group.
     issue_cycles, mem_ld_cycles, departure_del_coal_cycles, departure_del_uncoal_cycles : float
@@ -203,6 +205,7 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
     name: str = Field(min_length=1)
     compute_capability: str | None = None
     register_mode: RegisterMode = "work_item"
+    coarse_registers: tuple[_PositiveInt, ...] = ()
 
     num_compute_units: _PositiveInt | None = None
     clock_hz: _PositiveFloat | None = None

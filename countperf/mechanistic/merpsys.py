@@ -41,7 +41,7 @@ twice or in pairs; the bytes are those of its memory instructions; and the peak 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self, get_args
 
@@ -52,14 +52,13 @@ from countperf.mechanistic.model import (
     Aspect,
     Bound,
     Estimate,
-    MechanisticModel,
     MechanisticPrediction,
     ParametricProfile,
     seconds_from_throughput,
 )
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
-from countperf.mechanistic.scaling import fit_scale
+from countperf.mechanistic.scaling import ScaledModel
 from countperf.mechanistic.volkov import latency_alone
 from countperf.predictions import ParameterValue, largest_first
 
@@ -345,7 +344,7 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MerpsysModel(MechanisticModel):
+class MerpsysModel(ScaledModel):
     """MERPSYS's time of a kernel, and of applications.
 
     Attributes
@@ -380,20 +379,9 @@ class MerpsysModel(MechanisticModel):
         """``"merpsys"``."""
         return "merpsys"
 
-    def calibrated(self, kernels: Sequence[ProfiledKernel], measured_s: Sequence[float]) -> Self:
-        """Return the model with the factor that fits measured times best, see `fit_scale`.
-
-        Parameters
-        ----------
-        kernels : sequence of ProfiledKernel
-            What was measured.
-        measured_s : sequence of float
-            Their times, s. With a single one, the factor is the estimated over the measured time.
-        """
-        unscaled = replace(self, lambda_k=1.0)
-        estimated = [unscaled.estimate(each.profile, each.launch).time_s for each in kernels]
-        overhead = self.device.launch_overhead_s or 0.0
-        return replace(self, lambda_k=1 / fit_scale(estimated, measured_s, overhead_s=overhead))
+    def scaled(self, factor: float, /) -> Self:
+        """Return the model with another ``lambda_k``, which divides the time."""
+        return replace(self, lambda_k=1 / factor)
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""

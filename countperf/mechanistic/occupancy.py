@@ -15,8 +15,9 @@ R, Z       ``registers_per_compute_unit``,     register, byte
 =========  ==================================  ==============
 
 Integer arithmetic throughout. Registers are allocated per work item (Eq. 4), per sub-group (NVIDIA
-since compute capability 2.0) or per group (before), as the device's ``register_mode`` says; units
-of allocation that the device does not state are 1, and nothing is guessed. Left out: anything that
+since compute capability 2.0) or per group (before), as the device's ``register_mode`` says; per
+group, its sub-groups count in multiples of the device's ``sub_group_unit``. Units of allocation
+that the device does not state are 1, and nothing is guessed. Left out: anything that
 lowers the achieved occupancy (tail, imbalance).
 """
 
@@ -141,7 +142,7 @@ def resident_groups(
         "work_items": work_items // work_items_per_group,
     }
     if most_sub_groups is not None:
-        limits["sub_groups"] = most_sub_groups // sub_groups
+        limits["sub_groups"] = most_sub_groups // _allocated(sub_groups, device)
     if registers_per_work_item:
         limits["registers"] = _groups_by_registers(
             device, registers_per_work_item, work_items_per_group, sub_groups, sub_group_size
@@ -234,6 +235,8 @@ def _groups_by_registers(
 ) -> int:
     registers = device.require_int("registers_per_compute_unit", model=_MODEL)
     unit, sub_group_unit = device.register_unit or 1, device.sub_group_unit or 1
+    if registers_per_work_item in device.coarse_registers:
+        unit *= 2
     match device.register_mode:
         case "work_item":
             return registers // (registers_per_work_item * work_items_per_group)
@@ -241,8 +244,15 @@ def _groups_by_registers(
             each = _ceil_to(registers_per_work_item * sub_group_size, unit)
             return registers // each // sub_group_unit * sub_group_unit // sub_groups
         case "group":
-            allocated = _ceil_to(sub_groups, sub_group_unit) * sub_group_size
+            allocated = _allocated(sub_groups, device) * sub_group_size
             return registers // _ceil_to(registers_per_work_item * allocated, unit)
+
+
+def _allocated(sub_groups: int, device: DeviceParameters) -> int:
+    """Return the sub-groups that a group takes up."""
+    if device.register_mode != "group":
+        return sub_groups
+    return _ceil_to(sub_groups, device.sub_group_unit or 1)
 
 
 def _ceil_to(value: int, unit: int) -> int:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative
+from countperf.mechanistic.model import MechanisticModel
+from countperf.mechanistic.profile import ProfiledKernel
 
 
 def fit_scale(
@@ -57,6 +62,35 @@ def fit_scale(
         message = f"measured_s must be longer than the launch overhead of {overhead_s} s"
         raise ParameterError(message, parameter="measured_s")
     return factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledModel(MechanisticModel):
+    """Base of the models that publish a factor on their time as their calibration."""
+
+    @abstractmethod
+    def scaled(self, factor: float, /) -> Self:
+        """Return the model with this factor; at 1, its time is what the factor multiplies."""
+
+    def calibrated(self, kernels: Sequence[ProfiledKernel], measured_s: Sequence[float]) -> Self:
+        """Return the model with the factor that fits measured times best, see `fit_scale`.
+
+        Parameters
+        ----------
+        kernels : sequence of ProfiledKernel
+            What was measured.
+        measured_s : sequence of float
+            Their times, s; a single one is met exactly.
+
+        Raises
+        ------
+        ParameterError, DeviceParameterError
+            As in `MechanisticModel.estimate` and `fit_scale`.
+        """
+        unscaled = self.scaled(1.0)
+        estimated = [unscaled.estimate(each.profile, each.launch).time_s for each in kernels]
+        overhead = self.device.launch_overhead_s or 0.0
+        return self.scaled(fit_scale(estimated, measured_s, overhead_s=overhead))
 
 
 def _times(values: Sequence[float], name: str) -> NDArray[np.float64]:

@@ -46,10 +46,10 @@ import numpy as np
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
-from countperf.mechanistic.model import Aspect, Bound, Estimate, MechanisticModel
+from countperf.mechanistic.model import Aspect, Bound, Estimate
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
-from countperf.mechanistic.scaling import fit_scale
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
+from countperf.mechanistic.scaling import ScaledModel
 from countperf.metrics import linear_fit, r_squared
 
 Term = Literal["work", "span", "memory"]
@@ -345,7 +345,7 @@ def fit_memory_trend(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TmmModel(MechanisticModel):
+class TmmModel(ScaledModel):
     """TMM's time of a kernel: Eq. (7), in seconds by a factor.
 
     Attributes
@@ -372,20 +372,8 @@ class TmmModel(MechanisticModel):
         """``"tmm"``."""
         return "tmm"
 
-    def calibrated(self, kernels: Sequence[ProfiledKernel], measured_s: Sequence[float]) -> Self:
-        """Return the model with the factor that fits measured times best, see `fit_scale`.
-
-        Parameters
-        ----------
-        kernels : sequence of ProfiledKernel
-            What was measured.
-        measured_s : sequence of float
-            Their times, s.
-        """
-        unscaled = replace(self, seconds_per_step=1.0)
-        estimated = [unscaled.estimate(each.profile, each.launch).time_s for each in kernels]
-        overhead = self.device.launch_overhead_s or 0.0
-        factor = fit_scale(estimated, measured_s, overhead_s=overhead)
+    def scaled(self, factor: float, /) -> Self:
+        """Return the model with so many seconds per step."""
         return replace(self, seconds_per_step=factor)
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:

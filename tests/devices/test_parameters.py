@@ -52,7 +52,7 @@ def test_absent_numbers_are_named(ask: Any, field: str) -> None:
 
 def test_every_number_has_a_unit() -> None:
     kinds = {"format", "version", "slug", "name", "compute_capability", "register_mode"}
-    tables = {"classes", "links", "sources"}
+    tables = {"classes", "links", "sources", "coarse_registers"}
 
     assert set(UNITS) == set(DeviceParameters.model_fields) - kinds - tables
 
@@ -64,6 +64,13 @@ def test_impossible_numbers_are_refused_by_field(field: str, value: Any) -> None
         declare_device(**{field: value})
 
     assert caught.value.field == field
+
+
+def test_impossible_coarse_registers_are_refused() -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        declare_device(coarse_registers=(21, 0))
+
+    assert caught.value.field == "coarse_registers[1]"
 
 
 @pytest.mark.parametrize("field", ["clock_hz", "bandwidth_byte_per_s", "num_compute_units"])
@@ -122,6 +129,8 @@ def test_bad_links_are_refused(name: str) -> None:
 
 def test_document_survives_writing_and_reading() -> None:
     assert DeviceParameters.read_text(FULL.write_text()) == FULL
+    fermi = capability_device("2.0")
+    assert DeviceParameters.read_text(fermi.write_text()) == fermi
 
 
 def test_a_bad_class_in_a_document_is_refused_by_path() -> None:

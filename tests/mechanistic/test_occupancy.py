@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,20 @@ from countperf.devices.capabilities import (
     capability_device,
     generic_device,
 )
+from countperf.devices.library import load_device
 from countperf.devices.parameters import DeviceParameters, declare_device
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.mechanistic.occupancy import check_occupancy, launch_geometry, resident_groups
+from countperf.mechanistic.occupancy import (
+    Residency,
+    check_occupancy,
+    launch_geometry,
+    resident_groups,
+)
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from tests.mechanistic.builders import example_device, example_profile, launch_at
+from tests.oracles.cuda_occupancy import active_groups_of_cuda_7
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "cuda_occupancy.csv"
 
 
 def gtx480(**changes: Any) -> DeviceParameters:
@@ -128,7 +139,8 @@ def test_a_stated_occupancy_wins() -> None:
     [
         pytest.param("1.0", 10, 3, id="10 x 256 of 8192"),
         pytest.param("1.3", 16, 4, id="16 x 256 of 16384"),
-        pytest.param("2.0", 21, 5, id="46 sub-groups of 704"),
+        pytest.param("2.0", 21, 5, id="42 sub-groups of 768: 21 is one of the coarse ones"),
+        pytest.param("2.0", 23, 5, id="44 sub-groups of 736, in units of 64: 42 of 768"),
         pytest.param("3.0", 32, 8, id="64 sub-groups of 1024"),
         pytest.param("5.0", 33, 6, id="40 registers: 51, so 48 sub-groups"),
         pytest.param("5.2", 33, 6, id="as 5.0"),
@@ -146,6 +158,79 @@ def test_groups_of_256_by_compute_capability(capability: str, registers: int, gr
     found = resident_groups(device, work_items_per_group=256, registers_per_work_item=registers)
 
     assert found.active_groups == groups
+
+
+def resident(device: DeviceParameters, row: dict[str, int]) -> Residency | None:
+    """Return what is resident; None where not even one group is."""
+    try:
+        return resident_groups(
+            device,
+            work_items_per_group=row["work_items_per_group"],
+            registers_per_work_item=row["registers_per_work_item"],
+            local_bytes_per_group=row["local_bytes_per_group"],
+        )
+    except ParameterError:
+        return None
+
+
+def golden_rows() -> dict[str, list[dict[str, int]]]:
+    """Return the rows of the golden file by compute capability; absent limits are left out."""
+    lines = [line for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
+    rows: dict[str, list[dict[str, int]]] = {}
+    for row in csv.DictReader(lines):
+        capability = row.pop("capability")
+        numbers = {name: int(value) for name, value in row.items() if value}
+        rows.setdefault(capability, []).append(numbers)
+    return rows
+
+
+@pytest.mark.parametrize(
+    "capability", ["3.0", "5.0", "5.2", "6.1", "7.5", "8.0", "8.6", "8.9", "9.0"]
+)
+def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
+    device = capability_device(capability)
+    rows = golden_rows()[capability]
+
+    assert len(rows) == 90
+    for row in rows:
+        found = resident(device, row)
+        if found is None:
+            assert row["active_groups"] == 0, row
+            continue
+        assert found.active_groups == row["active_groups"], row
+        limits = found.limits
+        assert limits["groups"] == row["groups"]
+        assert min(limits["work_items"], limits["sub_groups"]) == row["sub_groups"], row
+        assert limits.get("registers") == row.get("registers"), row
+        if row["local_bytes_per_group"]:
+            assert limits["local"] == row["local"], row
+
+
+@pytest.mark.parametrize("capability", ["3.0", "5.0", "5.2"])
+def test_rules_of_the_older_header_agree_with_those_of_the_present_one(capability: str) -> None:
+    for row in golden_rows()[capability]:
+        assert active_groups_of_cuda_7(capability, row) == row["active_groups"], row
+
+
+@pytest.mark.parametrize("capability", ["1.0", "1.1", "1.3", "2.0"])
+@given(
+    items=st.one_of(st.integers(1, 512), st.integers(1, 16).map(lambda count: 32 * count)),
+    registers=st.integers(0, 63),
+    local=st.one_of(st.integers(0, 4096), st.integers(0, 50000)),
+)
+@settings(max_examples=150, deadline=None)
+def test_occupancy_of_early_capabilities_is_that_of_the_older_header(
+    capability: str, items: int, registers: int, local: int
+) -> None:
+    row = {
+        "work_items_per_group": items,
+        "registers_per_work_item": registers,
+        "local_bytes_per_group": local,
+    }
+
+    found = resident(capability_device(capability), row)
+
+    assert (found.active_groups if found else 0) == active_groups_of_cuda_7(capability, row)
 
 
 def test_registers_per_group_round_to_pairs_of_sub_groups() -> None:
@@ -171,6 +256,16 @@ def test_a_cpu_core_executes_one_group_at_a_time() -> None:
     found = resident_groups(device, work_items_per_group=128)
 
     assert (found.active_groups, found.occupancy_max, found.ratio) == (1, 8, None)
+
+
+@pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
+def test_a_sub_group_of_a_cpu_is_its_vector_in_elements(slug: str) -> None:
+    device = load_device(slug)
+
+    found = resident_groups(device, work_items_per_group=100)
+
+    assert "AVX-512 holds 16 elements" in device.source_of("sub_group_size")
+    assert (found.sub_groups_per_group, found.active_groups) == (7, 1)
 
 
 @given(
