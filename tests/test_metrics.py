@@ -111,6 +111,13 @@ def test_n_body_on_titan_x_in_full_digits() -> None:
     )
 
 
+def test_finite_difference_on_titan_x() -> None:
+    predicted, actual = [0.41, 1.39, 5.32, 21.05], [0.32, 1.03, 4.27, 15.33]
+
+    # printed 0.30, from unrounded times
+    assert geometric_mean_relative_error(predicted, actual).value == pytest.approx(0.308, abs=5e-4)
+
+
 @pytest.mark.parametrize(
     ("errors", "mean"),
     [

@@ -213,6 +213,18 @@ def check_occupancy(occupancy: float, device: DeviceParameters) -> float:
     return float(occupancy)
 
 
+def check_launch(launch: LaunchConfiguration, device: DeviceParameters) -> None:
+    """Refuse a launch that the device cannot hold, for models that are the same at any occupancy.
+
+    Raises
+    ------
+    ParameterError
+        The occupancy that the launch states is out of range, as in `check_occupancy`.
+    """
+    if launch.occupancy is not None:
+        check_occupancy(launch.occupancy, device)
+
+
 def _active_groups(
     profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
 ) -> int:

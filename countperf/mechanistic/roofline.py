@@ -36,6 +36,7 @@ from countperf.mechanistic.model import (
     MechanisticModel,
     seconds_from_throughput,
 )
+from countperf.mechanistic.occupancy import check_launch
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 
 _TIE = 1e-12
@@ -279,6 +280,7 @@ class RooflineModel(MechanisticModel):
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time; see `MechanisticModel.estimate`."""
+        check_launch(launch, self.device)
         found = profile_roof(profile, self.device, model=self.model)
         size = self.device.require_int("sub_group_size", model=self.model)
         sub_groups = launch.total_sub_groups(size)
@@ -302,8 +304,9 @@ class ByteRooflineModel(MechanisticModel):
         """Name of the model."""
         return "roofline-bytes"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:  # noqa: ARG002 - the bound is the same for every launch
-        """Estimate the time; see `MechanisticModel.estimate`."""
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+        """Estimate the time, the same for every launch; see `MechanisticModel.estimate`."""
+        check_launch(launch, self.device)
         found = byte_roof(
             total_flops=profile.require("total_flops", model=self.model),
             total_bytes=profile.require("total_bytes", model=self.model),

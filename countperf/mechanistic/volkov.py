@@ -132,6 +132,11 @@ def latency_from_instructions(
     independent : iterable of pair of float
         (count, cpi) of instructions that overlap with others.
 
+    Raises
+    ------
+    ParameterError
+        A number is negative; ``parameter`` is ``"dependent"`` or ``"independent"``.
+
     Notes
     -----
     Lemeire et al., Eq. (2): :math:`\sum_{i \in I} \Lambda_i + \sum_{j \in J} \lambda_j`.
@@ -141,11 +146,11 @@ def latency_from_instructions(
     >>> latency_from_instructions([(3, 4), (2, 6)], [(1, 1)])
     25.0
     """
-    pairs = [*dependent, *independent]
-    for count, cycles in pairs:
-        check_not_negative(count, "dependent")
-        check_not_negative(cycles, "dependent")
-    return float(sum(count * cycles for count, cycles in pairs))
+    total = 0.0
+    for name, pairs in (("dependent", dependent), ("independent", independent)):
+        for count, cycles in pairs:
+            total += check_not_negative(count, name) * check_not_negative(cycles, name)
+    return total
 
 
 def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -> float:

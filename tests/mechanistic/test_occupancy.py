@@ -301,6 +301,47 @@ def test_more_resources_never_give_more_groups_and_all_fit(
     assert here * items <= device.require("max_work_items_per_compute_unit")
 
 
+LIMITS = (
+    "max_sub_groups_per_compute_unit",
+    "max_work_items_per_compute_unit",
+    "max_groups_per_compute_unit",
+    "registers_per_compute_unit",
+    "local_bytes_per_compute_unit",
+)
+
+
+@given(
+    capability=st.sampled_from(COMPUTE_CAPABILITIES),
+    items=st.integers(1, 512),
+    registers=st.integers(0, 40),
+    local=st.integers(0, 8192),
+    limit=st.sampled_from(LIMITS),
+    more=st.integers(1, 4096),
+)
+@settings(max_examples=100, deadline=None)
+def test_larger_limits_never_give_fewer_groups(
+    capability: str, items: int, registers: int, local: int, limit: str, more: int
+) -> None:
+    device = capability_device(capability)
+    larger = device.replaced(**{limit: device.require_int(limit) + more})
+    row = {
+        "work_items_per_group": items,
+        "registers_per_work_item": registers,
+        "local_bytes_per_group": local,
+    }
+
+    before, after = resident(device, row), resident(larger, row)
+
+    assert (after.active_groups if after else 0) >= (before.active_groups if before else 0)
+
+
+def test_an_unknown_register_mode_is_refused() -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        gtx480(register_mode="warp")
+
+    assert caught.value.field == "register_mode"
+
+
 @given(sub_groups=st.integers(1, 32), registers=st.integers(1, 63))
 @settings(max_examples=50, deadline=None)
 def test_allocation_per_work_item_is_optimistic(sub_groups: int, registers: int) -> None:

@@ -426,10 +426,11 @@ def test_a_rebased_run_of_many_groups_agrees_with_the_plain_simulator() -> None:
     data=st.data(),
     concurrent=st.integers(1, 12),
     scheduler=st.sampled_from(SCHEDULERS),
+    limit=st.sampled_from([None, 0.5, 1, 1.5, 4]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_one_sub_group_takes_its_latency_and_many_never_beat_volkov(
-    nodes: str, data: st.DataObject, concurrent: int, scheduler: Scheduler
+    nodes: str, data: st.DataObject, concurrent: int, scheduler: Scheduler, limit: float | None
 ) -> None:
     pairs = [(i, j) for j in range(len(nodes)) for i in range(j)]
     edges = data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
@@ -439,8 +440,27 @@ def test_one_sub_group_takes_its_latency_and_many_never_beat_volkov(
     top = 1 / max(nodes.count("C"), 2 * nodes.count("M"))
 
     assert simulate(workload).cycles == latency
-    many = simulate(replace(workload, concurrent_groups=concurrent))
+    many = simulate(replace(workload, concurrent_groups=concurrent, issue_limit=limit))
+    if limit is not None:  # no latency is below 1 / limit
+        top = min(top, limit / len(nodes))
     assert many.wpc <= min(top, concurrent / latency) * (1 + 1e-12)
+
+
+def test_a_chain_takes_the_sum_of_its_latencies() -> None:
+    chain = InstructionGraph.chain("CMMCCM")
+
+    assert simulate(example(1, programs=(chain,))).cycles == 3 * 4 + 3 * 6
+
+
+def test_the_other_natural_graph_of_the_example_idles() -> None:
+    # two independent computations first: the closed forms are the same, the simulation is not
+    other = InstructionGraph("CCMCCM", [(0, 2), (1, 2), (2, 3), (3, 4), (4, 5)])
+
+    found = simulate(example(10, programs=(other,)), record=True)
+
+    assert latency_from_graph(other, example_device()) == 25
+    starts = [issue.time for issue in found.issues if issue.subsystem == "compute"]
+    assert starts[-1] + 1 - starts[0] - len(starts) == 4
 
 
 def test_order_of_the_classes_changes_nothing() -> None:
@@ -536,6 +556,15 @@ def test_negative_ratios_are_refused() -> None:
     assert ratio.value.parameter == "dram_ratio"
     assert degree.value.parameter == "conflict_degree"
     assert limit.value.parameter == "issue_limit"
+
+
+def test_costs_from_dram_are_continuous_where_all_bytes_come_from_there() -> None:
+    dram = make_class("ld", "memory", 18, 440, "memory")
+    cache = make_class("ld", "memory", 4, 200, "memory")
+
+    below, above = (memory_cost(1 + step, dram=dram, cache=cache) for step in (-1e-9, 1e-9))
+
+    assert (below.cpi, below.latency) == pytest.approx((above.cpi, above.latency), rel=1e-8)
 
 
 def test_a_kernel_without_a_graph_is_refused() -> None:

@@ -84,6 +84,55 @@ def test_scaling_and_the_two_subsystem_form(
     assert two.wpc == pytest.approx(found.wpc)
 
 
+@given(flops=POSITIVE, bytes_=POSITIVE, peak=POSITIVE, bandwidth=POSITIVE, scale=st.floats(0.1, 10))
+@settings(max_examples=40, deadline=None)
+def test_a_faster_device_takes_that_much_less(
+    flops: float, bytes_: float, peak: float, bandwidth: float, scale: float
+) -> None:
+    slow, fast = (
+        byte_roof(
+            total_flops=flops,
+            total_bytes=bytes_,
+            peak_flops=peak * factor,
+            bandwidth_byte_per_s=bandwidth * factor,
+        ).time_s
+        for factor in (1, scale)
+    )
+
+    assert fast == pytest.approx(slow / scale)
+
+
+@pytest.mark.parametrize(
+    ("subsystems", "limit", "bound"),
+    [
+        pytest.param(("zeta", "memory"), None, "memory", id="memory before others"),
+        pytest.param(("zeta", "eta"), None, "eta", id="others by name"),
+        pytest.param(("zeta", "compute"), None, "compute", id="compute first"),
+        pytest.param(("zeta", "eta"), 1.0, "eta", id="issue last"),
+    ],
+)
+def test_ties(subsystems: tuple[str, str], limit: float | None, bound: str) -> None:
+    classes = {name: make_class(name, name, 2, 4) for name in subsystems}
+    counts = dict.fromkeys(subsystems, 1.0)
+
+    found = roof(
+        counts, declare_device(classes=classes), issue_limit=limit, instructions_per_sub_group=2
+    )
+
+    assert found.bound == bound
+
+
+@pytest.mark.parametrize("name", ["cpi_comp", "cpi_mem"])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_free_instructions_are_refused(name: str, value: float) -> None:
+    values = {"alpha_comp": 1, "alpha_mem": 1, "cpi_comp": 1, "cpi_mem": 1, name: value}
+
+    with pytest.raises(ParameterError) as caught:
+        two_subsystem_roof(**values)
+
+    assert caught.value.parameter == name
+
+
 def test_prediction_of_the_model() -> None:
     device = example_device()
     kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(1))

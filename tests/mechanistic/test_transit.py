@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -44,6 +45,27 @@ def test_worked_examples(
     assert found.computing == pytest.approx(occupancy - waiting, rel=1e-9)
     assert found.wpc == pytest.approx(wpc, rel=1e-9)
     assert found.regime == regime
+
+
+def test_a_kernel_of_memory_is_bound_by_it() -> None:
+    found = transit(
+        TwoSubsystems(
+            alpha_comp=1, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
+        ),
+        20,
+    )
+
+    assert (found.wpc, found.regime) == (0.25, "memory")
+    assert found.waiting >= 3
+
+
+@pytest.mark.parametrize("occupancy", [0.5, 1, 3, 5])
+def test_below_both_roofs_the_split_is_that_of_equation_11(occupancy: float) -> None:
+    found = transit(EXAMPLE, occupancy)
+
+    intensity = EXAMPLE.alpha_comp / EXAMPLE.alpha_mem
+    ratio = intensity * EXAMPLE.latency_comp / EXAMPLE.latency_mem
+    assert found.waiting == pytest.approx(occupancy / (1 + ratio), rel=1e-9)
 
 
 GRID = list(
@@ -94,6 +116,14 @@ def test_a_kernel_with_one_subsystem_is_not_covered(
         TransitModel(device=example_device()).predict(kernel)
 
     assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize("name", ["alpha_comp", "alpha_mem"])
+def test_negative_counts_are_refused(name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        replace(EXAMPLE, **{name: -1})
+
+    assert caught.value.parameter == name
 
 
 @pytest.mark.parametrize("name", ["cpi_comp", "latency_comp", "cpi_mem", "latency_mem"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.devices.parameters import declare_device
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
 from countperf.mechanistic.roofline import roof
 from countperf.mechanistic.volkov import (
@@ -85,6 +87,15 @@ def test_best_source_of_the_latency_is_taken() -> None:
     assert latency_alone(example_profile(idg=None), device) == 28
 
 
+def test_cycles_per_run_are_constant_below_the_ridge_and_linear_above() -> None:
+    cycles = {
+        omega: occupancy_roof(occupancy=omega, latency_app=25, wpc_roof=0.25).cpr
+        for omega in (0.5, 3, 6.25, 12.5, 25)
+    }
+
+    assert list(cycles.values()) == pytest.approx([25, 25, 25, 50, 100])
+
+
 @given(
     latency=st.floats(1, 1000),
     top=st.floats(0.001, 4),
@@ -158,6 +169,47 @@ def test_bad_numbers_are_refused(name: str, value: float) -> None:
         occupancy_roof(**values)
 
     assert caught.value.parameter == name
+
+
+@pytest.mark.parametrize(
+    ("call", "parameter"),
+    [
+        pytest.param(
+            lambda: latency_from_instructions([(-1, 4)], []), "dependent", id="negative count"
+        ),
+        pytest.param(
+            lambda: latency_from_instructions([(1, -4)], []), "dependent", id="negative cycles"
+        ),
+        pytest.param(
+            lambda: latency_from_instructions([], [(-1, 4)]), "independent", id="negative overlap"
+        ),
+        pytest.param(
+            lambda: latency_alone(example_profile(idg=None, dependent=()), example_device()),
+            "latency_app",
+            id="no work",
+        ),
+        pytest.param(
+            lambda: latency_from_counts({"C": -1}, example_device()), "alpha[C]", id="counts"
+        ),
+        pytest.param(
+            lambda: latency_alone(example_profile(idg=None, alpha={"C": 0}), example_device()),
+            "latency_app",
+            id="no work by count",
+        ),
+    ],
+)
+def test_bad_instructions_are_refused(call: Callable[[], object], parameter: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        call()
+
+    assert caught.value.parameter == parameter
+
+
+def test_an_unknown_class_is_named() -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        latency_from_graph(InstructionGraph("X"), example_device())
+
+    assert caught.value.field == "classes.X"
 
 
 def test_an_occupancy_above_the_limit_is_refused() -> None:
