@@ -230,7 +230,8 @@ def test_below_both_parallelisms_the_correction_changes_only_the_time_alone(
     corrected = corrected_cycles(system, occupancy, alone)
 
     assert published.case == "occupancy"
-    assert corrected.cpr == pytest.approx(published.cpr, rel=1e-12)
+    # below one sub-group, Eq. (28) takes off nearly what it adds: rounding is that of the terms
+    assert corrected.cpr == pytest.approx(published.cpr, rel=1e-12, abs=1e-14 * alone)
 
 
 @given(_systems, st.floats(1.01, 100))
