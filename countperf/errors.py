@@ -30,6 +30,10 @@ class CountingError(CountperfError):
         self.where = where
 
 
+class UncountableSetError(CountingError):
+    """A set whose points cannot be counted exactly without barvinok."""
+
+
 class UnsupportedExpressionError(CountingError):
     """An expression or instruction for which no counting rule is decided."""
 

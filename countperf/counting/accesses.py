@@ -220,11 +220,14 @@ class UtilizationClass:
         ``uniform``, ``stride1``, ``2of3``, ``4ofn``, ``indirect`` ...
     nonnegative, zero : frozenset of QuasiPolynomial
         Guards on the parameters under which the class applies.
+    approximations : frozenset of str
+        Why the class is not exact; empty if it is.
     """
 
     name: str
     nonnegative: frozenset[QuasiPolynomial] = frozenset()
     zero: frozenset[QuasiPolynomial] = frozenset()
+    approximations: frozenset[str] = frozenset()
 
 
 def utilization_classes(
@@ -244,9 +247,8 @@ def utilization_classes(
     counter : Counter
         Proves signs under the assumptions.
     """
-    small = stride is not None and stride <= 4
-    parts = stride if small and stride is not None else 4
-    suffix = str(parts) if small else "n"
+    parts, suffix = _parts_of(stride)
+    approximations = accessed.approximations | widened.approximations
     classes: list[UtilizationClass] = []
     for guards, zeros, (a, b) in counter.regions([accessed, widened]):
         undecided = guards
@@ -256,16 +258,41 @@ def utilization_classes(
             name = f"{used}of{suffix}"
             if used == parts or counter.is_nonnegative(fits, undecided):
                 if not counter.is_empty(undecided, zeros):
-                    classes.append(UtilizationClass(name=name, nonnegative=undecided, zero=zeros))
+                    classes.append(
+                        UtilizationClass(
+                            name=name,
+                            nonnegative=undecided,
+                            zero=zeros,
+                            approximations=approximations,
+                        )
+                    )
                 break
             if counter.is_nonnegative(-fits - 1, undecided):
                 continue
             if not counter.is_empty(undecided | {fits}, zeros):
                 classes.append(
-                    UtilizationClass(name=name, nonnegative=undecided | {fits}, zero=zeros)
+                    UtilizationClass(
+                        name=name,
+                        nonnegative=undecided | {fits},
+                        zero=zeros,
+                        approximations=approximations,
+                    )
                 )
             undecided = undecided | {-fits - 1}
     names = {c.name for c in classes}
     if len(names) == 1:  # outside the parts nothing is accessed, and nothing counts
-        return (UtilizationClass(name=names.pop()),)
+        return (UtilizationClass(name=names.pop(), approximations=approximations),)
     return tuple(classes)
+
+
+def class_without_neighbors(stride: int | None, reason: str) -> UtilizationClass:
+    """Return the class of an access as if no other touched the array: one element per stride."""
+    _, suffix = _parts_of(stride)
+    return UtilizationClass(name=f"1of{suffix}", approximations=frozenset([reason]))
+
+
+def _parts_of(stride: int | None) -> tuple[int, str]:
+    """Return into how many parts a stride's classes divide, and how their names end."""
+    if stride is not None and stride <= 4:
+        return stride, str(stride)
+    return 4, "n"

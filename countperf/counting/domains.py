@@ -340,7 +340,8 @@ class Domains:
         for axis in axes:
             everything = everything * grid.groups[axis]
         working = self.executions(used, (), Grid(groups={}, items={}))
-        return frozenset() if working == everything else used
+        is_known = working == everything and not working.approximations
+        return frozenset() if is_known else used
 
     def _group_inames_that_decide(self, loops: frozenset[str]) -> frozenset[str]:
         """Return the group inames on which the trip counts of loops depend."""

@@ -11,6 +11,7 @@ from countperf.counting.accesses import (
     Layout,
     UtilizationClass,
     address_of,
+    class_without_neighbors,
     layout_of,
     step_along,
     utilization_classes,
@@ -114,6 +115,7 @@ def count_loopy_kernel(
     *,
     statistics: Mapping[str, Any] | None = None,
     powers: Literal["emitted", "written"] = "emitted",
+    approximate: bool = False,
 ) -> Counts:
     """Count a Loopy kernel exactly.
 
@@ -127,6 +129,9 @@ def count_loopy_kernel(
     powers : {"emitted", "written"}
         ``emitted`` counts what Loopy generates for powers (``x**2`` is a multiplication);
         ``written`` counts each power as one ``pow``, as Stevens & Klöckner (2016) did.
+    approximate : bool
+        Whether sets that cannot be counted exactly get an upper bound, and footprints that cannot
+        be found the class of each access alone; what rests on one carries `approximations`.
 
     Returns
     -------
@@ -139,7 +144,7 @@ def count_loopy_kernel(
         Something cannot be counted exactly; subclasses say what.
     """
     kernel, callables = prepared(t_unit)
-    counter = Counter(kernel.assumptions)
+    counter = Counter(kernel.assumptions, approximate=approximate)
     given = dict(statistics or {})
     domains = Domains(kernel, callables, counter, given)
     _check_statistics(kernel, domains, given)
@@ -335,8 +340,13 @@ class _Footprints:
         found = self._classes.get(key)
         if found is None:
             what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
-            with sets.limited_operations(_FOOTPRINT_OPERATIONS, what):
-                found = self._found_classes(access, layout, address, stride, steps)
+            try:
+                with sets.limited_operations(_FOOTPRINT_OPERATIONS, what):
+                    found = self._found_classes(access, layout, address, stride, steps)
+            except CountingError as error:
+                if not self.domains.counter.approximate:
+                    raise
+                found = (class_without_neighbors(number, str(error)),)
             self._classes[key] = found
         return found
 

@@ -16,6 +16,7 @@ def count_kernel(
     *,
     statistics: Mapping[str, Any] | None = None,
     powers: Literal["emitted", "written"] = "emitted",
+    approximate: bool = False,
 ) -> PropertyVector:
     """Count the properties of a Loopy kernel, symbolic in its size parameters.
 
@@ -28,11 +29,15 @@ def count_kernel(
         or by the condition's text. Counts into which they enter are marked as not exact.
     powers : {"emitted", "written"}
         Whether ``x**2`` is the multiplication that is generated (default) or one ``pow``.
+    approximate : bool
+        Whether what cannot be counted exactly gets an upper bound instead of an error: a set its
+        bounding box's points, a footprint that cannot be found the utilization of each access
+        alone. Counts that rest on one are marked as not exact, with the reason.
 
     Returns
     -------
     PropertyVector
-        All counts exact, unless `statistics` entered.
+        All counts exact, unless `statistics` or an upper bound entered.
 
     Raises
     ------
@@ -44,7 +49,9 @@ def count_kernel(
     -----
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
-    return sorted_by_taxonomy(count_loopy_kernel(t_unit, statistics=statistics, powers=powers))
+    return sorted_by_taxonomy(
+        count_loopy_kernel(t_unit, statistics=statistics, powers=powers, approximate=approximate)
+    )
 
 
 def sorted_by_taxonomy(counts: Counts) -> PropertyVector:
@@ -65,7 +72,9 @@ def sorted_by_taxonomy(counts: Counts) -> PropertyVector:
         for utilization in item.classes:
             add(
                 f"gmem.{access.direction}.{access.bits}.{utilization.name}",
-                item.executions.restricted(utilization.nonnegative, utilization.zero),
+                item.executions.restricted(utilization.nonnegative, utilization.zero).approximated(
+                    utilization.approximations
+                ),
             )
     for name in list(quantities):
         if name.startswith("gmem.load."):
@@ -77,14 +86,18 @@ def sorted_by_taxonomy(counts: Counts) -> PropertyVector:
     add("barrier.global", counts.global_barriers)
     add("groups", counts.work_groups)
     add("launches", counts.launches)
-    reason = f"the caller's statistics for {counts.is_estimate}" if counts.is_estimate else ""
+    given = {f"the caller's statistics for {counts.is_estimate}"} if counts.is_estimate else set()
+
+    def reason(quantity: PiecewiseQuasiPolynomial) -> str:
+        return "; ".join(sorted(given | quantity.approximations))
+
     return PropertyVector(
         {
             name: Count(
                 quantity=quantity,
                 granularity=granularity_of(name),
-                exact=not reason,
-                reason=reason,
+                exact=not reason(quantity),
+                reason=reason(quantity),
             )
             for name, quantity in quantities.items()
         },

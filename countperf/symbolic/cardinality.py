@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import islpy as isl
 
-from countperf.errors import CountingError
-from countperf.symbolic import sets
+from countperf.errors import CountingError, UncountableSetError
+from countperf.symbolic import remainder, sets
 from countperf.symbolic.elimination import Polyhedron, Term, sum_weight
 from countperf.symbolic.factors import canonical_form
 from countperf.symbolic.piecewise import (
@@ -21,6 +22,8 @@ from countperf.symbolic.piecewise import (
 )
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
 
+_INSTALLED = remainder.installed_barvinok()
+
 
 class Counter:
     """Counts points of sets under fixed assumptions, and proves signs under them.
@@ -30,11 +33,24 @@ class Counter:
     assumptions : IntegerSet or None
         Set of the parameters that are possible. Counts are right on it; elsewhere they mean
         nothing.
+    approximate : bool
+        Whether what cannot be counted exactly gets an upper bound, the count of its bounding box;
+        such counts, and all computed from them, carry `approximations`.
+    summation : callable or None
+        Counts what the elimination refuses: barvinok's summation, if islpy is built with it.
     """
 
-    def __init__(self, assumptions: sets.IntegerSet | None = None) -> None:
+    def __init__(
+        self,
+        assumptions: sets.IntegerSet | None = None,
+        *,
+        approximate: bool = False,
+        summation: remainder.Summation | None = _INSTALLED,
+    ) -> None:
         self.context = sets.Context(assumptions)
-        self._memo: dict[Any, tuple[Term, ...]] = {}
+        self.approximate = approximate
+        self._summation = summation
+        self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
         self._bounds_memo: dict[Any, sets.Bounds] = {}
 
@@ -58,24 +74,92 @@ class Counter:
         Raises
         ------
         CountingError
-            The set is unbounded, or the elimination does not end.
+            The set is unbounded.
+        UncountableSetError
+            The elimination refuses the set, and neither is barvinok there nor an upper bound
+            asked for.
         """
         dimensions = sets.names_of(integer_set, parameters=False)
         renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
         renamed = weight if weight.is_constant else weight.substitute(renaming)
         renamed = renamed.substitute(self.context.quotients())
         terms: list[Term] = []
-        for piece in sets.lifted_pieces(integer_set):
-            terms += self._sum(self.context.rescale(piece), renamed)
-        return PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters())
+        refused = PiecewiseQuasiPolynomial()
+        try:
+            pieces = sets.lifted_pieces(integer_set)
+        except UncountableSetError as error:
+            return self._count_refused(integer_set, weight, error)
+        for piece in pieces:
+            try:
+                terms += self._sum(self.context.rescale(piece), renamed)
+            except UncountableSetError as error:
+                lifted = piece.dimensions[len(dimensions) :]
+                named = sets.to_isl(replace(piece, dimensions=dimensions + lifted))
+                rest = self._count_refused(named, weight, error, len(lifted))
+                refused = refused + rest
+        counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters())
+        return counted + refused if refused else counted
+
+    def sum(
+        self, integer_set: sets.IntegerSet, weight: QuasiPolynomial
+    ) -> PiecewiseQuasiPolynomial:
+        """Sum a quasi-polynomial in the parameters and dimensions of a set over its points.
+
+        The same as ``count(integer_set, weight)``, under the name of what it does: trip counts that
+        depend on outer loops, mean distances, polynomial costs of iterations.
+
+        Examples
+        --------
+        >>> i = QuasiPolynomial.name("i")
+        >>> triangle = sets.parameter_set("[n] -> { [i] : 0 <= i < n }")
+        >>> str(Counter().sum(triangle, i + 1))
+        '((1/2)*n^2 + (1/2)*n : n - 1 >= 0)'
+        """
+        return self.count(integer_set, weight)
 
     def _sum(self, polyhedron: Polyhedron, weight: QuasiPolynomial) -> tuple[Term, ...]:
         key = (polyhedron, weight)
         found = self._memo.get(key)
         if found is None:
-            found = sum_weight(polyhedron, weight, self.context.simplify)
+            try:
+                found = sum_weight(polyhedron, weight, self.context.simplify)
+            except UncountableSetError as error:
+                found = error
             self._memo[key] = found
+        if isinstance(found, UncountableSetError):
+            raise found
         return found
+
+    def _count_refused(
+        self,
+        integer_set: sets.IntegerSet,
+        weight: QuasiPolynomial,
+        error: UncountableSetError,
+        lifted: int = 0,
+    ) -> PiecewiseQuasiPolynomial:
+        """Count by barvinok or, if asked for, bound what the elimination refused.
+
+        The last dimensions, `lifted` many, are existentials that the others determine.
+        """
+        if self._summation is not None:
+            try:
+                return _from_pw_qpolynomial(self._summation(integer_set, weight))
+            except isl.Error as failure:
+                error.add_note(f"barvinok refuses it too: {failure}")
+        if self.approximate and weight.is_constant and weight.constant_term >= 0:
+            box = remainder.box_of(integer_set, lifted, self.context.assumptions)
+            if box is not None:
+                bound = PiecewiseQuasiPolynomial(
+                    Term(*guards, weight) for guards in guards_of(box[0])
+                )
+                for extent in box[1]:
+                    bound = bound * from_pieces(extent)
+                reason = f"the bounding box of {integer_set}, since {error}"
+                return PiecewiseQuasiPolynomial(bound.terms, frozenset([reason]))
+        raise UncountableSetError(
+            f"the set {integer_set} cannot be counted: {error}; {remainder.MEND}",
+            where=str(integer_set),
+        ) from error
 
     def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
         """Count the points of a product of polyhedra.
@@ -104,33 +188,36 @@ class Counter:
         found = self._factors.get(factor)
         if found is not None:
             return found
-        scaled = self.context.rescale(factor)
+        try:
+            found = self._count_scaled(self.context.rescale(factor))
+        except UncountableSetError as error:
+            found = self._count_refused(sets.to_isl(factor), ONE, error)
+        self._factors[factor] = found
+        return found
+
+    def _count_scaled(self, scaled: Polyhedron) -> PiecewiseQuasiPolynomial:
         originals = self.context.original_parameters()
         form = canonical_form(scaled, self.context)
         if form is None:
-            found = PiecewiseQuasiPolynomial(
-                sum_weight(scaled, ONE, self.context.simplify)
-            ).substitute(originals)
-        else:
-            nameless = [f"_p{k}" for k in range(len(form.parameters))]
-            known = self._factors.get(form.key)
-            if known is None:
-                counted = sum_weight(scaled, ONE, self.context.simplify)
-                known = PiecewiseQuasiPolynomial(counted).substitute(
-                    {
-                        name: QuasiPolynomial.name(other)
-                        for name, other in zip(form.parameters, nameless, strict=True)
-                    }
-                )
-                self._factors[form.key] = known
-            found = known.substitute(
+            counted = sum_weight(scaled, ONE, self.context.simplify)
+            return PiecewiseQuasiPolynomial(counted).substitute(originals)
+        nameless = [f"_p{k}" for k in range(len(form.parameters))]
+        known = self._factors.get(form.key)
+        if known is None:
+            counted = sum_weight(scaled, ONE, self.context.simplify)
+            known = PiecewiseQuasiPolynomial(counted).substitute(
                 {
-                    other: originals.get(name, QuasiPolynomial.name(name))
+                    name: QuasiPolynomial.name(other)
                     for name, other in zip(form.parameters, nameless, strict=True)
                 }
             )
-        self._factors[factor] = found
-        return found
+            self._factors[form.key] = known
+        return known.substitute(
+            {
+                other: originals.get(name, QuasiPolynomial.name(name))
+                for name, other in zip(form.parameters, nameless, strict=True)
+            }
+        )
 
     # {{{ proofs
 
@@ -240,7 +327,9 @@ class Counter:
             rows = sets.rows_of(term.nonnegative, names), sets.rows_of(term.zero, names)
             polyhedron = Polyhedron(tuple(names), (), rows[1], rows[0])
             terms += sum_weight(polyhedron, term.value, self.context.simplify)
-        return PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters())
+        return PiecewiseQuasiPolynomial(terms, count.approximations).substitute(
+            self.context.original_parameters()
+        )
 
     def minimum(
         self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
@@ -255,7 +344,7 @@ class Counter:
             else:
                 terms.append(Term(guards | {b - a}, zeros, a))
                 terms.append(Term(guards | {a - b - 1}, zeros, b))
-        return PiecewiseQuasiPolynomial(terms)
+        return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
 
     def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[Region]:
         """Split the assumed parameters so that each count is one quasi-polynomial on each part.
@@ -354,6 +443,10 @@ def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
         raise CountingError(
             f"{text!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'", where=text
         )
+    return _from_pw_qpolynomial(parsed)
+
+
+def _from_pw_qpolynomial(parsed: Any) -> PiecewiseQuasiPolynomial:
     terms: list[Term] = []
     for domain, polynomial in parsed.get_pieces():
         value = _from_qpolynomial(polynomial)

@@ -19,7 +19,9 @@ Method
        d q <= numerator < d q + d, where the dimension's coefficient in it can be reduced to one;
        else the dimension is split into residue classes, within which the floor is affine.
 
-Refused: unbounded sets and floors of products that involve the dimension that is summed.
+Refused: unbounded sets; floors of products that involve the dimension that is summed; sums that
+need more residue classes, terms or steps than the limits below, which are there so that a count
+ends: such sets are left to others (`UncountableSetError`).
 
 Source of the idea: Verdoolaege et al. (2007), Counting integer points in parametric polytopes using
 Barvinok's rational functions, doi:10.1007/s00453-006-1231-0, whose piecewise quasi-polynomials
@@ -35,7 +37,7 @@ from dataclasses import dataclass
 from math import gcd, lcm
 from typing import TypeAlias
 
-from countperf.errors import CountingError
+from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Floor, QuasiPolynomial, sum_over
 
 Row: TypeAlias = tuple[int, ...]
@@ -103,38 +105,66 @@ def sum_weight(
     Raises
     ------
     CountingError
-        A dimension is unbounded, or a floor of a product involves a dimension.
+        A dimension is unbounded.
+    UncountableSetError
+        A floor of a product involves a dimension, or the sum gets too large.
     """
-    if not polyhedron.equalities:
-        polyhedron = fuse_tiles(polyhedron, weight.names())
+    polyhedron = fuse_tiles(polyhedron, weight.names())
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()
-    return _sum(simplified, weight, frozenset(), simplify, 0)
+    return _sum(simplified, weight, frozenset(), _Search(simplify, polyhedron), 0)
 
 
 _MAXIMUM_DEPTH = 200
 _LIFTING_DEPTH = 12
 _MAXIMUM_RESIDUES = 1024
+_MAXIMUM_TERMS = 250_000
+"""Of all intermediate weights together: about ten seconds."""
+
+
+class _Search:
+    """A simplifier that gives up after an amount of work, the same on every machine."""
+
+    __slots__ = ("_simplify", "_spent", "_whole")
+
+    def __init__(self, simplify: Simplifier, whole: Polyhedron) -> None:
+        self._simplify = simplify
+        self._whole = whole
+        self._spent = 0
+
+    def __call__(self, polyhedron: Polyhedron) -> Polyhedron | None:
+        return self._simplify(polyhedron)
+
+    def spend(self, terms: int) -> None:
+        """Note the size of an intermediate weight."""
+        self._spent += terms + 1
+        if self._spent > _MAXIMUM_TERMS:
+            raise UncountableSetError(
+                f"its elimination makes more than {_MAXIMUM_TERMS} terms",
+                where=describe(self._whole),
+            )
 
 
 def _sum(
     polyhedron: Polyhedron,
     weight: QuasiPolynomial,
     congruences: frozenset[QuasiPolynomial],
-    simplify: Simplifier,
+    simplify: _Search,
     depth: int,
 ) -> tuple[Term, ...]:
     if depth > _MAXIMUM_DEPTH:
-        raise CountingError(
-            f"counting {describe(polyhedron)} does not end; pass approximate=True or simplify "
-            "the domain",
-            where=describe(polyhedron),
+        raise UncountableSetError(
+            f"its elimination does not end at {describe(polyhedron)}", where=describe(polyhedron)
         )
+    simplify.spend(len(weight.terms))
+    if polyhedron.equalities:
+        polyhedron = fuse_tiles(polyhedron, weight.names())
     solved = _solve_equalities(polyhedron, weight, congruences)
     if solved is None:
         return ()
     polyhedron, weight, congruences = solved
+    polyhedron = without_determined(polyhedron, weight.names())
     if not polyhedron.dimensions:
         names = polyhedron.parameters
         guards = frozenset(_as_polynomial(row, names) for row in polyhedron.inequalities)
@@ -248,12 +278,13 @@ def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
     Parameters
     ----------
     polyhedron : Polyhedron
-        Without equalities in its dimensions.
+        The set.
     kept : set of str
         Dimensions that are to stay.
 
     The map is one to one, so that the number of points stays. Rows in o alone are rewritten:
-    o >= r is i >= d r, and o <= r is i <= d r + d - 1.
+    o >= r is i >= d r, and o <= r is i <= d r + d - 1. Quotients e such as that of (o + t) mod 3,
+    where d = 16, are first changed to that of (16 o + t) mod 3.
     """
     while True:
         fused = _fuse_one_tile(polyhedron, kept)
@@ -274,7 +305,7 @@ def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron
         if next(r for r in alone if r[column] == 1)[0]:
             continue
         width = next(r for r in alone if r[column] == -1)[0] + 1
-        joint = [r for r in rows if r[column] and r not in alone]
+        joint = [r for r in (*rows, *polyhedron.equalities) if r[column] and r not in alone]
         outer = {
             k
             for r in joint
@@ -284,12 +315,59 @@ def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron
         for k in outer:
             if polyhedron.dimensions[k - first] in kept:
                 continue
-            if any(r[k] != width * r[column] for r in joint):
+            aligned = _aligned(polyhedron, column, k, width, kept)
+            if aligned is None:
                 continue
-            if any(abs(r[k]) > 1 for r in rows if r[k] and not r[column]):
+            if any(abs(r[k]) > 1 for r in aligned.inequalities if r[k] and not r[column]):
                 continue
-            return _fused(polyhedron, column, k, width)
+            return _fused(aligned, column, k, width)
     return None
+
+
+def _aligned(
+    polyhedron: Polyhedron, tile: int, outer: int, width: int, kept: AbstractSet[str]
+) -> Polyhedron | None:
+    """Shear other dimensions so that rows know the tile's columns by their sum only, else None.
+
+    With e = e' + q o, a row's coefficient of o grows by q times that of e.
+    """
+    first = 1 + len(polyhedron.parameters)
+
+    def is_alone(row: Row) -> bool:
+        return not any(row[1:tile]) and not any(row[tile + 1 :])
+
+    def gap(row: Row) -> int:
+        return width * row[tile] - row[outer]
+
+    def has_gaps(candidate: Polyhedron) -> bool:
+        return any(map(gap, candidate.equalities)) or any(
+            row[tile] and gap(row) and not is_alone(row) for row in candidate.inequalities
+        )
+
+    for column in range(first, first + len(polyhedron.dimensions)):
+        if not has_gaps(polyhedron):
+            return polyhedron
+        if column in (tile, outer) or polyhedron.dimensions[column - first] in kept:
+            continue
+        rows = (*polyhedron.equalities, *polyhedron.inequalities)
+        quotients = {divmod(gap(row), row[column]) for row in rows if row[column]}
+        if len(quotients) != 1:
+            continue
+        ((quotient, remainder),) = quotients
+        if not quotient or remainder:
+            continue
+
+        def sheared(row: Row, column: int = column, quotient: int = quotient) -> Row:
+            value = row[outer] + quotient * row[column]
+            return (*row[:outer], value, *row[outer + 1 :])
+
+        polyhedron = Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions,
+            tuple(map(sheared, polyhedron.equalities)),
+            tuple(map(sheared, polyhedron.inequalities)),
+        )
+    return None if has_gaps(polyhedron) else polyhedron
 
 
 def _fused(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
@@ -309,13 +387,44 @@ def _fused(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhed
     return Polyhedron(
         polyhedron.parameters,
         polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-        tuple(row[:tile] + row[tile + 1 :] for row in polyhedron.equalities),
+        tuple(rewritten(row) for row in polyhedron.equalities),
         tuple(
             rewritten(row)
             for row in polyhedron.inequalities
             if not (row[tile] and not any(row[1:tile]) and not any(row[tile + 1 :]))
         ),
     )
+
+
+def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
+    """Drop dimensions that have exactly one value at each point of the others.
+
+    Such a dimension x has two rows only, ``d x <= e`` and ``e <= d x + d - 1``: it is the floor of
+    e/d, such as the number of the tile that a point lies in.
+    """
+    first = 1 + len(polyhedron.parameters)
+    if any(any(row[first:]) for row in polyhedron.equalities):
+        return polyhedron
+    columns = first + len(polyhedron.dimensions)
+    for column in reversed(range(first, columns)):
+        rows = [row for row in polyhedron.inequalities if row[column]]
+        if polyhedron.dimensions[column - first] in kept or len(rows) != 2:
+            continue
+        total = [a + b for a, b in zip(*rows, strict=True)]
+        if any(total[1:]) or total[0] != abs(rows[0][column]) - 1:
+            continue
+        position = column - first
+        polyhedron = Polyhedron(
+            polyhedron.parameters,
+            polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
+            tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
+            tuple(
+                row[:column] + row[column + 1 :]
+                for row in polyhedron.inequalities
+                if not row[column]
+            ),
+        )
+    return polyhedron
 
 
 # }}}
@@ -347,7 +456,7 @@ def _product_of_components(
     weight: QuasiPolynomial,
     components: list[set[str]],
     congruences: frozenset[QuasiPolynomial],
-    simplify: Simplifier,
+    simplify: _Search,
     depth: int,
 ) -> tuple[Term, ...]:
     first = 1 + len(polyhedron.parameters)
@@ -452,15 +561,15 @@ def _split_by_residues(
     weight: QuasiPolynomial,
     name: str,
     congruences: frozenset[QuasiPolynomial],
-    simplify: Simplifier,
+    simplify: _Search,
     depth: int,
 ) -> tuple[Term, ...]:
     """Sum over a dimension that floors involve, one residue class at a time."""
     modulus = lcm(*(_period(floor, name) for floor in _floors_in(weight, name)))
     if modulus > _MAXIMUM_RESIDUES:
-        raise CountingError(
-            f"counting {describe(polyhedron)} needs {modulus} residue classes of {name}, more than "
-            f"{_MAXIMUM_RESIDUES}: choose tile sizes with smaller common multiples",
+        raise UncountableSetError(
+            f"its elimination needs {modulus} residue classes of {name}, more than "
+            f"{_MAXIMUM_RESIDUES} (smaller common multiples of the tile sizes would help)",
             where=describe(polyhedron),
         )
     column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
@@ -490,8 +599,9 @@ def _period(floor: Floor, name: str) -> int:
         for atom, exponent in monomial:
             if atom == name:
                 if len(monomial) > 1 or exponent > 1:
-                    raise CountingError(
-                        f"cannot sum {floor} over {name}: it is no floor of an affine expression",
+                    raise UncountableSetError(
+                        f"{floor} cannot be summed over {name}: it is no floor of an affine "
+                        "expression",
                         where=str(floor),
                     )
                 period = lcm(period, floor.denominator // gcd(floor.denominator, int(value)))
@@ -514,7 +624,7 @@ def _eliminate(
     weight: QuasiPolynomial,
     name: str,
     congruences: frozenset[QuasiPolynomial],
-    simplify: Simplifier,
+    simplify: _Search,
     depth: int,
 ) -> tuple[Term, ...]:
     first = 1 + len(polyhedron.parameters)

@@ -27,11 +27,17 @@ class PiecewiseQuasiPolynomial:
     terms : iterable of Term
         Terms with equal guards are merged, terms of value zero dropped, guards made primitive
         (integer coefficients without common factor) and constant guards decided.
+    approximations : frozenset of str, optional
+        Why the value is an upper bound only: the sets that could not be counted exactly. Whatever
+        is computed from this value inherits them; equality does not look at them.
     """
 
-    __slots__ = ("terms",)
+    __slots__ = ("approximations", "terms")
 
-    def __init__(self, terms: Iterable[Term] = ()) -> None:
+    def __init__(
+        self, terms: Iterable[Term] = (), approximations: frozenset[str] = frozenset()
+    ) -> None:
+        self.approximations = approximations
         merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
         for given in terms:
             term = _with_fixed_parameters(given) if given.zero else given
@@ -60,17 +66,22 @@ class PiecewiseQuasiPolynomial:
         return hash(frozenset(self.terms))
 
     def __add__(self, other: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
-        return PiecewiseQuasiPolynomial((*self.terms, *other.terms))
+        return PiecewiseQuasiPolynomial(
+            (*self.terms, *other.terms), self.approximations | other.approximations
+        )
 
     def __mul__(self, other: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
-        return PiecewiseQuasiPolynomial(multiply_terms(self.terms, other.terms))
+        return PiecewiseQuasiPolynomial(
+            multiply_terms(self.terms, other.terms), self.approximations | other.approximations
+        )
 
     def scale(self, factor: Number) -> PiecewiseQuasiPolynomial:
         """Return this times a number."""
         if factor == 1:
             return self
         return PiecewiseQuasiPolynomial(
-            Term(t.nonnegative, t.zero, t.value * factor) for t in self.terms
+            (Term(t.nonnegative, t.zero, t.value * factor) for t in self.terms),
+            self.approximations,
         )
 
     def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> PiecewiseQuasiPolynomial:
@@ -78,12 +89,15 @@ class PiecewiseQuasiPolynomial:
         if not replacements:
             return self
         return PiecewiseQuasiPolynomial(
-            Term(
-                frozenset(g.substitute(replacements) for g in t.nonnegative),
-                frozenset(g.substitute(replacements) for g in t.zero),
-                t.value.substitute(replacements),
-            )
-            for t in self.terms
+            (
+                Term(
+                    frozenset(g.substitute(replacements) for g in t.nonnegative),
+                    frozenset(g.substitute(replacements) for g in t.zero),
+                    t.value.substitute(replacements),
+                )
+                for t in self.terms
+            ),
+            self.approximations,
         )
 
     def restricted(
@@ -92,8 +106,13 @@ class PiecewiseQuasiPolynomial:
         """Return this where the given guards hold too, zero elsewhere."""
         more, more_zero = frozenset(nonnegative), frozenset(zero)
         return PiecewiseQuasiPolynomial(
-            Term(t.nonnegative | more, t.zero | more_zero, t.value) for t in self.terms
+            (Term(t.nonnegative | more, t.zero | more_zero, t.value) for t in self.terms),
+            self.approximations,
         )
+
+    def approximated(self, reasons: frozenset[str]) -> PiecewiseQuasiPolynomial:
+        """Return this as no more than an upper bound, for further reasons."""
+        return PiecewiseQuasiPolynomial(self.terms, self.approximations | reasons)
 
     def names(self) -> set[str]:
         """Return the parameters that occur."""

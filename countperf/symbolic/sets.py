@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import islpy as isl
 
-from countperf.errors import CountingError
+from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
 
@@ -25,6 +25,7 @@ Bounds: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 """Smallest and largest value of loop variables, None where there is none."""
 
 _DT = isl.dim_type
+_SPLITTING_OPERATIONS = 10_000_000
 _COLUMNS = (_DT.cst, _DT.param, _DT.set, _DT.div)
 
 
@@ -94,7 +95,8 @@ def lifted_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
     parameters = names_of(whole, parameters=True)
     pieces = whole.get_basic_sets()
     if len(pieces) > 1 or any(p.dim(_DT.div) for p in pieces):
-        pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
+        with limited_operations(_SPLITTING_OPERATIONS, "splitting a set into disjoint parts"):
+            pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
     result: list[Polyhedron] = []
     dimension_count = whole.dim(_DT.set)
     names = tuple(f"_d{k}" for k in range(dimension_count))
@@ -507,12 +509,17 @@ def _as_set(integer_set: IntegerSet) -> IntegerSet:
 def limited_operations(number: int, what: str) -> Generator[None]:
     """Let isl give up after a number of its elementary operations, the same on every machine.
 
+    Within another such limit, that one holds.
+
     Raises
     ------
-    CountingError
+    UncountableSetError
         The limit is reached.
     """
     context = isl.DEFAULT_CONTEXT
+    if context.get_max_operations():
+        yield
+        return
     context.reset_operations()
     context.set_max_operations(number)
     try:
@@ -520,7 +527,7 @@ def limited_operations(number: int, what: str) -> Generator[None]:
     except isl.Error as error:
         if "maximal number of operations" not in str(error):
             raise
-        raise CountingError(
+        raise UncountableSetError(
             f"{what} is too complicated to be counted (more than {number} operations of isl)",
             where=what,
         ) from error
