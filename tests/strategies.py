@@ -288,7 +288,7 @@ class _Nest:
         x = self.pick(inames)
         if self.chance(6):
             return f"{_text(self.reach[x])} - {x}", self.reach[x]
-        if not self.is_simple and self.chance(30):
+        if not self.is_simple and self.chance(15):
             width = self.number(2, 3)
             return self.pick([f"{x} // {width}", f"{x} % {width}"]), self.reach[x]
         factor = self.pick([1, 1, 1, 1, 2, 3, 5])
@@ -450,14 +450,22 @@ class _Nest:
             for axis in range(1 + (mode == "two")):
                 width = self.pick([2, 3, 4])
                 divisor = max(divisor, width)
+                x = free.pop()
+                twice = not self.is_simple and self.chance(5)
                 splits.append(
                     Split(
-                        iname=free.pop(),
+                        iname=x,
                         width=width,
                         outer_tag=f"g.{axis}",
-                        inner_tag=f"l.{axis}",
+                        inner_tag=None if twice else f"l.{axis}",
                     )
                 )
+                if twice:  # several points for each item, neighbors or far apart
+                    tags_ = (f"l.{axis}", self.pick([None, "unr"]))
+                    outer, inner = tags_ if self.draw(st.booleans()) else tags_[::-1]
+                    splits.append(
+                        Split(iname=f"{x}_inner", width=2, outer_tag=outer, inner_tag=inner)
+                    )
         elif mode == "group":
             tags.append((free.pop(), "g.0"))
         elif mode == "items":
@@ -469,10 +477,11 @@ class _Nest:
                     tags.append((free.pop(), "g.0"))
         sequential = list(free)
         if free and self.chance(5):
-            splits.append(Split(iname=free[0], width=self.pick([2, 3])))
+            inner = self.pick([None, None, "unr", "ilp"])
+            splits.append(Split(iname=free[0], width=self.pick([2, 3]), inner_tag=inner))
             sequential.remove(free[0])
         elif free and self.is_constant[free[0]] and self.chance(3):
-            tags.append((free[0], "unr"))
+            tags.append((free[0], self.pick(["unr", "unr", "ilp", "ilp.seq"])))
             sequential.remove(free[0])
         return splits, tags, sequential, divisor
 
@@ -628,10 +637,13 @@ def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
     operators = [pick([" + ", " - ", " * "]) for _ in terms[1:]] + [""]
     expression = "".join(t + o for t, o in zip(terms, operators, strict=True))
     sizes = "nm"[:rank]
+    divides = pick([True, True, False])
     divided = " and ".join(
-        f"{s} >= 1 and {s} mod {w} = 0" for s, w in zip(sizes, widths, strict=True)
+        f"{s} >= {w}" + (f" and {s} mod {w} = 0" if divides else "")
+        for s, w in zip(sizes, widths, strict=True)
     )
     second = widths[1] if rank == 2 else 1
+    rest = 0 if divides else 1
     rows = " and ".join(f"0 <= {x} < {s}" for x, s in zip(inames, sizes, strict=True))
     return KernelCase(
         domains=(f"[{', '.join(sizes)}] -> {{ [{', '.join(inames)}] : {rows} }}",),
@@ -655,7 +667,7 @@ def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
         ),
         prefetch=("a", tuple(f"{x}_inner" for x in inames)),
         assumptions=divided,
-        sizes=((widths[0], 2 * second), (3 * widths[0], second)),
+        sizes=((widths[0] + rest, 2 * second), (3 * widths[0], second + rest)),
     )
 
 

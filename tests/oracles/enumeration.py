@@ -52,3 +52,13 @@ def extents(
             low, high = whole.dim_min_val(position), whole.dim_max_val(position)
             found[name] = high.to_python() - low.to_python() + 1
     return found
+
+
+def holds(assumptions: str, parameters: Mapping[str, int]) -> bool:
+    """Tell whether parameters lie in a parameter set in isl's notation."""
+    integer_set: Any = isl.Set(assumptions)
+    kind = isl.dim_type.param
+    for position in range(integer_set.dim(kind)):
+        name = integer_set.get_dim_name(kind, position)
+        integer_set = integer_set.fix_val(kind, position, isl.Val(parameters[name]))
+    return not integer_set.is_empty()

@@ -13,58 +13,7 @@ from countperf.symbolic.cardinality import Counter, from_isl_text, guards_of, to
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from tests.oracles import enumeration
-
-# (id, set, assumptions or None, parameter values to check)
-SETS = [
-    ("interval", "[n] -> { [i] : 0 <= i < n }", None),
-    ("point", "{ [i] : i = 3 }", None),
-    ("empty", "[n] -> { [i] : 0 <= i < n and i < 0 }", None),
-    ("triangle", "[n] -> { [i, j] : 0 <= i < n and 0 <= j <= i }", None),
-    ("tetrahedron", "[n] -> { [i, j, k] : 0 <= i < n and 0 <= j <= i and 0 <= k <= j }", None),
-    ("box of two sizes", "[n, m] -> { [i, j, k] : 0 <= i, k < n and 0 <= j < m }", None),
-    ("tile that need not divide", "[n] -> { [o, t] : 0 <= t < 5 and 0 <= o and 5o + t < n }", None),
-    (
-        "tile that divides",
-        "[n] -> { [o, t] : 0 <= t < 4 and 0 <= o and 4o + t < n }",
-        "[n] -> { : n mod 4 = 0 and n >= 4 }",
-    ),
-    (
-        "two levels of tiles",
-        "[n] -> { [o, m, t] : 0 <= t < 3 and 0 <= m < 2 and 0 <= o and 6o + 3m + t < n }",
-        None,
-    ),
-    ("tiles that are touched", "[n] -> { [o] : exists t : 0 <= t < 5 and 0 <= 5o + t < n }", None),
-    ("checkerboard", "[n] -> { [i, j] : 0 <= i, j < n and (i + j) mod 2 = 0 }", None),
-    ("coupled residues", "[n] -> { [i, j] : 0 <= i, j < n and (3i + 5j) mod 7 = 2 }", None),
-    ("rational slope", "[n, m] -> { [i, j] : 0 <= i < n and 0 <= j < m and 2i <= 3j }", None),
-    ("stride and offset", "[n] -> { [i] : 0 <= i < n and i mod 3 = 1 }", None),
-    ("numerical semigroup", "[n] -> { [i] : exists a, b : i = 3a + 5b and 0 <= a, b < n }", None),
-    ("sum of parameters", "[n, m] -> { [i] : 2i = n + m and 0 <= i < n }", None),
-    ("diophantine", "[n] -> { [x, y] : 6x - 10y = 4 and 0 <= x < n }", None),
-    ("overlap", "[n] -> { [i, j] : 0 <= i, j < n; [i, j] : 3 <= i < n + 3 and 2 <= j < n }", None),
-    ("halo", "[n] -> { [i] : -1 <= i <= n; [i] : 4 <= i <= n + 4 }", None),
-    (
-        "triangle of tiles",
-        "[n] -> { [a, b, c, d] : 0 <= b < 3 and 0 <= a and 3a + b < n and 0 <= d < 4 and 0 <= c "
-        "and 4c + d <= 3a + b }",
-        None,
-    ),
-    ("floor as bound", "[n] -> { [i, j] : 0 <= i < n and 0 <= j < floor(i/4) }", None),
-    (
-        "band with floors",
-        "[n] -> { [i, j, k] : 0 <= i < n and i <= j < n and j < i + 4 "
-        "and 0 <= k <= floor((i + j)/3) }",
-        None,
-    ),
-    (
-        # a piece of it fixes the parameter, which must stay a guard
-        "shifted tiles whose last one fixes the size",
-        "[n] -> { [a, b] : 0 <= b <= 2 and a >= 5 and a <= n + 2 - b "
-        "and 4*floor((3 - a - b)/4) >= -n }",
-        "[n] -> { : n mod 4 = 0 and n >= 4 }",
-    ),
-    ("wrapped", "[n] -> { [i, j] : 0 <= i < n and 0 <= j < n and (i - j) mod 5 <= 1 }", None),
-]
+from tests.symbolic.typical_sets import SETS
 
 
 def _values(text: str, assumptions: str | None) -> list[dict[str, int]]:

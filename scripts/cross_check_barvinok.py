@@ -1,0 +1,204 @@
+"""Count sets with barvinok and write its numbers where the tests compare them with ours.
+
+Run it in an environment that has islpy-barvinok (scripts/cross_check_barvinok makes one). The sets:
+all that countperf counts in the library's kernels and in the applications of the tests (domains,
+footprints, widened footprints), typical domains, and hard ones drawn at random. Each line of the
+files holds a set, assumptions, its parameters, and rows of their values and the count there. The
+script then lets countperf's own use of barvinok count what the elimination refuses. Arguments, if
+any, name the files to write.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from math import lcm
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import islpy as isl
+
+from countperf.errors import CountingError
+from countperf.properties.count_properties import count_kernel
+from countperf.symbolic import elimination, sets
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from measurement_kernels.catalog import entries
+from tests.counting.applications import APPLICATIONS
+from tests.symbolic.adversarial_sets import adversarial_set, large_nest
+from tests.symbolic.typical_sets import SETS
+
+TARGET = Path("tests/golden/barvinok")
+POINTS = 12
+SECONDS = 3
+FORKING = multiprocessing.get_context("fork")
+Case = tuple[str, str | None]
+
+
+def counted_sets(t_unit: Any, statistics: Any = None) -> list[Case]:
+    """Return all sets that are counted when a kernel is."""
+    found: list[Case] = []
+    count, factor = Counter.count, Counter._count_factor
+
+    def note(counter: Counter, integer_set: Any) -> None:
+        assumptions = counter.context.assumptions
+        found.append((str(integer_set), None if assumptions is None else str(assumptions)))
+
+    def noting_count(self: Counter, integer_set: Any, *weight: QuasiPolynomial) -> Any:
+        note(self, integer_set)
+        return count(self, integer_set, *weight)
+
+    def noting_factor(self: Counter, polyhedron: Any) -> Any:
+        note(self, sets.to_isl(polyhedron))
+        return factor(self, polyhedron)
+
+    with (
+        mock.patch.object(Counter, "count", noting_count),
+        mock.patch.object(Counter, "_count_factor", noting_factor),
+    ):
+        count_kernel(t_unit, statistics=statistics)
+    return found
+
+
+def collections() -> Iterator[tuple[str, Iterable[Case]]]:
+    """Return the sets of each file."""
+    library = entries(element_type="f32", purpose=None)
+    yield "library", (case for e in library for case in counted_sets(e.build()))
+    yield (
+        "applications",
+        (c for a in APPLICATIONS.values() for c in counted_sets(a.build(), a.statistics)),
+    )
+    yield "typical", ((text, assumptions) for _, text, assumptions in SETS)
+    drawn = map(adversarial_set, range(500))
+    yield "adversarial", ((case.text, case.assumptions) for case in drawn)
+    yield "nests", ((large_nest(seed).text, None) for seed in range(120))
+
+
+def is_allowed(assumptions: str | None, values: dict[str, int]) -> bool:
+    """Whether parameters satisfy the assumptions."""
+    return assumptions is None or not fixed(isl.Set(assumptions), values).is_empty()
+
+
+def fixed(integer_set: Any, values: dict[str, int]) -> Any:
+    """Put in values of parameters."""
+    for position, name in enumerate(sets.names_of(integer_set, parameters=True)):
+        integer_set = integer_set.fix_val(isl.dim_type.param, position, isl.Val(values[name]))
+    return integer_set
+
+
+def sample(names: tuple[str, ...], assumptions: str | None, seed: str) -> list[dict[str, int]]:
+    """Return different values of the parameters, small to large."""
+    rng = random.Random(seed)
+    found: list[dict[str, int]] = []
+    known = set(names)
+    if assumptions is not None:
+        known |= set(sets.names_of(isl.Set(assumptions), parameters=True))
+    moduli = [int(m) for m in re.findall(r"mod (\d+)", assumptions or "")]
+    for _ in range(400):
+        largest = rng.choice([5, 12, 40, 300, 10**5])
+        step = lcm(*moduli) if moduli else rng.choice([1, 1, 4, 16, 48, 64])
+        first = rng.choice([0, 0, 1]) if moduli else 0
+        values = {
+            name: first + step * rng.randint(-1, max(largest // step, 3)) for name in sorted(known)
+        }
+        if len(found) < POINTS and values not in found and is_allowed(assumptions, values):
+            found.append(values)
+    return found if known else [{}]
+
+
+def cardinality(text: str, rows: list[dict[str, int]]) -> list[int]:
+    """Count a set with barvinok."""
+    function: Any = isl.Set(text).card()
+    space = function.get_domain_space()
+    result: list[int] = []
+    for values in rows:
+        point: Any = isl.Point.zero(space)
+        for position in range(space.dim(isl.dim_type.param)):
+            name = space.get_dim_name(isl.dim_type.param, position)
+            point = point.set_coordinate_val(isl.dim_type.param, position, isl.Val(values[name]))
+        value = function.eval(point)
+        assert value.is_int(), (text, values, value)
+        result.append(int(str(value)))
+    return result
+
+
+def cardinality_in_time(text: str, rows: list[dict[str, int]]) -> list[int] | None:
+    """Count a set with barvinok, in a process that is ended when it takes too long."""
+    receiving, sending = FORKING.Pipe(duplex=False)
+    process = FORKING.Process(target=lambda: sending.send(cardinality(text, rows)))
+    process.start()
+    sending.close()
+    try:
+        return receiving.recv() if receiving.poll(SECONDS) else None
+    except EOFError:
+        sys.exit(f"barvinok fails at {text}")
+    finally:
+        process.kill()
+        process.join()
+
+
+def write(name: str, cases: Iterable[Case]) -> None:
+    """Count the sets of one file, each once."""
+    lines: list[str] = []
+    late = 0
+    for text, assumptions in dict.fromkeys(cases):
+        parsed = isl.Set(text)
+        rows = sample(sets.names_of(parsed, parameters=True), assumptions, text)
+        if not rows:
+            sys.exit(f"no parameters satisfy {assumptions}")
+        counts = cardinality_in_time(text, rows)
+        if counts is None:
+            late += 1
+            continue
+        names = sorted(rows[0])
+        values = [[*(row[n] for n in names), c] for row, c in zip(rows, counts, strict=True)]
+        document: dict[str, Any] = {"set": text, "parameters": names, "counts": values}
+        if assumptions is not None:
+            document["assumptions"] = assumptions
+        lines.append(json.dumps(document, separators=(",", ":")))
+    (TARGET / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    print(
+        f"{name}: {len(lines)} sets, {late} left out that take barvinok over {SECONDS} s",
+        flush=True,
+    )
+
+
+def check_remainder() -> None:
+    """Let barvinok count through countperf what the elimination is made to refuse."""
+    compared = 0
+    with mock.patch.object(elimination, "_MAXIMUM_TERMS", -1):
+        for path in sorted(TARGET.glob("*.jsonl")):
+            for document in map(json.loads, path.read_text().splitlines()):
+                assumptions = document.get("assumptions")
+                counter = Counter(sets.parameter_set(assumptions) if assumptions else None)
+                try:
+                    count = counter.count(isl.Set(document["set"]))
+                except CountingError as error:
+                    sys.exit(f"refused with barvinok: {error}")
+                assert not count.approximations
+                for *values, expected in document["counts"]:
+                    found = count.evaluate(dict(zip(document["parameters"], values, strict=True)))
+                    if found != expected:
+                        sys.exit(f"{document['set']} at {values}: {found}, not {expected}")
+                    compared += 1
+    print(f"through countperf's use of barvinok: {compared} counts, all equal")
+
+
+def main() -> None:
+    """Write all files."""
+    if not hasattr(isl.Set, "card"):
+        sys.exit("islpy has no barvinok here; run scripts/cross_check_barvinok")
+    wanted = sys.argv[1:]
+    for name, cases in collections():
+        if not wanted or name in wanted:
+            write(name, cases)
+    check_remainder()
+
+
+if __name__ == "__main__":
+    main()
