@@ -288,7 +288,7 @@ class _Nest:
         x = self.pick(inames)
         if self.chance(6):
             return f"{_text(self.reach[x])} - {x}", self.reach[x]
-        if not self.is_simple and self.chance(15):
+        if not self.is_simple and self.chance(20):
             width = self.number(2, 3)
             return self.pick([f"{x} // {width}", f"{x} % {width}"]), self.reach[x]
         factor = self.pick([1, 1, 1, 1, 2, 3, 5])

@@ -524,8 +524,8 @@ def limited_operations(number: int, what: str) -> Generator[None]:
     context.set_max_operations(number)
     try:
         yield
-    except isl.Error as error:
-        if "maximal number of operations" not in str(error):
+    except (isl.Error, TypeError, ValueError) as error:  # numbers are printed as None then
+        if not _is_exhausted():
             raise
         raise UncountableSetError(
             f"{what} is too complicated to be counted (more than {number} operations of isl)",
@@ -534,6 +534,15 @@ def limited_operations(number: int, what: str) -> Generator[None]:
     finally:
         context.set_max_operations(0)
         context.reset_operations()
+
+
+def _is_exhausted() -> bool:
+    """Whether isl has reached its limit; whatever fails then, such as reading, fails for that."""
+    try:
+        isl.Val("1")
+    except isl.Error:
+        return True
+    return False
 
 
 _MAXIMUM_HULL_DIVISIONS = 2

@@ -121,6 +121,21 @@ def test_groups_without_work_skip_the_barriers_of_a_loop() -> None:
     assert count_kernel(kernel).evaluate(n=5)["barrier.local"] == executed
 
 
+def test_a_footprint_beyond_the_limit_is_refused_wherever_the_limit_is_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = _kernel(
+        "{ [i, j] : 0 <= i, j < n }",
+        "y[j, 3*i + 1] = a[i, 2*j]",
+        {"a": (("n", "2*n"), np.float64), "y": (("n", "3*n"), np.float64)},
+    )
+    kernel = lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    for operations in range(1, 400, 7):
+        monkeypatch.setattr("countperf.counting.kernel._FOOTPRINT_OPERATIONS", operations)
+        with pytest.raises(CountingError, match="too complicated"):
+            count_kernel(kernel)
+
+
 def test_loops_without_a_joint_domain_are_refused() -> None:
     kernel = _kernel(
         [

@@ -406,17 +406,18 @@ class Interpreter:
     def _barrier_passes(self, items: Sequence[Any], groups: Mapping[int, int]) -> int:
         """Count the local barriers that one item of each group passes, over all groups."""
         axes = sorted(groups)
+        used = frozenset[str]().union(*(i.within_inames for i in self.kernel.instructions))
         lowest = {
             name: min((point[name] for point in self.points([name])), default=0)
-            for name in self.group_axes
+            for name in sorted(used & set(self.group_axes))
         }
         total = 0
         for indices in itertools.product(*(range(groups[axis]) for axis in axes)):
             index_of = dict(zip(axes, indices, strict=True))
             values = {
-                name: index_of[axis] + lowest[name]
-                for name, axis in self.group_axes.items()
-                if axis in index_of
+                name: index_of[self.group_axes[name]] + first
+                for name, first in lowest.items()
+                if self.group_axes[name] in index_of
             }
             total += self._passes(items, {}, values)
         return total
