@@ -110,8 +110,7 @@ def test_an_outer_limit_of_operations_holds_inside() -> None:
 def test_a_limit_that_is_reached_while_reading_a_number_is_told_as_such() -> None:
     for number in range(1, 30):
         with pytest.raises(UncountableSetError), sets.limited_operations(number, "reading"):
-            for _ in range(30):
-                isl.Val("3/2")
+            _ = [isl.Val("3/2") for _ in range(30)]
     with pytest.raises(isl.Error), sets.limited_operations(10**6, "reading"):
         isl.Val("no number")
 
