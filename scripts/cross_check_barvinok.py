@@ -23,8 +23,8 @@ from unittest import mock
 
 import islpy as isl
 
+from countperf.counting.kernel import count_loopy_kernel
 from countperf.errors import CountingError
-from countperf.properties.count_properties import count_kernel
 from countperf.symbolic import elimination, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -43,7 +43,7 @@ Case = tuple[str, str | None]
 def counted_sets(t_unit: Any, statistics: Any = None) -> list[Case]:
     """Return all sets that are counted when a kernel is."""
     found: list[Case] = []
-    count, factor = Counter.count, Counter._count_factor
+    count, product = Counter.count, Counter.count_product
 
     def note(counter: Counter, integer_set: Any) -> None:
         assumptions = counter.context.assumptions
@@ -53,15 +53,16 @@ def counted_sets(t_unit: Any, statistics: Any = None) -> list[Case]:
         note(self, integer_set)
         return count(self, integer_set, *weight)
 
-    def noting_factor(self: Counter, polyhedron: Any) -> Any:
-        note(self, sets.to_isl(polyhedron))
-        return factor(self, polyhedron)
+    def noting_product(self: Counter, factors: Any) -> Any:
+        for factor in factors:
+            note(self, sets.to_isl(factor))
+        return product(self, factors)
 
     with (
         mock.patch.object(Counter, "count", noting_count),
-        mock.patch.object(Counter, "_count_factor", noting_factor),
+        mock.patch.object(Counter, "count_product", noting_product),
     ):
-        count_kernel(t_unit, statistics=statistics)
+        count_loopy_kernel(t_unit, statistics=statistics)
     return found
 
 
