@@ -104,6 +104,7 @@ class KernelCase:
                 "temp_to_write*",
                 "read_no_write*",
                 "single_writer_after_creation",
+                "v1_scheduler_fallback",
             ],
         )
         for split in self.splits:

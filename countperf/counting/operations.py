@@ -70,10 +70,24 @@ def _context_of(dtype: DType | None) -> str | None:
     return "i" if dtype.kind in "iub" else None
 
 
-def _is_constant(expr: Any) -> bool:
+def _is_literal(expr: Any) -> bool:
     if type(expr) is p.Variable:
         return expr.name in _LIMITS
     return not isinstance(expr, p.ExpressionNode)
+
+
+def _is_constant(expr: Any) -> bool:
+    """Whether an expression is a number, or sums, products and small powers of numbers."""
+    match expr:
+        case p.Sum() | p.Product():
+            return all(map(_is_constant, expr.children))
+        case p.Quotient():
+            return _is_constant(expr.numerator) and _is_constant(expr.denominator)
+        case p.Power():
+            small = _is_literal(expr.exponent) and expr.exponent in (0, 1, 2)
+            return small and _is_constant(expr.base)
+        case _:
+            return _is_literal(expr)
 
 
 class InstructionCounter(RefusingMapper):
@@ -434,15 +448,15 @@ class InstructionCounter(RefusingMapper):
     def map_power(self, expr: Any) -> DType | None:
         """Exponents 0, 1, 2 fold; integer ones call a helper; real ones are ``pow``."""
         exponent = expr.exponent
-        if _is_constant(exponent) and exponent == 0:
+        if _is_literal(exponent) and exponent == 0:
             return np.dtype(np.int32)
-        if _is_constant(exponent) and exponent == 1:
+        if _is_literal(exponent) and exponent == 1:
             return self.rec(expr.base)
         if self.powers == "written":
             dtype = self._operands((expr.base, exponent))
             self._operation("pow", dtype)
             return dtype
-        if _is_constant(exponent) and exponent == 2:
+        if _is_literal(exponent) and exponent == 2:
             return self.rec(p.Product((expr.base, expr.base)))
         base = self.rec(expr.base)
         result = self._inferred(expr)
@@ -455,7 +469,7 @@ class InstructionCounter(RefusingMapper):
 
     def _integer_power(self, expr: Any, base: DType | None, result: DType | None) -> None:
         """Count the loop of the helper ``loopy_pow``: squarings, products, a reciprocal."""
-        if not _is_constant(expr.exponent):
+        if not _is_literal(expr.exponent):
             raise self._refusal(
                 f"the integer power {expr} with a variable exponent", "use a real exponent"
             )

@@ -121,6 +121,24 @@ def test_groups_without_work_skip_the_barriers_of_a_loop() -> None:
     assert count_kernel(kernel).evaluate(n=5)["barrier.local"] == executed
 
 
+@pytest.mark.parametrize(
+    ("expression", "multiplications"),
+    [
+        ("((3.25*0.5)**2)**2", 0),
+        ("2.0*(1.0 + 3.0)*x[i]", 10),
+        ("(1.0 + 3.0)*(2.0/7.0 + 1.0)*x[i]", 10),
+        ("x[i]*2.0*(1.0 + 3.0)", 20),
+    ],
+)
+def test_operations_on_numbers_alone_are_free(expression: str, multiplications: int) -> None:
+    kernel = _kernel("{ [i] : 0 <= i < n }", f"z[i] = {expression}", {"x,z": ("n", np.float32)})
+    counted = count_kernel(kernel).evaluate(n=10)
+    executed = Interpreter(kernel).run({"n": 10}).properties()
+    assert counted.get("flop.mul.f32", 0) == executed.get("flop.mul.f32", 0) == multiplications
+    assert counted.get("flop.add.f32", 0) == executed.get("flop.add.f32", 0) == 0
+    assert counted.get("flop.div.f32", 0) == executed.get("flop.div.f32", 0) == 0
+
+
 def test_a_footprint_beyond_the_limit_is_refused_wherever_the_limit_is_reached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
