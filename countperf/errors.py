@@ -130,6 +130,21 @@ class DeviceMismatchError(PredictionError):
         self.found = found
 
 
+class ViewMismatchError(PredictionError):
+    """Counts of one view of a kernel are to be used with weights for the other.
+
+    Attributes
+    ----------
+    expected, found : str
+        View that the weights were fitted to, and view of the counts: ``source`` or ``compiled``.
+    """
+
+    def __init__(self, message: str, *, expected: str, found: str) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.found = found
+
+
 class DeviceError(CountperfError):
     """No such device, or none that works.
 

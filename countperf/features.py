@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from countperf.documents import Part
 
 if TYPE_CHECKING:
+    from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
 
 CountValue = int | float | Fraction | NDArray[Any]
@@ -183,13 +184,15 @@ def suppliers_of(
     return {feature: tuple(names) for feature, names in found.items()}
 
 
-def vector_of(kernel: object) -> PropertyVector:
+def vector_of(kernel: object, *, view: View = "source") -> PropertyVector:
     """Return the property vector of whatever stands for a kernel.
 
     Parameters
     ----------
     kernel : PropertyVector, Mapping from str to int or str, or loopy.TranslationUnit
         A vector; counts by property name, written by hand; or a kernel, which gets counted.
+    view : {"source", "compiled"}
+        How a kernel is counted, and what counts written by hand are taken for.
 
     Raises
     ------
@@ -203,10 +206,10 @@ def vector_of(kernel: object) -> PropertyVector:
     if isinstance(kernel, PropertyVector):
         return kernel
     if isinstance(kernel, Mapping):
-        return PropertyVector.from_mapping(cast("Mapping[str, str | int]", kernel))
+        return PropertyVector.from_mapping(cast("Mapping[str, str | int]", kernel), view=view)
     from countperf.properties.count_properties import count_kernel
 
-    return count_kernel(kernel)
+    return count_kernel(kernel, view=view)
 
 
 @lru_cache(maxsize=4096)

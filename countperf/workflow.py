@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from countperf.metrics import Evaluation
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
+    from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
     from measurement_kernels.entry import CatalogEntry
 
@@ -491,7 +492,7 @@ def predict(
     elif not isinstance(weights, WeightSet):
         weights = load_weights(weights)
     return weights.predict(
-        counted(kernel, statistics=statistics),
+        _vector_for(kernel, statistics, weights.view),
         parameters,
         incomplete_ok=incomplete_ok,
         device=named_device(device),
@@ -501,13 +502,36 @@ def predict(
     )
 
 
-def counted(kernel: Any, *, statistics: Mapping[str, float] | None = None) -> PropertyVector:
+def _vector_for(kernel: Any, statistics: Mapping[str, float] | None, view: View) -> PropertyVector:
+    """Count a kernel in the view of weights; leave a vector as it is, for the weights to check."""
+    from countperf.properties.vector import PropertyVector
+
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    wanted = None if isinstance(found, PropertyVector) else view
+    return counted(found, statistics=statistics, view=wanted)
+
+
+def counted(
+    kernel: Any,
+    *,
+    statistics: Mapping[str, float] | None = None,
+    view: View | None = None,
+) -> PropertyVector:
     """Return the property vector of a kernel, a text that names one, or a mapping by hand.
+
+    Parameters
+    ----------
+    kernel : str, loopy.TranslationUnit, PropertyVector or mapping
+        The kernel, or a text that `load_kernel` understands.
+    statistics : mapping from str to float, optional
+        What data decides, as for `count_kernel`.
+    view : {"source", "compiled"}, optional
+        How a kernel is counted, and what counts by hand stand for; the source's view by default.
 
     Raises
     ------
     CountingError
-        The kernel cannot be counted; or statistics were given for a vector, which takes none.
+        The kernel cannot be counted; or statistics, or another view, were asked of a vector.
     """
     from countperf.properties.vector import PropertyVector
 
@@ -515,10 +539,18 @@ def counted(kernel: Any, *, statistics: Mapping[str, float] | None = None) -> Pr
     if isinstance(found, PropertyVector | Mapping):
         if statistics:
             raise CountingError("statistics are for kernels; a property vector takes none")
-        return found if isinstance(found, PropertyVector) else PropertyVector.from_mapping(found)
+        if not isinstance(found, PropertyVector):
+            return PropertyVector.from_mapping(found, view=view or "source")
+        if view not in (None, found.view):
+            raise CountingError(
+                f"the vector of '{found.kernel}' is of the {found.view} view; to have the {view} "
+                "view, count the kernel itself",
+                kernel=found.kernel,
+            )
+        return found
     from countperf.properties.count_properties import count_kernel
 
-    return count_kernel(found, statistics=statistics)
+    return count_kernel(found, statistics=statistics, view=view or "source")
 
 
 def evaluate(

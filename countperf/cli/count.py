@@ -10,6 +10,11 @@ from countperf.cli.common import add_kernel, as_dict, print_json
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_kernel(command)
+    command.add_argument(
+        "--view",
+        choices=("source", "compiled"),
+        help="count what Loopy emits (source, the default), or what an optimizing compiler leaves",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -17,7 +22,9 @@ def run(options: argparse.Namespace) -> None:
     from countperf.report import count_object, count_text
     from countperf.workflow import counted
 
-    vector = counted(options.kernel, statistics=as_dict(options.statistics) or None)
+    vector = counted(
+        options.kernel, statistics=as_dict(options.statistics) or None, view=options.view
+    )
     sizes = as_dict(options.parameters)
     values = vector.evaluate(sizes) if sizes or not vector.parameters else None
     if options.json:

@@ -11,7 +11,7 @@ from typing import Any
 from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
 
-from countperf.counting.keys import Case
+from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.schedule import LocalBarrier
 from countperf.errors import (
     CountingError,
@@ -252,16 +252,18 @@ class Domains:
                 factor *= Fraction(probability).limit_denominator(10**9)
         return tuple(cases), factor
 
-    def executed_set(self, within: frozenset[str], cases: Sequence[Case]) -> Any:
-        """Return the points of the loops at which all cases hold."""
+    def executed_set(self, within: frozenset[str], cases: Sequence[Case | FirstIteration]) -> Any:
+        """Return the points of the loops at which all cases hold, all iterations of them."""
         result = self.domain(within)
         for case in cases:
+            if isinstance(case, FirstIteration):
+                continue
             holding = _where(result, case.alternatives)
             result = holding if case.holds else sets.subtract(sets.union([result]), holding)
         return result
 
     def executions(
-        self, within: frozenset[str], cases: tuple[Case, ...], grid: Grid
+        self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...], grid: Grid
     ) -> PiecewiseQuasiPolynomial:
         """Count how often all work items of a launch together execute something.
 
@@ -270,8 +272,8 @@ class Domains:
         within : frozenset of str
             Loop variables around it. Hardware axes that are not among them execute it
             redundantly: each item along them does.
-        cases : tuple of Case
-            Conditions on the loop variables.
+        cases : tuple of Case or FirstIteration
+            Conditions on the loop variables; at most one `FirstIteration`.
         grid : Grid
             Geometry of the launch.
         """
@@ -279,12 +281,26 @@ class Domains:
         found = self._counts.get(key)
         if found is None:
             counted, factor = self.trip_statistics(within)
-            found = None if cases else self._count_factors(counted)
-            if found is None:
-                found = self.counter.count(self.executed_set(counted, cases))
+            found = self._count_points(counted, cases)
             found = found.scale(factor)
             self._counts[key] = found
         return found * self._redundancy(within, grid)
+
+    def _count_points(
+        self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...]
+    ) -> PiecewiseQuasiPolynomial:
+        first = next((c for c in cases if isinstance(c, FirstIteration)), None)
+        conditions = tuple(c for c in cases if isinstance(c, Case))
+        kept = within
+        if first is not None:
+            kept = within - first.loops
+            if first.is_speculated:
+                within = kept | {first.outermost}
+                conditions = tuple(c for c in conditions if not names_of_case(c) & first.loops)
+        found = None if conditions else self._count_factors(within, kept)
+        if found is not None:
+            return found
+        return self.counter.count(sets.project_onto(self.executed_set(within, conditions), kept))
 
     def factored(self, within: frozenset[str]) -> FactoredDomain | None:
         """Return the domain of which the values of some loop variables are a projection."""
@@ -297,9 +313,12 @@ class Domains:
             self._factored[key] = None if unknown else FactoredDomain.of(whole)
         return self._factored[key]
 
-    def _count_factors(self, within: frozenset[str]) -> PiecewiseQuasiPolynomial | None:
+    def _count_factors(
+        self, within: frozenset[str], onto: frozenset[str] | None = None
+    ) -> PiecewiseQuasiPolynomial | None:
+        """Count the values of loop variables, or of some that occur with any of the others."""
         factored = self.factored(within) if within else None
-        factors = None if factored is None else factored.onto(within)
+        factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
 
     def barrier_passes(
@@ -367,6 +386,11 @@ class Domains:
             if axis not in group_used:
                 result = result * size
         return result
+
+
+def names_of_case(case: Case) -> frozenset[str]:
+    """Return the loop variables and sizes in a condition."""
+    return frozenset(n for guards in case.alternatives for g in guards for n in g.names())
 
 
 def _where(domain: Any, condition: Condition) -> Any:

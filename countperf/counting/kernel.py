@@ -17,8 +17,9 @@ from countperf.counting.accesses import (
     utilization_classes,
     widened_cells,
 )
+from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.domains import Domains, Grid
-from countperf.counting.keys import Case, Granularity, MemoryAccess, Operation
+from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.errors import CountingError, UnsupportedExpressionError
@@ -101,8 +102,8 @@ class _Totals:
     accesses: dict[tuple[MemoryAccess, frozenset[str]], PiecewiseQuasiPolynomial] = field(
         default_factory=dict
     )
-    cases: dict[tuple[MemoryAccess, frozenset[str]], set[tuple[Case, ...]]] = field(
-        default_factory=dict
+    cases: dict[tuple[MemoryAccess, frozenset[str]], set[tuple[Case | FirstIteration, ...]]] = (
+        field(default_factory=dict)
     )
     local_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
     global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
@@ -116,6 +117,7 @@ def count_loopy_kernel(
     statistics: Mapping[str, Any] | None = None,
     powers: Literal["emitted", "written"] = "emitted",
     approximate: bool = False,
+    view: Literal["source", "compiled"] = "source",
 ) -> Counts:
     """Count a Loopy kernel exactly.
 
@@ -132,6 +134,8 @@ def count_loopy_kernel(
     approximate : bool
         Whether sets that cannot be counted exactly get an upper bound, and footprints that cannot
         be found the class of each access alone; what rests on one carries `approximations`.
+    view : {"source", "compiled"}
+        What is emitted, or what an optimizing compiler leaves of it: see `compiled_view`.
 
     Returns
     -------
@@ -148,8 +152,12 @@ def count_loopy_kernel(
     given = dict(statistics or {})
     domains = Domains(kernel, callables, counter, given)
     _check_statistics(kernel, domains, given)
-    tallies = InstructionCounter(
-        kernel, callables, domains.to_condition, statistics=given, powers=powers
+    tallies = (
+        CompiledCounter(domains, statistics=given, powers=powers)
+        if view == "compiled"
+        else InstructionCounter(
+            kernel, callables, domains.to_condition, statistics=given, powers=powers
+        )
     )
     totals = _Totals()
     schedule = schedule_of(kernel)
@@ -208,7 +216,7 @@ def _count_program(
 
     kernel = domains.kernel
     # what the instructions have in common is multiplied with its executions once
-    numbers: dict[tuple[Any, frozenset[str], tuple[Case, ...]], Any] = {}
+    numbers: dict[tuple[Any, frozenset[str], tuple[Case | FirstIteration, ...]], Any] = {}
     for instruction_id in program.instruction_ids:
         instruction = kernel.id_to_insn[instruction_id]
         if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
@@ -228,7 +236,7 @@ def _count_program(
         tested = tallies.tally_predicates(instruction) if instruction.predicates else {}
         for tally, share in ((tested, 1), (tallies.tally(instruction), probability)):
             for (key, cases), number in tally.items():
-                all_cases = predicates + tuple(c for c in cases if c.alternatives != ALWAYS)
+                all_cases = predicates + tuple(c for c in cases if not _is_always(c))
                 place = (key, within, all_cases)
                 numbers[place] = numbers.get(place, 0) + number * share
     for (key, within, cases), number in numbers.items():
@@ -241,6 +249,10 @@ def _count_program(
             totals.cases.setdefault(place, set()).add(cases)
     for barrier in program.barriers:
         totals.local_barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
+
+
+def _is_always(case: Case | FirstIteration) -> bool:
+    return isinstance(case, Case) and case.alternatives == ALWAYS
 
 
 def _kind_of(instruction: Any) -> str:

@@ -82,6 +82,26 @@ class Case:
     holds: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstIteration:
+    """Something is executed once per entry of loops around it, no more in every iteration.
+
+    Attributes
+    ----------
+    loops : frozenset of str
+        The loops.
+    outermost : str
+        The outermost of them.
+    is_speculated : bool
+        Whether it is executed wherever the outermost loop is entered, even if the conditions that
+        change in the loops never hold there; else only where it was executed at least once.
+    """
+
+    loops: frozenset[str]
+    outermost: str
+    is_speculated: bool
+
+
 def type_name(dtype: np.dtype[Any]) -> str:
     """Return the name of an element type as it occurs in property names, such as ``f32``."""
     letters = {"f": "f", "i": "i", "u": "u", "b": "bool"}

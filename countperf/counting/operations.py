@@ -25,14 +25,14 @@ import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import ResolvedFunction, get_dependencies
 
-from countperf.counting.keys import Case, MemoryAccess, Operation, type_name
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
 from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
 from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
 from countperf.symbolic.quasipolynomial import Number
 
 DType = np.dtype[Any]
 Key = Operation | MemoryAccess
-Tally = dict[tuple[Key, tuple[Case, ...]], Number]
+Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
 _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
 _FUSED_FUNCTIONS = {"fma", "mad"}
@@ -76,16 +76,16 @@ def _is_literal(expr: Any) -> bool:
     return not isinstance(expr, p.ExpressionNode)
 
 
-def _is_constant(expr: Any) -> bool:
+def is_constant(expr: Any) -> bool:
     """Whether an expression is a number, or sums, products and small powers of numbers."""
     match expr:
         case p.Sum() | p.Product():
-            return all(map(_is_constant, expr.children))
+            return all(map(is_constant, expr.children))
         case p.Quotient():
-            return _is_constant(expr.numerator) and _is_constant(expr.denominator)
+            return is_constant(expr.numerator) and is_constant(expr.denominator)
         case p.Power():
             small = _is_literal(expr.exponent) and expr.exponent in (0, 1, 2)
-            return small and _is_constant(expr.base)
+            return small and is_constant(expr.base)
         case _:
             return _is_literal(expr)
 
@@ -159,7 +159,7 @@ class InstructionCounter(RefusingMapper):
         self._context = None
         targets = [self._store(assignee) for assignee in instruction.assignees]
         source = self._in_context(_context_of(targets[0]), instruction.expression)
-        if len(targets) == 1 and not _is_constant(instruction.expression):
+        if len(targets) == 1 and not is_constant(instruction.expression):
             self._convert(source, targets[0])
         return self._tally
 
@@ -382,9 +382,9 @@ class InstructionCounter(RefusingMapper):
         for position, child in enumerate(children):
             dtype = self.rec(child)
             following = self._join((result, dtype))
-            if position and not all(_is_constant(c) for c in children[:position]):
+            if position and not all(is_constant(c) for c in children[:position]):
                 self._convert(result, following)
-            if not _is_constant(child):
+            if not is_constant(child):
                 self._convert(dtype, following)
             steps.append(following)
             result = following
@@ -392,17 +392,17 @@ class InstructionCounter(RefusingMapper):
 
     def map_sum(self, expr: Any) -> DType | None:
         """A sum of k terms is k - 1 additions from left to right; leading constants fold."""
-        children = _flattened(expr, p.Sum)
+        children = flattened_operands(expr, p.Sum)
         steps = self._operand_steps(children)
-        for dtype in steps[max(_leading_constants(children), 1) :]:
+        for dtype in steps[max(leading_constants(children), 1) :]:
             self._operation("add", dtype)
         return steps[-1]
 
     def map_product(self, expr: Any) -> DType | None:
         """A product of k factors is k - 1 multiplications, those by -1 ``neg``; constants fold."""
-        children = _flattened(expr, p.Product)
+        children = flattened_operands(expr, p.Product)
         steps = self._operand_steps(children)
-        leading = _leading_constants(children)
+        leading = leading_constants(children)
         folded = 1
         for child in children[:leading]:
             folded = folded * child
@@ -410,7 +410,7 @@ class InstructionCounter(RefusingMapper):
             factors = [children[position]]
             if position == leading:
                 factors.append(folded)
-            is_negation = any(_is_constant(f) and f == -1 for f in factors)
+            is_negation = any(is_constant(f) and f == -1 for f in factors)
             self._operation("neg" if is_negation else "mul", steps[position])
         return steps[-1]
 
@@ -422,7 +422,7 @@ class InstructionCounter(RefusingMapper):
             raise self._refusal(
                 f"the quotient of integers {expr}", "use // or cast an operand to a real type"
             )
-        if not all(_is_constant(child) for child in children):
+        if not all(is_constant(child) for child in children):
             self._operation("div", result)
         return result
 
@@ -522,7 +522,7 @@ class InstructionCounter(RefusingMapper):
         """A cast between different types is one ``convert``; of a constant it is free."""
         source = self.rec(expr.child)
         target = expr.type.numpy_dtype
-        if not _is_constant(expr.child):
+        if not is_constant(expr.child):
             self._convert(source, target)
         return target
 
@@ -540,7 +540,7 @@ class InstructionCounter(RefusingMapper):
         for position, parameter in enumerate(expr.parameters):
             wanted = types[position].numpy_dtype if types.get(position) is not None else None
             dtype = self._in_context(_context_of(wanted), parameter)
-            if not _is_constant(parameter):
+            if not is_constant(parameter):
                 self._convert(dtype, wanted)
         if name in _MINMAX_FUNCTIONS:
             self._operation("minmax", result)
@@ -598,7 +598,7 @@ class InstructionCounter(RefusingMapper):
 
     def _branch(self, test: Any, branch: Any, *, holds: bool, target: DType | None = None) -> None:
         """Tally a branch on its own part, and its conversion to the type of the whole."""
-        if _is_constant(branch):
+        if is_constant(branch):
             return
         cases, factor = self._cases, self._factor
         try:
@@ -646,19 +646,20 @@ def _is_linear(part: Any) -> bool:
     return isinstance(part, LinearSubscript)
 
 
-def _flattened(expr: Any, cls: type) -> tuple[Any, ...]:
+def flattened_operands(expr: Any, cls: type) -> tuple[Any, ...]:
     """Return the operands of nested sums or products, as they are emitted: unparenthesized."""
     result: list[Any] = []
     for child in expr.children:
         if type(child) is cls:
-            result.extend(_flattened(child, cls))
+            result.extend(flattened_operands(child, cls))
         else:
             result.append(child)
     return tuple(result)
 
 
-def _leading_constants(children: Sequence[Any]) -> int:
+def leading_constants(children: Sequence[Any]) -> int:
+    """Return how many operands come before the first that is no constant: they fold."""
     number = 0
-    while number < len(children) and _is_constant(children[number]):
+    while number < len(children) and is_constant(children[number]):
         number += 1
     return number

@@ -10,7 +10,7 @@ Source: Stevens & Klöckner (2016), the fit of their linear model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
@@ -23,7 +23,7 @@ from countperf.features import CountValue, FeatureSpec, feature_matrix
 from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Vector, column_norms
 from countperf.measurements import Measurement
 from countperf.models.records import IndistinguishableGroup
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 
 _CLOSE_COSINE = 0.999
 _NULL_TOLERANCE = 1e-7
@@ -204,6 +204,30 @@ def _simplest(value: float) -> float:
     """Return a nearby ratio of small integers if there is one: counts are integers."""
     ratio = Fraction(value).limit_denominator(64)
     return float(ratio) if abs(float(ratio) - value) <= 1e-7 * abs(value) else value
+
+
+def common_view(measurements: Iterable[Measurement]) -> View:
+    """Return the view under which all kernels were counted.
+
+    Raises
+    ------
+    FitError
+        There are vectors of both views, or of an unknown one.
+    """
+    found = {
+        m.properties.get("view", "source"): m.case for m in measurements if m.properties is not None
+    }
+    if len(found) > 1:
+        cases = " and ".join(f"{case!r} in the {view} view" for view, case in found.items())
+        raise FitError(
+            f"the measured kernels were not all counted alike ({cases}): count them again in one"
+        )
+    view = next(iter(found), "source")
+    if view not in VIEWS:
+        raise FitError(
+            f"kernels were counted in the {view!r} view; there are {' and '.join(VIEWS)}"
+        )
+    return view
 
 
 def check_counting_rules(measurement: Measurement) -> None:

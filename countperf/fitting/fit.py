@@ -16,6 +16,7 @@ from countperf.fitting.design import (
     Observation,
     build_design,
     check_counting_rules,
+    common_view,
     diagnose,
 )
 from countperf.fitting.result import FitResult
@@ -26,7 +27,7 @@ from countperf.metrics import mean_error
 from countperf.models.linear import FittedModel, fitted_model
 from countperf.models.records import FitQuality, MeasurementSource, Weight
 from countperf.models.weights import WeightSet
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, describe
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.properties.vector import PropertyVector
 
 
@@ -64,7 +65,8 @@ def fit(
     Raises
     ------
     FitError
-        There is nothing to fit; or, with `require_full_rank`, `RankDeficientFitError`.
+        There is nothing to fit; kernels were counted in different views; or, with
+        `require_full_rank`, `RankDeficientFitError`.
     ParameterError
         No such model.
 
@@ -78,13 +80,22 @@ def fit(
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
     definition = fitted_model(model)
+    view = common_view(kept)
     observations = observations_of(kept)
     design = build_design(observations, definition.features)
     diagnosis = diagnose(design)
     solution = least_squares(design.relative, np.ones(len(observations)), nonnegative=nonnegative)
     held_out = leave_one_family_out(observations, definition.features, nonnegative=nonnegative)
     weights = _weight_set(
-        definition, measurements, observations, design, diagnosis, solution, held_out, suppliers
+        definition,
+        measurements,
+        view,
+        observations,
+        design,
+        diagnosis,
+        solution,
+        held_out,
+        suppliers,
     )
     result = FitResult(
         weights=weights,
@@ -151,6 +162,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
 def _weight_set(
     model: FittedModel,
     measurements: MeasurementSet,
+    view: View,
     observations: Sequence[Observation],
     design: Design,
     diagnosis: Diagnosis,
@@ -164,6 +176,7 @@ def _weight_set(
         expression=model.expression,
         device=header.device,
         counting_rules=COUNTING_RULES_VERSION,
+        view=view,
         features=model.features,
         weights=_weights(design, diagnosis, solution),
         covariance_s2=None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
-from countperf.errors import DeviceMismatchError, PredictionError
+from countperf.errors import DeviceMismatchError, PredictionError, ViewMismatchError
 from countperf.features import FeatureSpec, vector_of
 from countperf.models.records import (
     FitQuality,
@@ -30,10 +30,11 @@ from countperf.models.validity import (
     sign_verdict,
 )
 from countperf.predictions import ParameterValue, Prediction, Quantity, largest_first
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View
 
 if TYPE_CHECKING:
     from countperf.models.cost_function import CostFunction
+    from countperf.properties.vector import PropertyVector
 
 
 class WeightSet(Document):
@@ -47,6 +48,9 @@ class WeightSet(Document):
         What they were measured on.
     counting_rules : int
         Version of the counting rules that the property values of the fit follow.
+    view : {"source", "compiled"}
+        View under which the kernels of the fit were counted; documents without it are of the
+        source's view.
     features : FeatureSpec
         Which properties the model charges, and which it ignores.
     weights : tuple of Weight
@@ -71,6 +75,7 @@ class WeightSet(Document):
     expression: str
     device: DeviceIdentity
     counting_rules: int
+    view: View = "source"
     features: FeatureSpec
     weights: tuple[Weight, ...] = Field(min_length=1)
     covariance_s2: tuple[tuple[float, ...], ...] | None = None
@@ -94,6 +99,13 @@ class WeightSet(Document):
         if unweighted := grouped - set(names):
             raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
         return self
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the document as plain values; the source's view goes without saying."""
+        content = super().to_object()
+        if self.view == "source":
+            del content["view"]
+        return content
 
     @cached_property
     def by_feature(self) -> dict[str, Weight]:
@@ -147,7 +159,8 @@ class WeightSet(Document):
         DeviceMismatchError
             The weights belong to another device, and `force` was not given.
         PredictionError
-            The weights were fitted under other counting rules.
+            The weights were fitted under other counting rules; `ViewMismatchError` if the kernel's
+            vector is of another view than the weights.
         ParameterError
             A parameter is missing or outside the kernel's assumptions.
         CountingError
@@ -155,7 +168,7 @@ class WeightSet(Document):
         """
         self.check_counting_rules()
         self.check_device(device, force=force)
-        vector = vector_of(kernel)
+        vector = self._vector_of(kernel)
         values = {**(parameters or {}), **more}
         features = self.features.apply(vector.evaluate(values))
         missing = (*(f for f in features.values if f not in self.by_feature), *features.unknown)
@@ -210,7 +223,7 @@ class WeightSet(Document):
         from countperf.models.cost_function import CostFunction
 
         self.check_counting_rules()
-        vector = vector_of(kernel)
+        vector = self._vector_of(kernel)
         compiled = vector.compile()
         charged = {name: self.features.feature_of(name) for name in compiled.names}
         unweighted = [
@@ -241,6 +254,19 @@ class WeightSet(Document):
             return None
         held_out = self.quality.held_out_scatter
         return self.quality.in_sample_scatter if held_out is None else held_out
+
+    def _vector_of(self, kernel: object) -> PropertyVector:
+        """Return the vector of a kernel, counted under the view of the weights."""
+        vector = vector_of(kernel, view=self.view)
+        if vector.view == self.view:
+            return vector
+        raise ViewMismatchError(
+            f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
+            f" {self.device.slug} were fitted to the {self.view} view: count it with"
+            f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view",
+            expected=self.view,
+            found=vector.view,
+        )
 
     def check_counting_rules(self) -> None:
         """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
+from countperf.properties.taxonomy import View
 from countperf.properties.vector import Count, PropertyVector, granularity_of
 from countperf.symbolic.cardinality import assumptions_text, guards_of
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
@@ -17,6 +18,7 @@ def count_kernel(
     statistics: Mapping[str, Any] | None = None,
     powers: Literal["emitted", "written"] = "emitted",
     approximate: bool = False,
+    view: View = "source",
 ) -> PropertyVector:
     """Count the properties of a Loopy kernel, symbolic in its size parameters.
 
@@ -33,6 +35,9 @@ def count_kernel(
         Whether what cannot be counted exactly gets an upper bound instead of an error: a set its
         bounding box's points, a footprint that cannot be found the utilization of each access
         alone. Counts that rest on one are marked as not exact, with the reason.
+    view : {"source", "compiled"}
+        Whether what Loopy emits is counted (default; shipped weights are fitted to that), or what
+        an optimizing compiler leaves of it: `countperf.counting.compiled_view` states the rules.
 
     Returns
     -------
@@ -49,12 +54,13 @@ def count_kernel(
     -----
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
-    return sorted_by_taxonomy(
-        count_loopy_kernel(t_unit, statistics=statistics, powers=powers, approximate=approximate)
+    counts = count_loopy_kernel(
+        t_unit, statistics=statistics, powers=powers, approximate=approximate, view=view
     )
+    return sorted_by_taxonomy(counts, view=view)
 
 
-def sorted_by_taxonomy(counts: Counts) -> PropertyVector:
+def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVector:
     """Sort the counts of a kernel into properties."""
     quantities: dict[str, PiecewiseQuasiPolynomial] = {}
 
@@ -105,4 +111,5 @@ def sorted_by_taxonomy(counts: Counts) -> PropertyVector:
         parameters=counts.parameters,
         assumptions=assumptions_text(counts.assumptions),
         assumption_guards=tuple(guards_of(counts.assumptions)),
+        view=view,
     )

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from countperf.errors import PropertyNameError
 
 COUNTING_RULES_VERSION = 1
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
+
+
+View = Literal["source", "compiled"]
+"""Whether a kernel's counts are those of what Loopy emits, or of what a compiler leaves of it."""
+
+VIEWS: tuple[View, ...] = get_args(View)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, validate_name
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View, validate_name
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.piecewise import (
     ZERO_COUNT,
@@ -85,6 +85,9 @@ class PropertyVector(Mapping[str, Count]):
         What the parameters must satisfy, for messages.
     assumption_guards : tuple of (nonnegative, zero)
         The same as guards, alternatives; empty if everything is allowed.
+    view : {"source", "compiled"}
+        Whether what Loopy emits was counted, or what a compiler leaves of it. Weights fitted to one
+        view do not apply to the other.
 
     Raises
     ------
@@ -100,6 +103,7 @@ class PropertyVector(Mapping[str, Count]):
         parameters: tuple[str, ...] = (),
         assumptions: str = "{ : }",
         assumption_guards: tuple[Guards, ...] = (),
+        view: View = "source",
     ) -> None:
         self._counts = {
             validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
@@ -109,6 +113,7 @@ class PropertyVector(Mapping[str, Count]):
         self.parameters: tuple[str, ...] = tuple(sorted(names))
         self.assumptions = assumptions
         self.assumption_guards = assumption_guards
+        self.view: View = view
 
     # {{{ mapping
 
@@ -141,13 +146,15 @@ class PropertyVector(Mapping[str, Count]):
             and self.kernel == other.kernel
             and self.parameters == other.parameters
             and self.assumption_guards == other.assumption_guards
+            and self.view == other.view
         )
 
     __hash__ = None
 
     def __repr__(self) -> str:
         lines = [f"  {name}: {count}" for name, count in self._counts.items()]
-        return "\n".join([f"PropertyVector of '{self.kernel}':", *lines])
+        view = "" if self.view == "source" else f", {self.view} view"
+        return "\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines])
 
     @property
     def is_exact(self) -> bool:
@@ -158,7 +165,11 @@ class PropertyVector(Mapping[str, Count]):
 
     @classmethod
     def from_mapping(
-        cls, counts: Mapping[str, str | int], *, kernel: str = "by hand"
+        cls,
+        counts: Mapping[str, str | int],
+        *,
+        kernel: str = "by hand",
+        view: View = "source",
     ) -> PropertyVector:
         """Build a vector by hand.
 
@@ -168,6 +179,8 @@ class PropertyVector(Mapping[str, Count]):
             Piecewise quasi-polynomials in isl's notation, or numbers.
         kernel : str
             A name for messages.
+        view : {"source", "compiled"}
+            What the counts stand for.
 
         Raises
         ------
@@ -195,6 +208,7 @@ class PropertyVector(Mapping[str, Count]):
                 for name, value in counts.items()
             },
             kernel=kernel,
+            view=view,
         )
 
     # {{{ evaluation
@@ -289,6 +303,7 @@ class PropertyVector(Mapping[str, Count]):
             "format": FORMAT,
             "version": VERSION,
             "counting_rules": COUNTING_RULES_VERSION,
+            **({} if self.view == "source" else {"view": self.view}),
             "kernel": self.kernel,
             "parameters": list(self.parameters),
             "assumptions": self.assumptions,
@@ -324,6 +339,12 @@ class PropertyVector(Mapping[str, Count]):
                 f"version {VERSION}",
                 field="$.version",
             )
+        view = document.get("view", "source")
+        if view not in VIEWS:
+            raise DocumentError(
+                f"property vector of the view {view!r}; there are {' and '.join(VIEWS)}",
+                field="$.view",
+            )
         field = "$"
         try:
             field = "$.counts"
@@ -351,6 +372,7 @@ class PropertyVector(Mapping[str, Count]):
                 parameters=tuple(str(p) for p in document["parameters"]),
                 assumptions=str(document["assumptions"]),
                 assumption_guards=guards,
+                view=view,
             )
         except (KeyError, TypeError, AttributeError, ValueError, CountingError) as error:
             raise DocumentError(

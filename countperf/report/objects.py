@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def count_object(vector: PropertyVector, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return ``{"kernel", "properties": {name: {"symbolic", "exact", "value"?}}}``.
+    """Return ``{"kernel", "view"?, "properties": {name: {"symbolic", "exact", "value"?}}}``.
+
+    The view is there if it is not the source's.
 
     Parameters
     ----------
@@ -27,6 +29,7 @@ def count_object(vector: PropertyVector, values: Mapping[str, Any] | None = None
     """
     return {
         "kernel": vector.kernel,
+        **({} if vector.view == "source" else {"view": vector.view}),
         "properties": {
             name: {
                 "symbolic": str(count),

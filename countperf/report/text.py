@@ -35,7 +35,8 @@ def count_text(vector: PropertyVector, values: Mapping[str, Any] | None = None) 
         ]
         for name, count in vector.items()
     ]
-    title = f"kernel {vector.kernel}, per launch"
+    view = "" if vector.view == "source" else f", {vector.view} view"
+    title = f"kernel {vector.kernel}, per launch{view}"
     return f"{title}\n{_indented(format_table(rows, right=() if values is None else (1,)))}"
 
 

@@ -189,3 +189,14 @@ def test_a_foreign_file_is_refused_by_field(
     path.write_text('{"format": "something-else", "version": 1}\n')
     assert main(["fit", str(path)]) == 1
     assert "$.format" in capsys.readouterr().err
+
+
+def test_count_in_the_view_of_the_compiler(
+    kernel_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["count", f"{kernel_file}:scale", "--view", "compiled", "--json"]) == 0
+    printed = _json(capsys)
+    assert printed["view"] == "compiled"
+    assert printed["properties"]["flop.mul.f32"]["symbolic"] == "[n] -> { n }"
+    assert main(["count", f"{kernel_file}:scale", "--view", "compiled"]) == 0
+    assert "compiled view" in capsys.readouterr().out

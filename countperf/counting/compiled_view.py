@@ -1,0 +1,197 @@
+"""The compiler's view: the operations and accesses that an optimizing compiler leaves.
+
+The source's view (`operations`) counts what Loopy emits, as it is emitted. This view counts what
+remains after the optimizations that every compiler of OpenCL makes in its default mode, by rules:
+
+1. **Common subexpressions.** A value that was computed, or loaded, is not computed or loaded again
+   where the first time is certain to have come before: in the same iteration of the loops around
+   it, under no further condition, by no smaller set of work items. That holds within an instruction
+   (``x**2`` evaluates x once) and from one instruction to the next. Operands of ``+`` and ``*``
+   commute, but nothing is reassociated: the emitted expression is evaluated from left to right.
+2. **Memory.** An assignment to an array ends the knowledge of all its elements but the one stored,
+   whose value is known (a load right after the store is none). So does a barrier, for local arrays
+   and for global ones that the device program stores to. Loopy's arguments are ``restrict``: an
+   assignment to one array leaves the others alone, and global arrays that the device program only
+   reads are written by nobody.
+3. **Contraction.** ``a*b + c`` of one real type is one ``fma``, by C's rule: within one expression,
+   without a conversion in between, where the product is an operand of the sum as emitted. If both
+   operands are products, the left one is fused and the right one is a ``mul``: ``a*b + c*d`` is one
+   ``mul`` and one ``fma``. A subtraction of a product is an ``fma`` too; a product with -1 is a
+   ``neg``, which makes the sum a subtraction and takes the place of the fused product. A fused
+   product shares its factors with other uses, not the product.
+4. **Invariant loads** are executed once per entry of a sequential loop if the address does not
+   change in it, rule 2 allows it throughout the loop, and each iteration executes the load. So a
+   condition, or an inner loop that may be empty, keeps the load inside if it changes in the loop;
+   if it is the same in all iterations, the load is executed once wherever it holds. Loops are left
+   from the inside out, up to the first that keeps the load. A loop with a barrier keeps what is
+   under any condition, be it only that the last group is partial.
+5. **Invariant operations** likewise, but additions, multiplications, divisions, conversions and the
+   like may be executed for nothing if their operands are there: conditions that change in the loop
+   do not keep them, and they are executed once per entry of the outermost loop left, unless it has
+   a barrier. Functions, powers and integer divisions follow rule 4.
+6. **Accumulators in memory.** An element that is the only one of its array that is accessed in a
+   loop, that is stored in each iteration and that does not change in the loop is loaded once before
+   the loop and stored once after it, if there is no barrier in the loop.
+7. **Unrolled loops** are straight-line code: rules 4 and 5 without speculation, for what is
+   directly in them, not in a sequential loop inside them.
+8. A quotient by a power of two is a ``mul``; the helper of integer powers begins with the first
+   factor, not with 1.
+9. Private variables are registers, and barriers, groups and launches are counted, as in the
+   source's view.
+
+The rules were found and are tested by what LLVM 14 leaves at -O3, without vectorization
+(``tests/counting/test_compiled_view_against_oclgrind.py``).
+
+Not modeled, so that the counts are bounds from above: values that are there on some paths only
+(partial redundancy); stores that are overwritten, and what is computed or stored and never used;
+addresses of one array that are never equal (``a[i, 0]`` and ``a[i, j + 1]``); loop variables that
+are mapped to one hardware axis and so have one value; loads behind conditions on data; loops over
+which statistics were given. Not modeled, and of either sign: conditional instructions and
+expressions that a compiler evaluates in any case, to select afterwards (arithmetic, and loads of
+local memory); vectorization; values carried from one iteration to the next. Integer operations
+follow the same rules, where a compiler reassociates too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as p
+
+from countperf.counting.operations import (
+    DType,
+    InstructionCounter,
+    flattened_operands,
+    is_constant,
+    leading_constants,
+)
+from countperf.counting.value_counter import ValueCounter
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """An operand, perhaps a product whose last multiplication is not yet decided on."""
+
+    dtype: DType | None
+    value: int
+    kind: str = ""
+    factors: tuple[int, int] = (0, 0)
+
+
+class CompiledCounter(ValueCounter):
+    """Tallies what a compiler leaves of each instruction; instructions come in schedule order."""
+
+    def _compute(self, kind: str, dtype: DType | None, *operands: int) -> int:
+        """Tally an operation, unless its value is there; the first two operands commute."""
+        key = (kind, str(dtype), *sorted(operands[:2]), *operands[2:])
+        names = self._values.names(*operands)
+        value = self._values.number(key, names)
+        if not self._in_index and not self._values.is_there(value, self._point):
+            with self._depending_on(names, speculated=True):
+                self._operation(kind, dtype)
+                self._provide(value, speculated=True)
+        return value
+
+    def _finished(self, term: _Term) -> int:
+        return self._compute(term.kind, term.dtype, *term.factors) if term.kind else term.value
+
+    def _converted(self, term: _Term, target: DType | None, *, is_constant: bool) -> _Term:
+        if term.dtype == target or is_constant:
+            return _Term(target, term.value, term.kind, term.factors)
+        operand = self._finished(term)
+        names = self._values.names(operand)
+        value = self._values.number(("convert", str(target), operand), names)
+        if not self._values.is_there(value, self._point):
+            with self._depending_on(names, speculated=True):
+                InstructionCounter._convert(self, term.dtype, target)
+                self._provide(value, speculated=True)
+        return _Term(target, value)
+
+    def _term(self, expr: Any) -> _Term:
+        if isinstance(expr, p.Product):
+            return self._product(flattened_operands(expr, p.Product))
+        if isinstance(expr, p.Power) and self.powers == "emitted" and _is_two(expr.exponent):
+            return self._product(flattened_operands(p.Product((expr.base,) * 2), p.Product))
+        dtype = self.rec(expr)
+        return _Term(dtype, self._value)
+
+    def map_sum(self, expr: Any) -> DType | None:
+        """A sum as in the source's view, with contraction (rule 3)."""
+        children = flattened_operands(expr, p.Sum)
+        leading = leading_constants(children)
+        total = self._term(children[0])
+        for position, child in enumerate(children[1:], start=1):
+            term = self._term(child)
+            dtype = self._join((total.dtype, term.dtype))
+            total = self._converted(total, dtype, is_constant=position <= leading)
+            term = self._converted(term, dtype, is_constant=is_constant(child))
+            if position < leading:
+                key = ("folded +", total.value, term.value)
+                total = _Term(dtype, self._values.number(key))
+            else:
+                total = _Term(dtype, self._sum(dtype, total, term))
+        self._value = self._finished(total)
+        return total.dtype
+
+    def _sum(self, dtype: DType | None, left: _Term, right: _Term) -> int:
+        if dtype is not None and dtype.kind == "f":
+            product, other = (left, right) if left.kind else (right, left)
+            if product.kind == "mul":
+                return self._compute("fma", dtype, *product.factors, self._finished(other))
+        return self._compute("add", dtype, self._finished(left), self._finished(right))
+
+    def map_product(self, expr: Any) -> DType | None:
+        """A product as in the source's view."""
+        term = self._product(flattened_operands(expr, p.Product))
+        self._value = self._finished(term)
+        return term.dtype
+
+    def _product(self, children: Sequence[Any]) -> _Term:
+        leading = leading_constants(children)
+        folded = children[0]
+        total = _Term(self.rec(children[0]), self._value)
+        for position, child in enumerate(children[1:], start=1):
+            term = _Term(self.rec(child), self._value)
+            dtype = self._join((total.dtype, term.dtype))
+            total = self._converted(total, dtype, is_constant=position <= leading)
+            term = self._converted(term, dtype, is_constant=is_constant(child))
+            if position < leading:
+                folded = folded * child
+                total = _Term(dtype, self._values.number(("folded", repr(folded), str(dtype))))
+                continue
+            is_negation = _is_minus_one(child) or (position == leading and _is_minus_one(folded))
+            factors = (self._finished(total), term.value)
+            total = _Term(dtype, 0, "neg" if is_negation else "mul", factors)
+        return total
+
+    def map_quotient(self, expr: Any) -> DType | None:
+        """One division, or a multiplication by an exact reciprocal (rule 8)."""
+        if _has_exact_reciprocal(expr.denominator) and not is_constant(expr.numerator):
+            dtype = self._operands((expr.numerator, expr.denominator))
+            if dtype is not None and dtype.kind == "f":
+                self._operation("mul", dtype)
+                return dtype
+        return super().map_quotient(expr)
+
+    def _integer_power(self, expr: Any, base: DType | None, result: DType | None) -> None:
+        super()._integer_power(expr, base, result)
+        if is_constant(expr.exponent):
+            self._operation("mul", result, -1)  # the one by 1
+
+
+def _is_two(exponent: Any) -> bool:
+    return is_constant(exponent) and exponent == 2
+
+
+def _is_minus_one(factor: Any) -> bool:
+    return is_constant(factor) and factor == -1
+
+
+def _has_exact_reciprocal(divisor: Any) -> bool:
+    if isinstance(divisor, bool) or not isinstance(divisor, int | float | np.number):
+        return False
+    mantissa, _ = np.frexp(float(divisor))
+    return bool(abs(mantissa) == 0.5)

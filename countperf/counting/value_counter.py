@@ -1,0 +1,354 @@
+"""Tallies of the compiler's view but for sums of products; rules 1, 2 and 4 to 9 there."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import pymbolic.primitives as p
+from loopy.symbolic import get_dependencies
+
+from countperf.counting.domains import Domains
+from countperf.counting.hoisting import Hoisting, Moved
+from countperf.counting.keys import Case, MemoryAccess, Operation
+from countperf.counting.loops import (
+    Entered,
+    Event,
+    Left,
+    LoopRegion,
+    Position,
+    Waited,
+    positions_of,
+    written_by,
+)
+from countperf.counting.operations import (
+    DType,
+    InstructionCounter,
+    Key,
+    Tally,
+)
+from countperf.counting.values import Guard, Point, Values
+from countperf.errors import CountingError
+from countperf.symbolic.affine import ALWAYS, NotAffineError
+
+_GUARDED_NODES = (p.Call, p.FloorDiv, p.Remainder, p.Power)
+"""Nodes whose operations are not executed for nothing."""
+
+
+class ValueCounter(InstructionCounter):
+    """Tallies each value once, where a compiler computes it; instructions come in schedule order.
+
+    Parameters
+    ----------
+    domains : Domains
+        Of the kernel.
+    statistics, powers
+        As for `InstructionCounter`.
+    """
+
+    def __init__(
+        self,
+        domains: Domains,
+        *,
+        statistics: Mapping[str, Any],
+        powers: Literal["emitted", "written"] = "emitted",
+    ) -> None:
+        super().__init__(
+            domains.kernel,
+            domains.callables,
+            domains.to_condition,
+            statistics=statistics,
+            powers=powers,
+        )
+        self._domains = domains
+        self._positions = positions_of(domains.kernel)
+        self._hoisting = Hoisting(domains, self._positions, statistics)
+        self._order = list(self._positions)
+        self._reached = 0  # how many instructions were looked at
+        self._position = Position((), ())
+        self._current: Any = None
+        self._predicates: tuple[Case, ...] = ()
+        self._tests: frozenset[Guard] = frozenset()
+        self._values = Values()
+        self._value = 0  # of the part of an expression that was looked at last
+        self._names: frozenset[str] | None = None  # that the node at work depends on
+        self._is_speculated = False
+        self._pins: frozenset[str] = frozenset()  # of the operands of the node at work
+
+    # {{{ from instruction to instruction
+
+    def tally(self, instruction: Any) -> Tally:
+        """Return how often each key is left of one execution of an instruction."""
+        self._begin(instruction)
+        outer, self._tests = self._tests, self._tests | self._data_predicates(instruction)
+        try:
+            result = super().tally(instruction)
+            self._assign(instruction)
+        except CountingError:
+            self._values.assign(written_by(self.kernel, instruction))
+            raise
+        finally:
+            self._tests = outer
+        return result
+
+    def tally_predicates(self, instruction: Any) -> Tally:
+        """Return what is left of the evaluation of an instruction's predicates."""
+        self._begin(instruction)
+        return super().tally_predicates(instruction)
+
+    def _begin(self, instruction: Any) -> None:
+        if self._current is instruction:
+            return
+        self._current = instruction
+        while self._position is not self._positions[instruction.id]:
+            skipped = self._order[self._reached]
+            self._reached += 1
+            self._position = self._positions[skipped]
+            self._pass(self._position.events)
+            if skipped != instruction.id:
+                instruction_before = self.kernel.id_to_insn[skipped]
+                self._values.assign(written_by(self.kernel, instruction_before))
+        cases: list[Case] = []
+        for predicate in sorted(instruction.predicates, key=str):
+            try:
+                cases.append(Case(alternatives=self.to_condition(predicate), holds=True))
+            except NotAffineError:
+                continue
+        self._predicates = tuple(cases)
+
+    def _pass(self, events: Sequence[Event]) -> None:
+        """Forget what loops and barriers on the way change."""
+        for event in events:
+            match event:
+                case Entered(region=region):
+                    if not region.iname:
+                        self._values = Values()
+                    self._values.assign(region.written)
+                    if region.has_barrier:
+                        self._values.assign(self._clobbered)
+                case Left(region=region):
+                    self._values.assign(region.written)
+                case Waited():
+                    self._values.assign(self._clobbered)
+
+    def _data_predicates(self, instruction: Any) -> frozenset[Guard]:
+        found: set[Guard] = set()
+        for predicate in instruction.predicates:
+            try:
+                self.to_condition(predicate)
+            except NotAffineError:
+                found.add((predicate, self._versions_in(predicate), True))
+        return frozenset(found)
+
+    @property
+    def _clobbered(self) -> frozenset[str]:
+        return self._hoisting.clobbered(self._position.regions[0])
+
+    def _assign(self, instruction: Any) -> None:
+        """Forget what an instruction overwrites, and remember what it stores."""
+        names = instruction.assignee_var_names()
+        point = self._point
+        region = self._straight_region(self._position.regions)
+        source = self._value
+        self._values.assign(written_by(self.kernel, instruction))
+        for assignee, name in zip(instruction.assignees, names, strict=True):
+            if self._address_space(self._variable(name)) is not None:
+                stored = self._load_value(name, _index_of(assignee))
+                self._values.provide(stored, region, point)
+            elif isinstance(assignee, p.Variable) and len(names) == 1 and not point.guards:
+                self._values.name_scalar(name, source, region, point)
+
+    @property
+    def _point(self) -> Point:
+        return Point(
+            self._position.regions,
+            self._current.within_inames,
+            tuple(c for c in (*self._predicates, *self._cases) if c.alternatives != ALWAYS),
+            self._tests,
+        )
+
+    def _versions_in(self, expr: Any) -> frozenset[tuple[str, int]]:
+        return frozenset((name, self._values.version(name)) for name in get_dependencies(expr))
+
+    # }}}
+
+    # {{{ where things are executed
+
+    def _add(self, key: Key, number: int | Any = 1) -> None:
+        if not number or (isinstance(key, Operation) and self._in_index):
+            return
+        if isinstance(key, MemoryAccess) and key.array in self._position.regions[0].written:
+            moved = self._hoisting.moved_accumulator(self._point, key)
+            if not moved:
+                moved = self._moved_out(self._names or frozenset(), speculated=False)
+        else:
+            names = (self._names or frozenset()) | self._pins
+            moved = self._moved_out(names, speculated=self._is_speculated)
+        cases = (*self._cases, *moved)
+        place = (key, cases)
+        self._tally[place] = self._tally.get(place, 0) + number * self._factor
+
+    def _moved_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
+        return self._hoisting.moved_out(self._point, names, speculated=speculated)
+
+    def _straight_region(self, regions: Sequence[LoopRegion]) -> LoopRegion:
+        """Return the innermost loop that is one, not unrolled: straight-line code is its body."""
+        return next(r for r in reversed(regions) if not r.is_unrolled)
+
+    def _provide(self, value: int, *, speculated: bool) -> None:
+        """Remember a value: it stays for as long as the outermost loop that it was moved out of."""
+        regions = self._position.regions
+        region = self._straight_region(regions)
+        moved = self._moved_out(self._values.names(value), speculated=speculated)
+        for first in moved:
+            region = next(r for r in regions if r.iname == first.outermost)
+            if region.is_unrolled:
+                region = self._straight_region(regions[: regions.index(region)])
+        if not speculated:
+            left = frozenset[str]().union(*(first.loops for first in moved))
+            self._values.add_names(value, frozenset(r.pin for r in regions if r.iname not in left))
+        self._values.provide(value, region, self._point)
+
+    # }}}
+
+    # {{{ expressions
+
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
+        """Tally what is left of a part of an expression and return its type."""
+        if not isinstance(expr, p.ExpressionNode):
+            dtype = super().rec(expr)
+            self._value = self._values.number(("constant", repr(expr), str(dtype)))
+            return dtype
+        outer, self._pins = self._pins, frozenset()
+        if isinstance(expr, p.Variable | p.Subscript | p.Sum | p.Product) or _is_linear(expr):
+            dtype = super().rec(expr)
+        else:
+            dtype = self._node(expr)
+        self._pins = outer | self._pins_of(self._value)
+        return dtype
+
+    def _pins_of(self, value: int) -> frozenset[str]:
+        return self._values.names(value) & {region.pin for region in self._position.regions}
+
+    def _node(self, expr: Any) -> DType | None:
+        """Tally a node whose operations count together: all of them, or none."""
+        value = self._values.number(
+            ("node", expr, self._context, self._in_index, self._versions_in(expr)),
+            self._names_in(expr),
+        )
+        if self._values.is_there(value, self._point):
+            self._value = value
+            return self._values.type_of(value)
+        speculated = not isinstance(expr, _GUARDED_NODES)
+        with self._depending_on(self._values.names(value), speculated=speculated):
+            dtype = super().rec(expr)
+            self._values.add_names(value, self._pins)
+            self._provide(value, speculated=speculated)
+        self._values.set_type(value, dtype)
+        self._value = value
+        return dtype
+
+    @contextmanager
+    def _depending_on(self, names: frozenset[str], *, speculated: bool) -> Generator[None]:
+        """Tally what depends on names, and may or may not be executed for nothing."""
+        outer = self._names, self._is_speculated, self._pins
+        self._names, self._is_speculated, self._pins = names, speculated, frozenset()
+        try:
+            yield
+        finally:
+            self._names, self._is_speculated, self._pins = outer
+
+    def _names_in(self, expr: Any) -> frozenset[str]:
+        point = self._point
+        return frozenset[str]().union(
+            *(
+                self._values.names(self._values.scalar(name, point))
+                for name in get_dependencies(expr)
+            )
+        )
+
+    def map_variable(self, expr: Any) -> DType | None:
+        """As in the source's view; private scalars are the values that they were assigned."""
+        self._value = -1
+        dtype = super().map_variable(expr)
+        if self._value < 0:
+            self._value = self._values.scalar(expr.name, self._point)
+        return dtype
+
+    map_tagged_variable = map_variable
+
+    def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+        dtype = super()._subscripted(direction, name, index)
+        self._value = self._load_value(name, index)
+        return dtype
+
+    def _access(
+        self, direction: str, name: str, variable: Any, space: str, index: tuple[Any, ...]
+    ) -> None:
+        value = self._load_value(name, index)
+        self._value = value
+        if direction == "load" and self._values.is_there(value, self._point):
+            return
+        if direction == "store":
+            with self._depending_on(self.inames, speculated=False):
+                super()._access(direction, name, variable, space, index)
+            return
+        with self._depending_on(self._values.names(value), speculated=False):
+            super()._access(direction, name, variable, space, index)
+            self._provide(value, speculated=False)
+
+    def _load_value(self, name: str, index: tuple[Any, ...]) -> int:
+        parts: list[Any] = []
+        names = frozenset([name])
+        for part in index:
+            inner = part.index if _is_linear(part) else part
+            try:
+                polynomial = self._domains.to_polynomial(inner)
+            except NotAffineError:
+                parts.append((inner, self._versions_in(inner)))
+                names |= self._names_in(inner)
+            else:
+                parts.append(polynomial)
+                names |= polynomial.names()
+        version = self._values.version(name)
+        return self._values.number(("load", name, version, tuple(parts)), names)
+
+    def _convert(self, source: DType | None, target: DType | None) -> None:
+        if self._names is None:
+            with self._depending_on(self._values.names(self._value), speculated=True):
+                super()._convert(source, target)
+        else:
+            super()._convert(source, target)
+        if source != target:
+            self._value = self._values.number(
+                ("convert", str(target), self._value), self._values.names(self._value)
+            )
+
+    def _data_dependent_branch(
+        self, test: Any, branch: Any, *, holds: bool, target: DType | None
+    ) -> None:
+        outer = self._tests
+        self._tests = outer | {(test, self._versions_in(test), holds)}
+        try:
+            super()._data_dependent_branch(test, branch, holds=holds, target=target)
+        finally:
+            self._tests = outer
+
+    # }}}
+
+
+def _is_linear(part: Any) -> bool:
+    from loopy.symbolic import LinearSubscript
+
+    return isinstance(part, LinearSubscript)
+
+
+def _index_of(assignee: Any) -> tuple[Any, ...]:
+    from loopy.symbolic import LinearSubscript
+
+    if isinstance(assignee, p.Variable):
+        return ()
+    if isinstance(assignee, LinearSubscript):
+        return (LinearSubscript(0, assignee.index),)
+    return assignee.index_tuple

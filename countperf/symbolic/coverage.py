@@ -1,0 +1,58 @@
+"""Whether something is executed by all items and in all iterations: sets that cover others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import islpy as isl
+
+from countperf.symbolic import sets
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+
+def is_all_or_nothing(part: sets.IntegerSet, whole: sets.IntegerSet, name: str) -> bool:
+    """Whether, at any values of the other dimensions, a set has all values of one that another has.
+
+    Parameters
+    ----------
+    part, whole : sets.IntegerSet
+        Sets with the same dimensions, in any order.
+    name : str
+        A dimension. Where `part` has none of its values, that is all right too.
+    """
+    names = sets.names_of(whole, parameters=False)
+    order = [QuasiPolynomial.name(n) for n in names]
+    covered, everything = (sets.image(each, order) for each in (part, whole))
+    position = names.index(name)
+    shadow = covered.project_out(isl.dim_type.set, position, 1).insert_dims(
+        isl.dim_type.set, position, 1
+    )
+    shadow = shadow.set_dim_name(isl.dim_type.set, position, f"_i{position}")
+    return bool((everything & shadow).is_subset(covered))
+
+
+def widened_along(
+    integer_set: sets.IntegerSet, ranges: Mapping[str, tuple[int, int]]
+) -> sets.IntegerSet:
+    """Let some dimensions take all values of constant ranges, where they take any value."""
+    result = sets.union([integer_set])
+    for name, (low, high) in ranges.items():
+        position = sets.names_of(result, parameters=False).index(name)
+        result = result.project_out(isl.dim_type.set, position, 1).insert_dims(
+            isl.dim_type.set, position, 1
+        )
+        result = result.set_dim_name(isl.dim_type.set, position, name)
+        result = result.lower_bound_val(isl.dim_type.set, position, isl.Val(low))
+        result = result.upper_bound_val(isl.dim_type.set, position, isl.Val(high))
+    return result
+
+
+def contains(
+    integer_set: sets.IntegerSet, part: sets.IntegerSet, assumptions: sets.IntegerSet | None
+) -> bool:
+    """Whether a set contains another with the same dimensions in any order, on the assumptions."""
+    order = [QuasiPolynomial.name(n) for n in sets.names_of(part, parameters=False)]
+    whole, inside = (sets.image(each, order) for each in (integer_set, part))
+    if assumptions is not None:
+        inside = inside.intersect_params(sets.union([assumptions]).params())
+    return bool(inside.is_subset(whole))
