@@ -10,6 +10,8 @@ from tests.strategies import KernelCase, kernels
 
 EXAMPLES = 900
 DISTINCT = 500
+_UNEVEN = "refused by countperf: UnsupportedExpressionError: kernel 'loopy_kernel': the address of "
+"""Floors in subscripts along the lanes, drawn on purpose: they have no stride, by definition."""
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Loopy on newer islpy
@@ -38,4 +40,7 @@ def test_counts_equal_what_the_interpreter_executes() -> None:
     compared = campaign.verdicts["equal"]
     assert compared >= DISTINCT, (campaign.verdicts, campaign.refusals)
     assert campaign.classed >= compared // 5
-    assert campaign.verdicts["refused by countperf"] <= compared // 20, campaign.refusals
+    refused = campaign.verdicts["refused by countperf"] - sum(
+        times for text, times in campaign.refusals.items() if text.startswith(_UNEVEN)
+    )
+    assert refused <= compared // 20, campaign.refusals
