@@ -246,6 +246,10 @@ class CountperfWarning(UserWarning):
     """Root of every warning that countperf issues: the result is usable, with a caveat."""
 
 
+class CacheWarning(CountperfWarning):
+    """The cache of counts cannot be used: kernels are counted again."""
+
+
 class MeasurementWarning(CountperfWarning):
     """A measurement was skipped or is noisy."""
 

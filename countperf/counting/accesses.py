@@ -8,14 +8,14 @@ cells after it (Stevens & Klöckner 2016, section 2.1: the gaps along axis 0 fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from countperf.counting.keys import MemoryAccess
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
-from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
+from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
@@ -64,7 +64,7 @@ class Layout:
         return tuple(order)
 
 
-def layout_of(kernel: Any, array: Any, to_polynomial: ToQuasiPolynomial) -> Layout:
+def layout_of(kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial]) -> Layout:
     """Return the layout of an array of a kernel.
 
     Raises
@@ -112,32 +112,38 @@ class Address:
     ----------
     index : tuple of QuasiPolynomial
         One for each axis; a single one for a flattened subscript.
-    flat : QuasiPolynomial
-        Offset from the start of the array in elements.
+    strides : tuple of QuasiPolynomial
+        One for each index, elements.
     is_flattened : bool
         Whether `index` is the flattened subscript.
     """
 
     index: tuple[QuasiPolynomial, ...]
-    flat: QuasiPolynomial
+    strides: tuple[QuasiPolynomial, ...]
     is_flattened: bool
+
+    @property
+    def flat(self) -> QuasiPolynomial:
+        """Offset from the start of the array in elements."""
+        return self.flattened(self.index)
+
+    def flattened(self, index: Sequence[QuasiPolynomial]) -> QuasiPolynomial:
+        """Return the offset of a subscript, or of a difference of two, in elements."""
+        return sum((part * s for part, s in zip(index, self.strides, strict=True)), ZERO)
 
 
 def address_of(
-    access: MemoryAccess, layout: Layout, to_polynomial: ToQuasiPolynomial
+    access: MemoryAccess, layout: Layout, to_polynomial: Callable[[Any], QuasiPolynomial]
 ) -> Address | None:
     """Return the address of an access; None if it is read from data."""
     try:
         if len(access.index) == 1 and type(access.index[0]).__name__ == "LinearSubscript":
             flat = to_polynomial(access.index[0].index)
-            return Address(index=(flat,), flat=flat, is_flattened=True)
+            return Address(index=(flat,), strides=(ONE,), is_flattened=True)
         index = tuple(to_polynomial(part) for part in access.index)
     except NotAffineError:
         return None
-    flat = ZERO
-    for part, stride in zip(index, layout.strides, strict=True):
-        flat = flat + part * stride
-    return Address(index=index, flat=flat, is_flattened=False)
+    return Address(index=index, strides=layout.strides, is_flattened=False)
 
 
 def step_along(
@@ -159,10 +165,11 @@ def step_along(
     QuasiPolynomial or None
         None if the change is not the same everywhere.
     """
-    resolved = sets.resolve_floors(expression, bounds)
-    following = resolved.substitute({name: QuasiPolynomial.name(name) + 1})
-    step = following - resolved
-    return None if step.names() & set(bounds) else step
+    resolved = sets.resolve_floors(expression, bounds) if expression.floors() else expression
+    if resolved.is_affine and not resolved.floors():
+        return QuasiPolynomial.constant(resolved.terms.get(((name, 1),), 0))
+    step = resolved.substitute({name: QuasiPolynomial.name(name) + 1}) - resolved
+    return None if any(other in bounds for other in step.names()) else step
 
 
 def widened_cells(
@@ -187,19 +194,12 @@ def widened_cells(
         Of the same kind as `cells`; None if the layout has no exact widening.
     """
     if address.is_flattened or layout.is_numeric:
-        flat_step = (
-            steps[0]
-            if address.is_flattened
-            else sum(
-                (step * stride for step, stride in zip(steps, layout.strides, strict=True)), ZERO
-            )
-        )
+        flat_step = address.flattened(steps)
         if not flat_step.is_affine:
             return None
         if not address.is_flattened:
             axes = [QuasiPolynomial.name(n) for n in sets.names_of(cells, parameters=False)]
-            flat = sum((a * s for a, s in zip(axes, layout.strides, strict=True)), ZERO)
-            cells = sets.image(cells, [flat])
+            cells = sets.image(cells, [address.flattened(axes)])
         return sets.widened_on_line(cells, flat_step)
     order = layout.compact_order()
     if order is None:

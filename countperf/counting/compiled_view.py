@@ -46,10 +46,16 @@ Not modeled, so that the counts are bounds from above: values that are there on 
 (partial redundancy); stores that are overwritten, and what is computed or stored and never used;
 addresses of one array that are never equal (``a[i, 0]`` and ``a[i, j + 1]``); loop variables that
 are mapped to one hardware axis and so have one value; loads behind conditions on data; loops over
-which statistics were given. Not modeled, and of either sign: conditional instructions and
-expressions that a compiler evaluates in any case, to select afterwards (arithmetic, and loads of
-local memory); vectorization; values carried from one iteration to the next. Integer operations
-follow the same rules, where a compiler reassociates too.
+which statistics were given.
+
+A bound from below where a compiler sees less than is true: rule 4 asks exactly whether an inner
+loop is never empty in the iterations of an outer one. LLVM proves it of bounds such as ``k <= j``,
+not of tiles that do not divide their loop, and then keeps the load in the outer loop.
+
+Not modeled, and of either sign: conditional instructions and expressions that a compiler evaluates
+in any case, to select afterwards (arithmetic, and loads of local memory); vectorization; values
+carried from one iteration to the next. Integer operations follow the same rules, where a compiler
+reassociates too.
 """
 
 from __future__ import annotations

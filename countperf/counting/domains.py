@@ -28,6 +28,7 @@ from countperf.symbolic.affine import (
 from countperf.symbolic.cardinality import Counter, from_pieces
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.quasipolynomial import Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,9 @@ class Domains:
         self.counter = counter
         self.statistics = statistics
         self._domains: dict[frozenset[str], Any] = {}
-        self._factored: dict[Any, FactoredDomain | None] = {}
+        self._joint_domains: dict[frozenset[str], Any] = {}
+        self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
+        self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial)
@@ -153,7 +156,10 @@ class Domains:
         """Return the largest extent of each local axis, which is the size of all groups."""
         found: dict[int, int] = {}
         for name in sorted(used & set(self.local_axes)):
-            low, high = sets.constant_bounds(self.domain(frozenset([name])))[name]
+            alone = frozenset([name])
+            factored = self.factored(alone)
+            bounds = None if factored is None else factored.bounds_along(name)
+            low, high = bounds or sets.constant_bounds(self.domain(alone))[name]
             if low is None or high is None:
                 raise UnsupportedExpressionError(
                     f"kernel '{self.kernel.name}': the work-group size along '{name}' (local axis "
@@ -189,6 +195,14 @@ class Domains:
         return found
 
     def _joint_domain(self, within: frozenset[str]) -> Any:
+        found = self._joint_domains.get(within)
+        if found is None:
+            found = self._joint_domains[within] = self._found_joint_domain(within)
+        return found
+
+    def _found_joint_domain(self, within: frozenset[str]) -> Any:
+        if len(self.kernel.domains) == 1 and within:
+            return self.kernel.combine_domains((0,))
         try:
             return self.kernel.get_inames_domain(within)
         except LoopyError as error:
@@ -210,21 +224,23 @@ class Domains:
             where=parameter,
         )
 
-    def trip_statistics(self, within: frozenset[str]) -> tuple[frozenset[str], Fraction]:
+    def trip_statistics(self, within: frozenset[str]) -> tuple[frozenset[str], Number]:
         """Split off the loops whose mean trip count the caller gave.
 
         Returns
         -------
-        (frozenset of str, Fraction)
+        (frozenset of str, number)
             The other loops, and the product of the given trip counts.
         """
+        if not self.statistics:
+            return within, 1
         given = frozenset(name for name in within if name in self.statistics)
-        factor = Fraction(1)
+        factor: Number = 1
         for name in given:
             factor *= Fraction(self.statistics[name]).limit_denominator(10**9)
         return within - given, factor
 
-    def predicate_conditions(self, instruction: Any) -> tuple[tuple[Case, ...], Fraction]:
+    def predicate_conditions(self, instruction: Any) -> tuple[tuple[Case, ...], Number]:
         """Return the affine predicates of an instruction, and the probability of the others.
 
         Raises
@@ -233,7 +249,7 @@ class Domains:
             A predicate depends on data and has no probability.
         """
         cases: list[Case] = []
-        factor = Fraction(1)
+        factor: Number = 1
         for predicate in sorted(instruction.predicates, key=str):
             try:
                 cases.append(Case(alternatives=self.to_condition(predicate), holds=True))
@@ -304,14 +320,17 @@ class Domains:
 
     def factored(self, within: frozenset[str]) -> FactoredDomain | None:
         """Return the domain of which the values of some loop variables are a projection."""
+        if within not in self._factored_within:
+            self._factored_within[within] = self._found_factored(within)
+        return self._factored_within[within]
+
+    def _found_factored(self, within: frozenset[str]) -> FactoredDomain | None:
         whole = self._joint_domain(within)
-        parameters = sets.names_of(whole, parameters=True)
-        # sets that differ only in the names of their dimensions compare equal
-        key = (whole, parameters, sets.names_of(whole, parameters=False))
+        key = id(whole)  # Loopy gives one object for all loops of the same domains
         if key not in self._factored:
-            unknown = set(parameters) - self.sizes
-            self._factored[key] = None if unknown else FactoredDomain.of(whole)
-        return self._factored[key]
+            unknown = set(sets.names_of(whole, parameters=True)) - self.sizes
+            self._factored[key] = whole, None if unknown else FactoredDomain.of(whole)
+        return self._factored[key][1]
 
     def _count_factors(
         self, within: frozenset[str], onto: frozenset[str] | None = None

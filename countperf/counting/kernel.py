@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -98,8 +98,8 @@ class Counts:
 
 @dataclass(slots=True)
 class _Totals:
-    operations: dict[Operation, PiecewiseQuasiPolynomial] = field(default_factory=dict)
-    accesses: dict[tuple[MemoryAccess, frozenset[str]], PiecewiseQuasiPolynomial] = field(
+    operations: dict[Operation, list[PiecewiseQuasiPolynomial]] = field(default_factory=dict)
+    accesses: dict[tuple[MemoryAccess, frozenset[str]], list[PiecewiseQuasiPolynomial]] = field(
         default_factory=dict
     )
     cases: dict[tuple[MemoryAccess, frozenset[str]], set[tuple[Case | FirstIteration, ...]]] = (
@@ -176,8 +176,10 @@ def count_loopy_kernel(
         kernel=kernel.name,
         parameters=tuple(sorted(domains.sizes)),
         assumptions=kernel.assumptions,
-        operations=totals.operations,
-        accesses=tuple(_access_counts(kernel, domains, totals)),
+        operations={
+            key: PiecewiseQuasiPolynomial.sum(parts) for key, parts in totals.operations.items()
+        },
+        accesses=tuple(_access_counts(kernel, domains, totals, tallies.to_index)),
         local_barriers=totals.local_barriers,
         global_barriers=totals.global_barriers,
         work_groups=totals.work_groups,
@@ -215,8 +217,8 @@ def _count_program(
     import loopy as lp
 
     kernel = domains.kernel
-    # what the instructions have in common is multiplied with its executions once
-    numbers: dict[tuple[Any, frozenset[str], tuple[Case | FirstIteration, ...]], Any] = {}
+    # what instructions have in common is multiplied with its executions once
+    numbers: dict[tuple[frozenset[str], tuple[Case | FirstIteration, ...]], dict[Any, Any]] = {}
     for instruction_id in program.instruction_ids:
         instruction = kernel.id_to_insn[instruction_id]
         if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
@@ -237,22 +239,23 @@ def _count_program(
         for tally, share in ((tested, 1), (tallies.tally(instruction), probability)):
             for (key, cases), number in tally.items():
                 all_cases = predicates + tuple(c for c in cases if not _is_always(c))
-                place = (key, within, all_cases)
-                numbers[place] = numbers.get(place, 0) + number * share
-    for (key, within, cases), number in numbers.items():
-        executions = domains.executions(within, cases, grid).scale(number)
-        if isinstance(key, Operation):
-            totals.operations[key] = totals.operations.get(key, ZERO_COUNT) + executions
-        else:
-            place = (key, within)
-            totals.accesses[place] = totals.accesses.get(place, ZERO_COUNT) + executions
-            totals.cases.setdefault(place, set()).add(cases)
+                here = numbers.setdefault((within, all_cases), {})
+                here[key] = here.get(key, 0) + number * share
+    for (within, cases), occurring in numbers.items():
+        executions = domains.executions(within, cases, grid)
+        for key, number in occurring.items():
+            if isinstance(key, Operation):
+                totals.operations.setdefault(key, []).append(executions.scale(number))
+            else:
+                place = (key, within)
+                totals.accesses.setdefault(place, []).append(executions.scale(number))
+                totals.cases.setdefault(place, set()).add(cases)
     for barrier in program.barriers:
         totals.local_barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
 
 
 def _is_always(case: Case | FirstIteration) -> bool:
-    return isinstance(case, Case) and case.alternatives == ALWAYS
+    return isinstance(case, Case) and case.alternatives == ALWAYS and case.holds
 
 
 def _kind_of(instruction: Any) -> str:
@@ -266,20 +269,26 @@ def _kind_of(instruction: Any) -> str:
 # {{{ accesses
 
 
-def _access_counts(kernel: Any, domains: Domains, totals: _Totals) -> list[AccessCount]:
+def _access_counts(
+    kernel: Any,
+    domains: Domains,
+    totals: _Totals,
+    to_polynomial: Callable[[Any], QuasiPolynomial],
+) -> list[AccessCount]:
     layouts: dict[str, Layout] = {}
-    footprints = _Footprints(kernel, domains, totals, layouts)
+    footprints = _Footprints(kernel, domains, totals, to_polynomial)
     result: list[AccessCount] = []
-    for (access, within), executions in totals.accesses.items():
+    for (access, within), parts in totals.accesses.items():
+        executions = PiecewiseQuasiPolynomial.sum(parts)
         if not executions:
             continue
         if access.array not in layouts:
             array = kernel.arg_dict.get(access.array)
             if array is None:
                 array = kernel.temporary_variables[access.array]
-            layouts[access.array] = layout_of(kernel, array, domains.to_polynomial)
+            layouts[access.array] = layout_of(kernel, array, to_polynomial)
         layout = layouts[access.array]
-        address = address_of(access, layout, domains.to_polynomial)
+        address = address_of(access, layout, to_polynomial)
         if address is None:
             classes = (UtilizationClass(name="indirect"),)
             stride = None
@@ -308,9 +317,9 @@ def _stride(
     if any(part.floors() for part in address.index):
         counted, _ = domains.trip_statistics(within)
         bounds = sets.constant_bounds(domains.domain(counted))
-    steps = [step_along(part, lanes[0], bounds) for part in address.index]
-    stride = step_along(address.flat, lanes[0], bounds)
-    if stride is None or any(step is None for step in steps):
+    found = [step_along(part, lanes[0], bounds) for part in address.index]
+    steps = tuple(step for step in found if step is not None)
+    if len(steps) < len(found):
         raise UnsupportedExpressionError(
             f"kernel '{kernel.name}': the address of {access.array}"
             f"[{', '.join(map(str, access.index))}] does not change evenly along local axis 0 "
@@ -318,19 +327,23 @@ def _stride(
             kernel=kernel.name,
             where=access.array,
         )
-    return stride, tuple(step for step in steps if step is not None)
+    return address.flattened(steps), steps
 
 
 class _Footprints:
     """Footprints of arrays and the utilization classes that they decide, each found once."""
 
     def __init__(
-        self, kernel: Any, domains: Domains, totals: _Totals, layouts: Mapping[str, Layout]
+        self,
+        kernel: Any,
+        domains: Domains,
+        totals: _Totals,
+        to_polynomial: Callable[[Any], QuasiPolynomial],
     ) -> None:
         self.kernel = kernel
         self.domains = domains
         self.totals = totals
-        self.layouts = layouts
+        self.to_polynomial = to_polynomial
         self._cells: dict[tuple[str, str], Any] = {}
         self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
 
@@ -397,7 +410,7 @@ class _Footprints:
             for (other, within), all_cases in self.totals.cases.items():
                 if (other.array, other.direction) != key:
                     continue
-                address = address_of(other, layout, self.domains.to_polynomial)
+                address = address_of(other, layout, self.to_polynomial)
                 if address is None:
                     raise UnsupportedExpressionError(
                         f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "

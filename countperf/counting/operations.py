@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.symbolic import ResolvedFunction, get_dependencies
+from loopy.symbolic import ResolvedFunction
 
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
 from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
@@ -130,7 +130,7 @@ class InstructionCounter(RefusingMapper):
         self._context: str | None = None
         self._instruction = ""
         self._type_reader: Any = None
-        self._plain_indices: set[Any] = set()  # of loop variables alone: nothing in them counts
+        self.to_index = cache(to_condition.to_polynomial)  # nothing counts in what it can map
 
     # {{{ bookkeeping
 
@@ -329,12 +329,11 @@ class InstructionCounter(RefusingMapper):
         variable = self._variable(name)
         outer, self._in_index = self._in_index, True
         for part in index:
-            if part in self._plain_indices:
-                continue
-            before = len(self._tally)
-            self._in_context("i", getattr(part, "index", part) if _is_linear(part) else part)
-            if len(self._tally) == before and not get_dependencies(part) - self.inames:
-                self._plain_indices.add(part)
+            whole = getattr(part, "index", part) if _is_linear(part) else part
+            try:
+                self.to_index(whole)
+            except NotAffineError:
+                self._in_context("i", whole)
         self._in_index = outer
         space = self._address_space(variable)
         if space is not None:

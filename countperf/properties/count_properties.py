@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
+from countperf.properties.cache import remembered
 from countperf.properties.taxonomy import View
 from countperf.properties.vector import Count, PropertyVector, granularity_of
 from countperf.symbolic.cardinality import assumptions_text, guards_of
-from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 
 def count_kernel(
@@ -19,6 +21,7 @@ def count_kernel(
     powers: Literal["emitted", "written"] = "emitted",
     approximate: bool = False,
     view: View = "source",
+    cache: bool | str | os.PathLike[str] = True,
 ) -> PropertyVector:
     """Count the properties of a Loopy kernel, symbolic in its size parameters.
 
@@ -38,6 +41,10 @@ def count_kernel(
     view : {"source", "compiled"}
         Whether what Loopy emits is counted (default; shipped weights are fitted to that), or what
         an optimizing compiler leaves of it: `countperf.counting.compiled_view` states the rules.
+    cache : bool or path
+        Where counts are remembered from one process to the next: True for the folder named by the
+        environment variable ``COUNTPERF_CACHE_DIR`` (none if it is empty), else the user's cache
+        folder; a path for another one; False to count anew and to remember nothing.
 
     Returns
     -------
@@ -54,18 +61,25 @@ def count_kernel(
     -----
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
-    counts = count_loopy_kernel(
-        t_unit, statistics=statistics, powers=powers, approximate=approximate, view=view
-    )
-    return sorted_by_taxonomy(counts, view=view)
+    options: dict[str, Any] = {
+        "statistics": dict(statistics or {}),
+        "powers": powers,
+        "approximate": approximate,
+        "view": view,
+    }
+
+    def count() -> PropertyVector:
+        return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
+
+    return remembered(t_unit, options, count, cache)
 
 
 def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVector:
     """Sort the counts of a kernel into properties."""
-    quantities: dict[str, PiecewiseQuasiPolynomial] = {}
+    parts: dict[str, list[PiecewiseQuasiPolynomial]] = {}
 
     def add(name: str, quantity: PiecewiseQuasiPolynomial) -> None:
-        quantities[name] = quantities.get(name, ZERO_COUNT) + quantity
+        parts.setdefault(name, []).append(quantity)
 
     for operation, quantity in counts.operations.items():
         family = "flop" if operation.type_name.startswith("f") else "iop"
@@ -82,16 +96,17 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
                     utilization.approximations
                 ),
             )
-    for name in list(quantities):
-        if name.startswith("gmem.load."):
-            suffix = name.removeprefix("gmem.load.")
-            stores = quantities.get(f"gmem.store.{suffix}")
-            if stores is not None:
-                add(f"gmem.min.{suffix}", counts.counter.minimum(quantities[name], stores))
     add("barrier.local", counts.local_barriers)
     add("barrier.global", counts.global_barriers)
     add("groups", counts.work_groups)
     add("launches", counts.launches)
+    quantities = {name: PiecewiseQuasiPolynomial.sum(some) for name, some in parts.items()}
+    for name in list(quantities):
+        if name.startswith("gmem.load."):
+            suffix = name.removeprefix("gmem.load.")
+            loads, stores = quantities[name], quantities.get(f"gmem.store.{suffix}")
+            if stores is not None:
+                quantities[f"gmem.min.{suffix}"] = counts.counter.minimum(loads, stores)
     given = {f"the caller's statistics for {counts.is_estimate}"} if counts.is_estimate else set()
 
     def reason(quantity: PiecewiseQuasiPolynomial) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 from countperf.errors import PropertyNameError
@@ -98,6 +99,7 @@ def describe(name: str) -> KernelProperty:
     )
 
 
+@lru_cache(maxsize=4096)
 def validate_name(name: str) -> str:
     """Return a property name if it follows the grammar.
 

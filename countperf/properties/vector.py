@@ -275,10 +275,24 @@ class PropertyVector(Mapping[str, Count]):
         self._check_assumptions(values)
         return values
 
+    @cached_property
+    def _compiled_guards(self) -> tuple[tuple[CompiledCounts, int], ...]:
+        """For each alternative, its guards and how many of them are to be at least zero."""
+        return tuple(
+            (
+                CompiledCounts(
+                    self.parameters,
+                    [(PiecewiseQuasiPolynomial.from_value(g), True) for g in (*nonnegative, *zero)],
+                ),
+                len(nonnegative),
+            )
+            for nonnegative, zero in self.assumption_guards
+        )
+
     def _check_assumptions(self, values: Mapping[str, Any]) -> None:
         if not self.assumption_guards:
             return
-        alternatives = [_holds(guards, values) for guards in self.assumption_guards]
+        alternatives = [_holds(*compiled, values) for compiled in self._compiled_guards]
         if np.all(np.logical_or.reduce(alternatives)):
             return
         broken = _first_broken(self.assumption_guards[0], values)
@@ -447,27 +461,28 @@ def _integer(kernel: str, name: str, value: Any) -> Any:
             f"kernel '{kernel}': parameter {name} is an array of {array.dtype}; pass integers",
             parameter=name,
         )
-    return array.astype(np.int64)
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        return array.astype(object)
+    return array.astype(np.int64, copy=False)
 
 
-def _value_of(polynomial: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
-    return polynomial.evaluate(values)
-
-
-def _holds(guards: Guards, values: Mapping[str, Any]) -> Any:
+def _holds(compiled: CompiledCounts, nonnegative: int, values: Mapping[str, Any]) -> Any:
+    """Return where guards hold: the first ones are to be at least zero, the others zero."""
+    if not any(isinstance(value, np.ndarray) for value in values.values()):
+        scalars = compiled.at(values)
+        return all(v >= 0 for v in scalars[:nonnegative]) and not any(scalars[nonnegative:])
     result: Any = True
-    for guard in guards[0]:
-        result = np.logical_and(result, np.asarray(_value_of(guard, values) >= 0))
-    for guard in guards[1]:
-        result = np.logical_and(result, np.asarray(_value_of(guard, values) == 0))
+    for position, value in enumerate(compiled.at_arrays(values)):
+        result = np.logical_and(result, value >= 0 if position < nonnegative else value == 0)
     return result
 
 
 def _first_broken(guards: Guards, values: Mapping[str, Any]) -> str:
-    for guard in sorted(guards[0], key=str):
-        if not np.all(_value_of(guard, values) >= 0):
-            return f"it needs {guard} >= 0"
-    for guard in sorted(guards[1], key=str):
-        if not np.all(_value_of(guard, values) == 0):
-            return f"it needs {guard} = 0"
+    parameters = tuple(values)
+    for relation, members in zip((">=", "="), guards, strict=True):
+        for guard in sorted(members, key=str):
+            single = PiecewiseQuasiPolynomial.from_value(guard)
+            compiled = CompiledCounts(parameters, [(single, True)])
+            if not np.all(_holds(compiled, 1 if relation == ">=" else 0, values)):
+                return f"it needs {guard} {relation} 0"
     return ""

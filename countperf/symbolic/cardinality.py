@@ -19,8 +19,25 @@ from countperf.symbolic.piecewise import (
     Region,
     disjoint_regions,
     fixed_parameters,
+    one_count,
+    parse_polynomial,
 )
-from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, Number, QuasiPolynomial, forget_products
+
+_COUNTED_FORMS: dict[Any, PiecewiseQuasiPolynomial] = {}
+"""Polyhedra counted in this process, up to names, with what is known of their parameters."""
+
+_MAXIMUM_FORMS = 4096
+
+
+def forget_counts() -> None:
+    """Forget what the process has counted and parsed; for honest timings."""
+    _COUNTED_FORMS.clear()
+    parse_polynomial.cache_clear()
+    sets.forget_contexts()
+    _guards_of.cache_clear()
+    forget_products()
+
 
 _INSTALLED = remainder.installed_barvinok()
 
@@ -47,7 +64,7 @@ class Counter:
         approximate: bool = False,
         summation: remainder.Summation | None = _INSTALLED,
     ) -> None:
-        self.context = sets.Context(assumptions)
+        self.context = sets.context_of(assumptions)
         self.approximate = approximate
         self._summation = summation
         self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
@@ -179,42 +196,42 @@ class Counter:
         CountingError
             As for `count`.
         """
-        result = PiecewiseQuasiPolynomial.from_value(1)
+        result: PiecewiseQuasiPolynomial | None = None
         for factor in factors:
-            result = result * self._count_factor(factor)
-        return result
+            key = (factor.parameters, factor.equalities, factor.inequalities)
+            found = self._factors.get(key)
+            if found is None:
+                try:
+                    found = self._count_factor(self.context.rescale(factor))
+                except UncountableSetError as error:
+                    refused = self._count_refused(sets.to_isl(factor), ONE, error)
+                    found = refused.substitute(self.context.quotients())
+                self._factors[key] = found
+            result = found if result is None else result * found
+        total = one_count() if result is None else result
+        return total.substitute(self.context.original_parameters())
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        found = self._factors.get(factor)
-        if found is not None:
-            return found
-        try:
-            found = self._count_scaled(self.context.rescale(factor))
-        except UncountableSetError as error:
-            found = self._count_refused(sets.to_isl(factor), ONE, error)
-        self._factors[factor] = found
-        return found
-
-    def _count_scaled(self, scaled: Polyhedron) -> PiecewiseQuasiPolynomial:
-        originals = self.context.original_parameters()
-        form = canonical_form(scaled, self.context)
+        """Count a factor that is written in the quotients of the parameters."""
+        form = canonical_form(factor, self.context)
         if form is None:
-            counted = sum_weight(scaled, ONE, self.context.simplify)
-            return PiecewiseQuasiPolynomial(counted).substitute(originals)
+            return PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
         nameless = [f"_p{k}" for k in range(len(form.parameters))]
-        known = self._factors.get(form.key)
+        known = _COUNTED_FORMS.get(form.key)
         if known is None:
-            counted = sum_weight(scaled, ONE, self.context.simplify)
-            known = PiecewiseQuasiPolynomial(counted).substitute(
+            counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
+            if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
+                _COUNTED_FORMS.clear()
+            _COUNTED_FORMS[form.key] = counted.substitute(
                 {
                     name: QuasiPolynomial.name(other)
                     for name, other in zip(form.parameters, nameless, strict=True)
                 }
             )
-            self._factors[form.key] = known
+            return counted
         return known.substitute(
             {
-                other: originals.get(name, QuasiPolynomial.name(name))
+                other: QuasiPolynomial.name(name)
                 for name, other in zip(form.parameters, nameless, strict=True)
             }
         )
@@ -225,6 +242,8 @@ class Counter:
         self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
     ) -> bool:
         """Whether no assumed parameters satisfy the guards; False when it cannot tell."""
+        if not nonnegative and not zero:
+            return False
         if any(g.is_constant and g.constant_term < 0 for g in nonnegative):
             return True
         return bool(self._region(frozenset(), nonnegative, zero).is_empty())
@@ -245,8 +264,7 @@ class Counter:
         ).params()
         assumed = self.context.assumptions
         if assumed is not None:
-            whole = assumed if isinstance(assumed, isl.Set) else isl.Set.from_basic_set(assumed)
-            region = region.intersect(whole)
+            region = region.intersect(sets.as_set(assumed))
         return region
 
     def _bounds(self, names: list[str], nonnegative: frozenset[QuasiPolynomial]) -> sets.Bounds:
@@ -295,6 +313,8 @@ class Counter:
         }
         if len(lower) < len(names):
             return False
+        if len(names) > 1 and polynomial.evaluate(lower) < 0:
+            return False  # the corner may be impossible, but no proof below allows for that
         bound = _without_floors(polynomial)
         if bound is not None and _all_nonnegative(_shifted(bound, lower)):
             return True
@@ -354,6 +374,9 @@ class Counter:
         CountingError
             There are too many parts.
         """
+        polynomials = [p for count in counts if (p := count.as_polynomial()) is not None]
+        if len(polynomials) == len(counts):
+            return [(frozenset(), frozenset(), tuple(polynomials))] if any(polynomials) else []
         result: list[Region] = []
         for guards, zeros, values in disjoint_regions(counts, self.is_empty):
             guards, zeros = self._simplified_guards(guards, zeros)
@@ -459,37 +482,45 @@ def guards_of(
     parameter_set: sets.IntegerSet,
 ) -> list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]]:
     """Return disjoint parts of a parameter set as guards, existentials as floors."""
+    return list(_guards_of(sets.ByText.of(parameter_set)))
+
+
+@lru_cache(maxsize=256)
+def _guards_of(
+    parameter_set: sets.ByText,
+) -> tuple[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], ...]:
     kinds = isl.dim_type
-    whole = (
-        isl.Set.from_basic_set(parameter_set)
-        if isinstance(parameter_set, isl.BasicSet)
-        else parameter_set
-    )
+    whole = sets.as_set(parameter_set.integer_set)
     result: list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]] = []
-    for piece in whole.compute_divs().make_disjoint().compute_divs().get_basic_sets():
+    pieces = whole.compute_divs().get_basic_sets()
+    if len(pieces) > 1:
+        pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
+    for piece in pieces:
         atoms = [QuasiPolynomial.name(n) for n in sets.names_of(piece, parameters=True)]
         for k in range(piece.dim(kinds.div)):
             atoms.append(_from_aff(piece.get_div(k), atoms))
 
+        divisions = piece.dim(kinds.div)
+        equalities, inequalities = sets.written_rows(piece)
+
         def expressions(
-            matrix: Any, atoms: list[QuasiPolynomial] = atoms
+            rows: list[list[int]], atoms: list[QuasiPolynomial] = atoms, divisions: int = divisions
         ) -> frozenset[QuasiPolynomial]:
             found: set[QuasiPolynomial] = set()
-            for r in range(matrix.rows()):
-                total = QuasiPolynomial.constant(matrix.get_element_val(r, 0).to_python())
-                for c, atom in enumerate(atoms):
-                    total = total + atom * matrix.get_element_val(r, c + 1).to_python()
+            for row in rows:
+                total = QuasiPolynomial.constant(row[-1])
+                for coefficient, atom in zip(
+                    row[divisions:-1] + row[:divisions], atoms, strict=True
+                ):
+                    if coefficient:
+                        total = total + atom * coefficient
                 found.add(total)
             return frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
 
-        columns = (kinds.cst, kinds.param, kinds.set, kinds.div)
         result.append(
-            (
-                expressions(piece.inequalities_matrix(*columns)),
-                frozenset(g for g in expressions(piece.equalities_matrix(*columns)) if g),
-            )
+            (expressions(inequalities), frozenset(g for g in expressions(equalities) if g))
         )
-    return result
+    return tuple(result)
 
 
 def from_pieces(function: Any) -> PiecewiseQuasiPolynomial:
@@ -527,18 +558,19 @@ def _affine_value(aff: Any) -> QuasiPolynomial:
 def _from_aff(aff: Any, atoms: list[QuasiPolynomial]) -> QuasiPolynomial:
     """Return the floor of an affine function in parameters and earlier divisions."""
     kinds = isl.dim_type
-    denominator = aff.get_denominator_val().to_python()
+    denominator = aff.get_denominator_val()
     parameters = aff.dim(kinds.param)
-    total = QuasiPolynomial.constant(_rational(aff.get_constant_val()))
-    for k in range(parameters):
-        total = total + atoms[k] * _rational(aff.get_coefficient_val(kinds.param, k))
-    for k in range(len(atoms) - parameters):
-        total = total + atoms[parameters + k] * _rational(aff.get_coefficient_val(kinds.div, k))
-    return (total * denominator).floor_divide(denominator)
+    total = QuasiPolynomial.constant(aff.get_constant_val().mul(denominator).to_python())
+    for k, atom in enumerate(atoms):
+        kind, place = (kinds.param, k) if k < parameters else (kinds.div, k - parameters)
+        coefficient = aff.get_coefficient_val(kind, place)
+        if not coefficient.is_zero():
+            total = total + atom * coefficient.mul(denominator).to_python()
+    return total.floor_divide(denominator.to_python())
 
 
-def _rational(value: Any) -> Any:
-    return Fraction(str(value))
+def _rational(value: Any) -> Number:
+    return value.to_python() if value.is_int() else Fraction(str(value))
 
 
 def _from_qpolynomial(polynomial: Any) -> QuasiPolynomial:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from math import lcm
+from math import lcm, prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Monomial, QuasiPolynomial
 
 _SAFE = float(2**62)
+_BLOCK = 8192
+"""Points that are evaluated together: few enough that intermediate values stay in the cache."""
 
 
 class CompiledCounts:
@@ -80,7 +82,7 @@ class CompiledCounts:
 
         Parameters
         ----------
-        values : mapping from str to ndarray of int64
+        values : mapping from str to int or ndarray of integers
             Broadcast against each other.
 
         Returns
@@ -88,17 +90,30 @@ class CompiledCounts:
         list of ndarray
             int64, or Python integers (dtype object) where int64 might overflow; float64 for counts
             that are not integral.
+
+        Raises
+        ------
+        ParameterError
+            As for `at`.
         """
         _, array, bound = self._compiled()
-        arguments = [np.asarray(values[name], dtype=np.int64) for name in self.parameters]
-        largest = [float(np.abs(a).max()) if a.size else 0.0 for a in arguments]
+        arguments = [np.asarray(values[name]) for name in self.parameters]
         shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
-        if bound(*largest) >= _SAFE:
-            arguments = [a.astype(object) for a in arguments]
-        result: list[NDArray[Any]] = []
-        for (total, denominator), (_, integral) in zip(array(*arguments), self.counts, strict=True):
-            full = np.broadcast_to(np.asarray(total), shape)
-            result.append(full // denominator if integral else full.astype(float) / denominator)
+        largest = [float(max(-int(a.min()), int(a.max()))) if a.size else 0.0 for a in arguments]
+        wanted = np.int64 if _is_safe(bound, largest) else object
+        lines = [np.broadcast_to(a.astype(wanted, copy=False), shape).ravel() for a in arguments]
+        result = [
+            np.empty(shape, wanted if integral else np.float64) for _, integral in self.counts
+        ]
+        targets = [each.reshape(-1) for each in result]
+        for start in range(0, prod(shape), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            totals = array(*(line[block] for line in lines))
+            for target, (total, denominator) in zip(targets, totals, strict=True):
+                if target.dtype == np.float64:
+                    target[block] = np.asarray(total, dtype=float) / denominator
+                else:
+                    target[block] = _quotient(np.asarray(total), denominator)
         return result
 
     def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
@@ -110,6 +125,32 @@ class CompiledCounts:
                 source.bound(),
             )
         return self._functions
+
+
+def _is_safe(bound: Callable[..., float], largest: Sequence[float]) -> bool:
+    """Whether no intermediate value exceeds 63 bits."""
+    try:
+        return bound(*largest) < _SAFE
+    except OverflowError:  # not even a float holds it
+        return False
+
+
+def _quotient(total: NDArray[Any], denominator: int) -> NDArray[Any]:
+    """Divide a count by its denominator, exactly."""
+    if denominator == 1:
+        return total
+    if denominator & (denominator - 1):
+        quotient = total // denominator
+        is_exact = bool(np.all(quotient * denominator == total))
+    else:  # shifts are much faster
+        quotient = total >> (denominator.bit_length() - 1)
+        is_exact = not np.any(total & (denominator - 1))
+    if not is_exact:
+        raise ParameterError(
+            "a count is no integer at some of the parameters: they violate the assumptions under "
+            "which it holds"
+        )
+    return quotient
 
 
 class _Source:

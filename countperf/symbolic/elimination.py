@@ -61,6 +61,12 @@ class Polyhedron:
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
 
+    def in_parameters(self) -> Polyhedron:
+        """Return what the inequalities in parameters alone say."""
+        first = 1 + len(self.parameters)
+        rows = tuple(row[:first] for row in self.inequalities if not any(row[first:]))
+        return Polyhedron(self.parameters, (), (), rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -109,7 +115,8 @@ def sum_weight(
     UncountableSetError
         A floor of a product involves a dimension, or the sum gets too large.
     """
-    polyhedron = fuse_tiles(polyhedron, weight.names())
+    if len(polyhedron.dimensions) > 1:
+        polyhedron = fuse_tiles(polyhedron, weight.names())
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()
@@ -170,10 +177,13 @@ def _sum(
         guards = frozenset(_as_polynomial(row, names) for row in polyhedron.inequalities)
         zeros = congruences | {_as_polynomial(row, names) for row in polyhedron.equalities}
         return (Term(guards, zeros, weight),)
-    polyhedron = fuse_tiles(polyhedron, weight.names())
-    components = _components(polyhedron, weight)
-    if len(components) > 1:
-        return _product_of_components(polyhedron, weight, components, congruences, simplify, depth)
+    if len(polyhedron.dimensions) > 1:
+        polyhedron = fuse_tiles(polyhedron, weight.names())
+        components = _components(polyhedron, weight)
+        if len(components) > 1:
+            return _product_of_components(
+                polyhedron, weight, components, congruences, simplify, depth
+            )
     position = _choose_dimension(polyhedron, weight)
     name = polyhedron.dimensions[position]
     floors = _floors_in(weight, name)
@@ -429,6 +439,41 @@ def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhe
 
 # }}}
 
+
+def without_dimension(polyhedron: Polyhedron, name: str) -> Polyhedron | None:
+    """Project a dimension out, if that is exact on integer points and makes no more rows.
+
+    Returns
+    -------
+    Polyhedron or None
+        None where it takes more than adding pairs of bounds: the dimension is in an equality, or
+        has both lower and upper bounds with coefficients other than one.
+    """
+    column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
+    rows = polyhedron.inequalities
+    lowers = [row for row in rows if row[column] > 0]
+    uppers = [row for row in rows if row[column] < 0]
+    if (
+        len(lowers) * len(uppers) > len(lowers) + len(uppers)
+        or any(row[column] for row in polyhedron.equalities)
+        or (any(r[column] != 1 for r in lowers) and any(r[column] != -1 for r in uppers))
+    ):
+        return None
+    joined = [
+        tuple(lower[column] * u - upper[column] * v for u, v in zip(upper, lower, strict=True))
+        for lower in lowers
+        for upper in uppers
+    ]
+    remaining = [row for row in rows if not row[column]] + joined
+    position = column - 1 - len(polyhedron.parameters)
+    return Polyhedron(
+        polyhedron.parameters,
+        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
+        tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
+        tuple(row[:column] + row[column + 1 :] for row in remaining if row[0] < 0 or any(row[1:])),
+    )
+
+
 # {{{ components
 
 
@@ -551,9 +596,7 @@ def _lift_floor(
         tuple((*r, 0) for r in polyhedron.equalities),
         (*((*r, 0) for r in polyhedron.inequalities), lower, upper),
     )
-    return lifted, weight.map_atoms(
-        lambda atom: replacement if atom == floor else QuasiPolynomial.atom(atom)
-    )
+    return lifted, weight.map_atoms(lambda atom: replacement if atom == floor else None)
 
 
 def _split_by_residues(
@@ -678,6 +721,8 @@ def _eliminate(
 
 def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> int:
     """Return the dimension whose elimination makes no or few floors, then few pieces."""
+    if len(polyhedron.dimensions) == 1:
+        return 0
     first = 1 + len(polyhedron.parameters)
 
     def cost(position: int) -> tuple[int, int, int]:

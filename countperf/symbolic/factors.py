@@ -43,17 +43,16 @@ def canonical_form(polyhedron: Polyhedron, context: sets.Context) -> CanonicalFo
     """
     rows = (*polyhedron.equalities, *polyhedron.inequalities)
     first = 1 + len(polyhedron.parameters)
-
-    def column(k: int) -> tuple[int, ...]:
-        return tuple(sorted(row[k] for row in rows))
-
-    used = [k for k in range(1, first) if any(row[k] for row in rows)]
-    used.sort(key=column)
+    columns = [tuple(sorted(column)) for column in zip(*rows, strict=True)]
+    used = [k for k in range(1, first) if rows and any(columns[k])]
+    used.sort(key=columns.__getitem__)
     names = tuple(polyhedron.parameters[k - 1] for k in used)
     known = context.known_of(names)
     if known is None:
         return None
-    dimensions = sorted(range(first, first + len(polyhedron.dimensions)), key=column)
+    dimensions = list(range(first, first + len(polyhedron.dimensions)))
+    if len(dimensions) > 1:
+        dimensions.sort(key=columns.__getitem__)
 
     def ordered(row: Row) -> Row:
         return (row[0], *(row[k] for k in used), *(row[k] for k in dimensions))
@@ -79,15 +78,30 @@ class FactoredDomain:
     def __init__(self, polyhedron: Polyhedron) -> None:
         self.polyhedron = polyhedron
         first = 1 + len(polyhedron.parameters)
-        rows = (*polyhedron.equalities, *polyhedron.inequalities)
-        groups: list[set[int]] = [{k} for k in range(first, first + len(polyhedron.dimensions))]
-        for row in rows:
-            touched = {k for k in range(first, len(row)) if row[k]}
-            joined = [g for g in groups if g & touched]
-            if len(joined) > 1:
-                groups = [g for g in groups if g not in joined] + [set[int]().union(*joined)]
-        self._factors = [self._part(sorted(group), first) for group in groups]
-        self._parameter_rows = self._part([], first)
+        groups = {k: [k] for k in range(first, first + len(polyhedron.dimensions))}
+        touched: dict[Row, int] = {}  # one of the dimensions that a row involves
+        for row in (*polyhedron.equalities, *polyhedron.inequalities):
+            columns = [k for k in groups if row[k]]
+            touched[row] = columns[0] if columns else 0
+            for k in columns[1:]:
+                if groups[k] is not groups[columns[0]]:
+                    groups[columns[0]] += groups[k]
+                    for joined in groups[k]:
+                        groups[joined] = groups[columns[0]]
+        groups[0] = []  # of rows in parameters alone
+        self._factors: list[tuple[frozenset[str], Polyhedron]] = []
+        for group in {id(g): sorted(g) for g in groups.values()}.values():
+            equalities, inequalities = (
+                tuple(
+                    row[:first] + tuple(row[k] for k in group)
+                    for row in rows
+                    if (touched[row] in group if group else not touched[row])
+                )
+                for rows in (polyhedron.equalities, polyhedron.inequalities)
+            )
+            names = tuple(polyhedron.dimensions[k - first] for k in group)
+            part = Polyhedron(polyhedron.parameters, names, equalities, inequalities)
+            self._factors.append((frozenset(names), part))
         self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}
 
     @staticmethod
@@ -96,24 +110,23 @@ class FactoredDomain:
         polyhedron = sets.as_polyhedron(integer_set)
         return None if polyhedron is None else FactoredDomain(polyhedron)
 
-    def _part(self, columns: list[int], first: int) -> Polyhedron:
-        def selected(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-            return tuple(
-                row[:first] + tuple(row[k] for k in columns)
-                for row in rows
-                if (any(row[k] for k in columns) if columns else not any(row[first:]))
-            )
-
-        return Polyhedron(
-            self.polyhedron.parameters,
-            tuple(self.polyhedron.dimensions[k - first] for k in columns),
-            selected(self.polyhedron.equalities),
-            selected(self.polyhedron.inequalities),
-        )
-
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
-        return next(frozenset(f.dimensions) for f in self._factors if name in f.dimensions)
+        return next(dimensions for dimensions, _ in self._factors if name in dimensions)
+
+    def bounds_along(self, name: str) -> tuple[int | None, int | None] | None:
+        """Return the smallest and largest value of a dimension, over all parameters.
+
+        Returns
+        -------
+        (int or None, int or None) or None
+            None for a side without a bound; None for both if the projection onto the dimension is
+            no polyhedron.
+        """
+        factors = self.onto(frozenset([name]))
+        if factors is None:
+            return None
+        return sets.bounds_along(next(f for f in factors if f.dimensions), name)
 
     def onto(self, names: frozenset[str]) -> tuple[Polyhedron, ...] | None:
         """Project onto some dimensions.
@@ -123,18 +136,18 @@ class FactoredDomain:
         tuple of Polyhedron or None
             Factors of the projection; None if one of them is not a single polyhedron.
         """
-        result: list[Polyhedron] = [self._parameter_rows]
-        for number, factor in enumerate(self._factors):
-            kept = names & frozenset(factor.dimensions)
-            key = (number, kept)
-            if key not in self._projections:
-                self._projections[key] = (
-                    factor
-                    if len(kept) == len(factor.dimensions)
-                    else sets.projected_polyhedron(factor, kept)
-                )
-            projected = self._projections[key]
-            if projected is None:
-                return None
-            result.append(projected)
-        return tuple(f for f in result if f.dimensions or f.equalities or f.inequalities)
+        result: list[Polyhedron] = []
+        for number, (dimensions, factor) in enumerate(self._factors):
+            kept = names & dimensions
+            if len(kept) == len(dimensions):
+                projected = factor
+            else:
+                key = (number, kept)
+                if key not in self._projections:
+                    self._projections[key] = sets.projected_polyhedron(factor, kept)
+                projected = self._projections[key]
+                if projected is None:
+                    return None
+            if projected.dimensions or projected.equalities or projected.inequalities:
+                result.append(projected)
+        return tuple(result)

@@ -8,12 +8,15 @@ polynomial, so that minima and classes that depend on parameters are the same ki
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from countperf.errors import CountingError
 from countperf.symbolic.elimination import Term, multiply_terms
-from countperf.symbolic.quasipolynomial import ONE, ZERO, Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Monomial, Number, QuasiPolynomial
 
 _NONE: frozenset[QuasiPolynomial] = frozenset()
 _MAXIMUM_REGIONS = 4096
@@ -49,12 +52,26 @@ class PiecewiseQuasiPolynomial:
         )
 
     @staticmethod
+    def sum(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
+        """Return the sum of counts, in time proportional to the number of their terms."""
+        merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+        reasons = frozenset[str]()
+        for count in counts:
+            reasons |= count.approximations
+            for term in count.terms:
+                guards = (term.nonnegative, term.zero)
+                merged[guards] = merged.get(guards, ZERO) + term.value
+        return _normalized(
+            (Term(*guards, value) for guards, value in merged.items() if value), reasons
+        )
+
+    @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
         """Return an unguarded quasi-polynomial or number."""
         polynomial = (
             value if isinstance(value, QuasiPolynomial) else QuasiPolynomial.constant(value)
         )
-        return PiecewiseQuasiPolynomial([Term(_NONE, _NONE, polynomial)])
+        return _normalized([Term(_NONE, _NONE, polynomial)] if polynomial else [])
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -66,28 +83,37 @@ class PiecewiseQuasiPolynomial:
         return hash(frozenset(self.terms))
 
     def __add__(self, other: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
-        return PiecewiseQuasiPolynomial(
-            (*self.terms, *other.terms), self.approximations | other.approximations
-        )
+        return PiecewiseQuasiPolynomial.sum((self, other))
 
     def __mul__(self, other: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
-        return PiecewiseQuasiPolynomial(
-            multiply_terms(self.terms, other.terms), self.approximations | other.approximations
-        )
+        reasons = self.approximations | other.approximations
+        left, right = self.as_polynomial(), other.as_polynomial()
+        if left is not None and right is not None:
+            return PiecewiseQuasiPolynomial.from_value(left * right).approximated(reasons)
+        if right is not None:
+            return self.scale(right).approximated(reasons)
+        if left is not None:
+            return other.scale(left).approximated(reasons)
+        return PiecewiseQuasiPolynomial(multiply_terms(self.terms, other.terms), reasons)
 
-    def scale(self, factor: Number) -> PiecewiseQuasiPolynomial:
-        """Return this times a number."""
-        if factor == 1:
+    def scale(self, factor: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
+        """Return this times a number, or a quasi-polynomial without guards."""
+        if factor == 1 or factor == ONE:
             return self
-        return PiecewiseQuasiPolynomial(
-            (Term(t.nonnegative, t.zero, t.value * factor) for t in self.terms),
-            self.approximations,
+        products = ((t.nonnegative, t.zero, t.value * factor) for t in self.terms)
+        return _normalized(
+            (Term(*product) for product in products if product[-1]), self.approximations
         )
 
     def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Replace parameters, in guards too."""
         if not replacements:
             return self
+        polynomial = self.as_polynomial()
+        if polynomial is not None:
+            return PiecewiseQuasiPolynomial.from_value(
+                polynomial.substitute(replacements)
+            ).approximated(self.approximations)
         return PiecewiseQuasiPolynomial(
             (
                 Term(
@@ -105,6 +131,8 @@ class PiecewiseQuasiPolynomial:
     ) -> PiecewiseQuasiPolynomial:
         """Return this where the given guards hold too, zero elsewhere."""
         more, more_zero = frozenset(nonnegative), frozenset(zero)
+        if not more and not more_zero:
+            return self
         return PiecewiseQuasiPolynomial(
             (Term(t.nonnegative | more, t.zero | more_zero, t.value) for t in self.terms),
             self.approximations,
@@ -112,7 +140,9 @@ class PiecewiseQuasiPolynomial:
 
     def approximated(self, reasons: frozenset[str]) -> PiecewiseQuasiPolynomial:
         """Return this as no more than an upper bound, for further reasons."""
-        return PiecewiseQuasiPolynomial(self.terms, self.approximations | reasons)
+        if reasons <= self.approximations:
+            return self
+        return _normalized(self.terms, self.approximations | reasons)
 
     def names(self) -> set[str]:
         """Return the parameters that occur."""
@@ -187,6 +217,16 @@ class PiecewiseQuasiPolynomial:
         return " + ".join(parts)
 
     __repr__ = __str__
+
+
+def _normalized(
+    terms: Iterable[Term], approximations: frozenset[str] = frozenset()
+) -> PiecewiseQuasiPolynomial:
+    """Return a count of terms with normal, distinct guards and values other than zero."""
+    result = PiecewiseQuasiPolynomial.__new__(PiecewiseQuasiPolynomial)
+    result.terms = tuple(terms)
+    result.approximations = approximations
+    return result
 
 
 ZERO_COUNT = PiecewiseQuasiPolynomial()
@@ -322,6 +362,31 @@ def _split_region(
 # }}}
 
 
+_FACTOR = r"[A-Za-z_]\w*(?:\^\d+)?"
+_TERM = rf"(?:\d+|\(\d+/[1-9]\d*\)|{_FACTOR})(?:\*{_FACTOR})*"
+_PLAIN = re.compile(rf"-?{_TERM}(?: [+-] {_TERM})*", re.ASCII)
+"""A sum of products as `QuasiPolynomial` writes it, without floors: most of what is read back."""
+
+
+def _from_plain(text: str) -> QuasiPolynomial:
+    terms: dict[Monomial, Number] = {}
+    for term in text.replace("- ", "-").replace("+ ", "").split(" "):
+        value: Number = -1 if term.startswith("-") else 1
+        exponents: dict[str, int] = {}
+        for factor in term.removeprefix("-").split("*"):
+            if factor[0] == "(":
+                value *= Fraction(factor[1:-1])
+            elif factor[0].isdigit():
+                value *= int(factor)
+            else:
+                name, _, exponent = factor.partition("^")
+                exponents[name] = exponents.get(name, 0) + int(exponent or 1)
+        monomial = tuple(sorted((n, e) for n, e in exponents.items() if e))
+        terms[monomial] = terms.get(monomial, 0) + value
+    return QuasiPolynomial(terms)
+
+
+@lru_cache(maxsize=4096)
 def parse_polynomial(text: str) -> QuasiPolynomial:
     """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``.
 
@@ -330,6 +395,8 @@ def parse_polynomial(text: str) -> QuasiPolynomial:
     CountingError
         The text is none.
     """
+    if _PLAIN.fullmatch(text):
+        return _from_plain(text)
     try:
         tree = ast.parse(text.replace("^", "**"), mode="eval").body
     except SyntaxError as error:

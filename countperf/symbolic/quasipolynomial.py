@@ -57,9 +57,7 @@ def _atom_key(atom: Atom) -> str:
 
 
 def _number(value: Number) -> Number:
-    if isinstance(value, Fraction) and value.denominator == 1:
-        return value.numerator
-    return value
+    return value.numerator if value.denominator == 1 else value
 
 
 @lru_cache(maxsize=65536)
@@ -72,6 +70,11 @@ def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     for atom, exponent in right:
         exponents[atom] = exponents.get(atom, 0) + exponent
     return tuple(sorted(exponents.items(), key=lambda item: _atom_key(item[0])))
+
+
+def forget_products() -> None:
+    """Forget the products of monomials that were found; for honest timings."""
+    _multiply_monomials.cache_clear()
 
 
 class QuasiPolynomial:
@@ -95,17 +98,17 @@ class QuasiPolynomial:
     @staticmethod
     def constant(value: Number) -> QuasiPolynomial:
         """Return the constant `value`."""
-        return QuasiPolynomial({(): value})
+        return _trusted({(): _number(value)} if value else {})
 
     @staticmethod
     def name(name: str) -> QuasiPolynomial:
         """Return the indeterminate `name`."""
-        return QuasiPolynomial({((name, 1),): 1})
+        return _trusted({((name, 1),): 1})
 
     @staticmethod
     def atom(atom: Atom) -> QuasiPolynomial:
         """Return a single atom as a polynomial."""
-        return QuasiPolynomial({((atom, 1),): 1})
+        return _trusted({((atom, 1),): 1})
 
     @staticmethod
     def affine(coefficients: Iterable[tuple[str, Number]], constant: Number = 0) -> QuasiPolynomial:
@@ -174,12 +177,19 @@ class QuasiPolynomial:
     # {{{ arithmetic
 
     def __add__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
-        right = other if isinstance(other, QuasiPolynomial) else QuasiPolynomial.constant(other)
-        if len(self.terms) < len(right.terms):
-            self, right = right, self
-        terms = dict(self.terms)
-        for monomial, value in right.terms.items():
-            total = terms.get(monomial, 0) + value
+        more, less = (
+            self.terms,
+            other.terms if isinstance(other, QuasiPolynomial) else {(): other} if other else {},
+        )
+        if len(more) < len(less):
+            more, less = less, more
+        terms = dict(more)
+        for monomial, value in less.items():
+            present = terms.get(monomial)
+            if present is None:
+                terms[monomial] = value
+                continue
+            total = present + value
             if total:
                 terms[monomial] = _number(total)
             else:
@@ -201,13 +211,21 @@ class QuasiPolynomial:
         if not isinstance(other, QuasiPolynomial):
             if other == 1:
                 return self
-            return QuasiPolynomial({m: c * other for m, c in self.terms.items()})
+            if not other:
+                return ZERO
+            return _trusted({m: _number(c * other) for m, c in self.terms.items()})
+        if len(other.terms) == 1 and () in other.terms:
+            return self * other.terms[()]
+        if len(self.terms) == 1 and () in self.terms:
+            return other * self.terms[()]
         terms: dict[Monomial, Number] = {}
         for left, left_value in self.terms.items():
             for right, right_value in other.terms.items():
                 monomial = _multiply_monomials(left, right)
-                terms[monomial] = terms.get(monomial, 0) + left_value * right_value
-        return QuasiPolynomial(terms)
+                product = left_value * right_value
+                present = terms.get(monomial)
+                terms[monomial] = product if present is None else present + product
+        return _trusted({m: _number(c) for m, c in terms.items() if c})
 
     __rmul__ = __mul__
 
@@ -215,8 +233,8 @@ class QuasiPolynomial:
         return self * Fraction(1, other)
 
     def __pow__(self, exponent: int) -> QuasiPolynomial:
-        result = ONE
-        for _ in range(exponent):
+        result = ONE if exponent == 0 else self
+        for _ in range(exponent - 1):
             result = result * self
         return result
 
@@ -259,25 +277,29 @@ class QuasiPolynomial:
     def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> QuasiPolynomial:
         """Replace names by quasi-polynomials, inside floors too."""
 
-        def replace(atom: Atom) -> QuasiPolynomial:
+        def replace(atom: Atom) -> QuasiPolynomial | None:
             if isinstance(atom, str):
-                return replacements.get(atom) or (
-                    ZERO if atom in replacements else QuasiPolynomial.atom(atom)
-                )
-            return atom.numerator.substitute(replacements).floor_divide(atom.denominator)
+                return replacements.get(atom)
+            numerator = atom.numerator.substitute(replacements)
+            if numerator is atom.numerator:
+                return None
+            return numerator.floor_divide(atom.denominator)
 
         return self.map_atoms(replace)
 
-    def map_atoms(self, replace: Callable[[Atom], QuasiPolynomial]) -> QuasiPolynomial:
-        """Replace each atom by what `replace` returns for it."""
-        replaced = {atom: replace(atom) for atom in self.atoms()}
-        if all(value == QuasiPolynomial.atom(atom) for atom, value in replaced.items()):
+    def map_atoms(self, replace: Callable[[Atom], QuasiPolynomial | None]) -> QuasiPolynomial:
+        """Replace each atom by what `replace` returns for it; None keeps it."""
+        replaced = {a: other for a in self.atoms() if (other := replace(a)) is not None}
+        if not replaced:
             return self
         result = ZERO
         for monomial, value in self.terms.items():
-            product = QuasiPolynomial.constant(value)
-            for atom, exponent in monomial:
-                product = product * replaced[atom] ** exponent
+            kept = tuple(part for part in monomial if part[0] not in replaced)
+            product = _trusted({kept: value})
+            if len(kept) < len(monomial):
+                for atom, exponent in monomial:
+                    if atom in replaced:
+                        product = product * replaced[atom] ** exponent
             result = result + product
         return result
 
@@ -323,7 +345,7 @@ class QuasiPolynomial:
                     base = atom.numerator.evaluate(values) // atom.denominator
                 product = product * base**exponent
             total += product
-        return _number(total)
+        return _number(total) if isinstance(total, Fraction) else total
 
     # }}}
 

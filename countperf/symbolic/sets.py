@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
 
 import islpy as isl
+from islpy.version import VERSION_TEXT
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles
+from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles, without_dimension
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
 
 IntegerSet: TypeAlias = Any
@@ -29,24 +31,23 @@ _SPLITTING_OPERATIONS = 10_000_000
 _COLUMNS = (_DT.cst, _DT.param, _DT.set, _DT.div)
 
 
+def isl_version() -> str:
+    """Return the version of islpy, which contains isl, and whether barvinok is in it."""
+    return VERSION_TEXT + (" with barvinok" if hasattr(isl.Set, "card") else "")
+
+
 def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     """Return the names of the parameters, or of the dimensions, of a set."""
     kind = _DT.param if parameters else _DT.set
     return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
 
 
-def _rows(matrix: Any) -> tuple[Row, ...]:
-    columns = range(matrix.cols())
-    get = matrix.get_element_val
-    return tuple(tuple(get(r, c).to_python() for c in columns) for r in range(matrix.rows()))
-
-
 def _matrix(rows: Sequence[Row], columns: int) -> Any:
-    matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, len(rows), columns)
-    values = _isl_value
+    matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
     for r, row in enumerate(rows):
         for c, value in enumerate(row):
-            matrix = matrix.set_element_val(r, c, values(value))
+            if value:
+                matrix = matrix.set_element_val(r, c, _isl_value(value))
     return matrix
 
 
@@ -73,15 +74,40 @@ def to_isl(polyhedron: Polyhedron) -> IntegerSet:
     )
 
 
+def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the equalities and inequalities of a basic set.
+
+    Returns
+    -------
+    (list of list of int, list of list of int)
+        For each row the coefficients of dimensions, existentials and parameters, then the constant.
+
+    Notes
+    -----
+    They are read from isl's text in PolyLib's format, one line for each row, which starts with its
+    kind. That is much faster than asking isl for one coefficient after the other.
+    """
+    printer = isl.Printer.to_str(isl.DEFAULT_CONTEXT).set_output_format(isl.format.POLYLIB)
+    rows: tuple[list[list[int]], list[list[int]]] = ([], [])
+    for line in printer.print_basic_set(basic_set).get_str().splitlines()[1:]:
+        kind, *row = map(int, line.split())
+        rows[kind].append(row)
+    return rows
+
+
 def from_isl(
     basic_set: IntegerSet, parameters: tuple[str, ...], dimensions: tuple[str, ...]
 ) -> Polyhedron:
     """Return a basic set without existentially quantified variables as a polyhedron."""
+    count = len(dimensions)
+    if basic_set.dim(_DT.div):
+        raise CountingError(f"{basic_set} is no polyhedron in {parameters} and {dimensions}")
+    equalities, inequalities = written_rows(basic_set)
     return Polyhedron(
         parameters,
         dimensions,
-        _rows(basic_set.equalities_matrix(*_COLUMNS)),
-        _rows(basic_set.inequalities_matrix(*_COLUMNS)),
+        tuple((row[-1], *row[count:-1], *row[:count]) for row in equalities),
+        tuple((row[-1], *row[count:-1], *row[:count]) for row in inequalities),
     )
 
 
@@ -91,7 +117,7 @@ def lifted_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
     Each existential variable is first written as a floor of the other variables, so that each
     point of the set is exactly one point of one polyhedron.
     """
-    whole = _as_set(integer_set)
+    whole = as_set(integer_set)
     parameters = names_of(whole, parameters=True)
     pieces = whole.get_basic_sets()
     if len(pieces) > 1 or any(p.dim(_DT.div) for p in pieces):
@@ -107,6 +133,36 @@ def lifted_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
         extra = tuple(f"_e{k}" for k in range(quantified))
         result.append(from_isl(piece, parameters, names + extra))
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class ByText:
+    """A set that is equal to another if isl writes them alike; a key for what is found once."""
+
+    text: str
+    integer_set: IntegerSet = field(compare=False)
+
+    @staticmethod
+    def of(integer_set: IntegerSet) -> ByText:
+        """Wrap a set."""
+        return ByText(str(integer_set), integer_set)
+
+
+def _are_congruences_of_one(lifted: Polyhedron) -> bool:
+    """Whether each equality says what one parameter is modulo an integer, and nothing else."""
+    first = 1 + len(lifted.parameters)
+    occurring = [[k for k, c in enumerate(row) if k and c] for row in lifted.equalities]
+    return (
+        all(
+            len(found) == 2
+            and found[0] < first <= found[1]
+            and abs(row[found[0]]) == 1
+            and abs(row[found[1]]) > 1
+            for row, found in zip(lifted.equalities, occurring, strict=True)
+        )
+        and len({k for found in occurring for k in found}) == 2 * len(occurring)
+        and not any(row[k] for row in lifted.inequalities for k in range(first, len(row)))
+    )
 
 
 class Context:
@@ -128,8 +184,11 @@ class Context:
         self.assumptions = assumptions
         self.congruences: dict[str, tuple[int, int]] = {}
         self._hull: Polyhedron | None = None
+        self._known: list[tuple[int, Row, frozenset[str]]] = []
         self._lower: dict[str, int] = {}
-        self._cache: dict[tuple[tuple[str, ...], tuple[str, ...]], Any] = {}
+        self._as_set = lru_cache(maxsize=256)(self._found_as_set)
+        self._originals: dict[str, QuasiPolynomial] = {}
+        self._quotients: dict[str, QuasiPolynomial] = {}
         if assumptions is None:
             return
         hull = (
@@ -138,12 +197,24 @@ class Context:
             else assumptions.coalesce().simple_hull()
         )
         names = names_of(hull, parameters=True)
-        self._find_congruences(hull, names)
         lifted = hull.lift().flatten() if hull.dim(_DT.div) else hull
         dimensions = tuple(f"_e{k}" for k in range(lifted.dim(_DT.set)))
-        scaled = self.rescale(from_isl(lifted, names, dimensions))
-        basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
-        self._hull = from_isl(basic, names, ())
+        rows = from_isl(lifted, names, dimensions)
+        self._find_congruences(hull, rows)
+        for name, (modulus, remainder) in self.congruences.items():
+            self._originals[name] = (QuasiPolynomial.name(name) - remainder) / modulus
+            self._quotients[name] = QuasiPolynomial.name(name) * modulus + remainder
+        scaled = self.rescale(rows)
+        # existentials that are quotients of a parameter need not be projected out
+        hull = _tidy(scaled.in_parameters()) if _are_congruences_of_one(rows) else None
+        if hull is None:
+            basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
+            hull = from_isl(basic, names, ())
+        self._hull = hull
+        for kind, rows in enumerate((self._hull.equalities, self._hull.inequalities)):
+            for row in rows:
+                occurring = frozenset(n for n, c in zip(names, row[1:], strict=True) if c)
+                self._known.append((kind, row, occurring))
         for row in self._hull.inequalities:
             occurring = [k for k, c in enumerate(row) if k and c]
             if len(occurring) == 1 and row[occurring[0]] > 0:
@@ -166,19 +237,15 @@ class Context:
         """
         if self._hull is None:
             return ()
-        positions = [
-            1 + self._hull.parameters.index(n) if n in self._hull.parameters else 0 for n in names
-        ]
-        chosen = {k for k in positions if k}
+        parameters = self._hull.parameters
+        positions = [1 + parameters.index(n) if n in parameters else 0 for n in names]
         found: list[Row] = []
-        for kind, rows in enumerate((self._hull.equalities, self._hull.inequalities)):
-            for row in rows:
-                occurring = {k for k, c in enumerate(row) if k and c}
-                if not occurring & chosen:
-                    continue
-                if occurring - chosen:
-                    return None
-                found.append((kind, row[0], *(row[k] if k else 0 for k in positions)))
+        for kind, row, occurring in self._known:
+            if occurring.isdisjoint(names):
+                continue
+            if not occurring.issubset(names):
+                return None
+            found.append((kind, row[0], *(row[k] if k else 0 for k in positions)))
         return tuple(sorted(found))
 
     def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
@@ -192,7 +259,13 @@ class Context:
                 smallest += c * bound
         return smallest >= 0
 
-    def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
+    def _find_congruences(self, hull: Any, lifted: Polyhedron) -> None:
+        names = lifted.parameters
+        if _are_congruences_of_one(lifted):
+            for row in lifted.equalities:
+                ((k, sign), (_, modulus)) = [(k, c) for k, c in enumerate(row) if k and c]
+                self.congruences[names[k - 1]] = abs(modulus), -sign * row[0] % abs(modulus)
+            return
         moved = isl.Set.from_basic_set(hull)
         if moved.is_params():
             moved = moved.from_params()
@@ -228,44 +301,33 @@ class Context:
             tuple(scaled(r) for r in polyhedron.inequalities),
         )
 
-    def original_parameters(self) -> dict[str, QuasiPolynomial]:
+    def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
         """Return what to substitute for the quotients to come back to the parameters."""
-        return {
-            name: (QuasiPolynomial.name(name) - remainder) / modulus
-            for name, (modulus, remainder) in self.congruences.items()
-        }
+        return self._originals
 
-    def quotients(self) -> dict[str, QuasiPolynomial]:
+    def quotients(self) -> Mapping[str, QuasiPolynomial]:
         """Return what to substitute for the parameters to write them in their quotients."""
-        return {
-            name: QuasiPolynomial.name(name) * modulus + remainder
-            for name, (modulus, remainder) in self.congruences.items()
-        }
+        return self._quotients
 
-    def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
-        key = (parameters, dimensions)
-        found = self._cache.get(key)
-        if found is None:
-            hull = self._hull
-            rows: list[list[Row]] = [[], []]
-            if hull is not None:
-                unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
-                kept = [name for name in hull.parameters if name in parameters]
-                if unknown:
-                    basic = to_isl(hull)
-                    for k in reversed(unknown):
-                        basic = basic.project_out(_DT.param, k, 1)
-                    hull = from_isl(basic.remove_divs(), tuple(kept), ())
-                for target, source in zip(rows, (hull.equalities, hull.inequalities), strict=True):
-                    for row in source:
-                        values = dict(zip(hull.parameters, row[1:], strict=True))
-                        target.append(
-                            (row[0], *(values.get(p, 0) for p in parameters))
-                            + (0,) * len(dimensions)
-                        )
-            found = to_isl(Polyhedron(parameters, dimensions, tuple(rows[0]), tuple(rows[1])))
-            self._cache[key] = found
-        return found
+    def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
+        """Return the hull as a set in a space; parameters that it lacks are projected out."""
+        hull = self._hull
+        rows: list[list[Row]] = [[], []]
+        if hull is not None:
+            unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
+            kept = [name for name in hull.parameters if name in parameters]
+            if unknown:
+                basic = to_isl(hull)
+                for k in reversed(unknown):
+                    basic = basic.project_out(_DT.param, k, 1)
+                hull = from_isl(basic.remove_divs(), tuple(kept), ())
+            for target, source in zip(rows, (hull.equalities, hull.inequalities), strict=True):
+                for row in source:
+                    values = dict(zip(hull.parameters, row[1:], strict=True))
+                    target.append(
+                        (row[0], *(values.get(p, 0) for p in parameters)) + (0,) * len(dimensions)
+                    )
+        return to_isl(Polyhedron(parameters, dimensions, tuple(rows[0]), tuple(rows[1])))
 
     def simplify(self, polyhedron: Polyhedron) -> Polyhedron | None:
         """Remove rows that follow from others under the context; None for an empty set."""
@@ -288,6 +350,21 @@ class Context:
         if joint.is_empty():
             return None
         return from_isl(joint.remove_redundancies().gist(context), tidy.parameters, tidy.dimensions)
+
+
+def context_of(assumptions: IntegerSet | None) -> Context:
+    """Return what is known of parameters; found once in a process for equal assumptions."""
+    return Context(None) if assumptions is None else _context(ByText.of(assumptions))
+
+
+@lru_cache(maxsize=256)
+def _context(assumptions: ByText) -> Context:
+    return Context(assumptions.integer_set)
+
+
+def forget_contexts() -> None:
+    """Forget the contexts that were found."""
+    _context.cache_clear()
 
 
 def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
@@ -317,7 +394,7 @@ def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
 
 def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
     """Return a set that is one basic set without existentials as a polyhedron, else None."""
-    pieces = _as_set(integer_set).get_basic_sets()
+    pieces = as_set(integer_set).get_basic_sets()
     if len(pieces) != 1 or pieces[0].dim(_DT.div):
         return None
     return from_isl(
@@ -329,6 +406,14 @@ def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
 
 def projected_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
     """Project a polyhedron onto some dimensions, exactly; None if that is no polyhedron."""
+    for name in polyhedron.dimensions:
+        if name not in names:
+            eliminated = without_dimension(polyhedron, name)
+            if eliminated is None:
+                break
+            polyhedron = eliminated
+    if names.issuperset(polyhedron.dimensions):
+        return polyhedron
     basic = to_isl(polyhedron)
     for position in reversed(range(len(polyhedron.dimensions))):
         if polyhedron.dimensions[position] not in names:
@@ -352,6 +437,29 @@ def parameter_set(text: str) -> IntegerSet:
             f"{error}",
             where=text,
         ) from error
+
+
+def bounds_along(polyhedron: Polyhedron, name: str) -> tuple[int | None, int | None]:
+    """Return the smallest and largest value of the only dimension of a polyhedron.
+
+    None where there is none, over all values of the parameters.
+    """
+    first = 1 + len(polyhedron.parameters)
+    low: int | None = None
+    high: int | None = None
+    for row in polyhedron.inequalities:
+        if any(row[1:first]):
+            break
+        if row[first] > 0:
+            bound = -(row[0] // row[first])
+            low = bound if low is None else max(low, bound)
+        elif row[first] < 0:
+            bound = row[0] // -row[first]
+            high = bound if high is None else min(high, bound)
+    else:
+        if not polyhedron.equalities:
+            return low, high
+    return constant_bounds(to_isl(polyhedron))[name]
 
 
 def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
@@ -420,7 +528,7 @@ def restrict(
     zero: Iterable[QuasiPolynomial] = (),
 ) -> IntegerSet:
     """Restrict a set to where affine expressions are at least zero, or zero."""
-    result = _as_set(integer_set)
+    result = as_set(integer_set)
     conditions = [(e, False) for e in nonnegative] + [(e, True) for e in zero]
     needed = {name for e, _ in conditions for name in e.names()}
     result = with_parameters(result, needed - set(names_of(result, parameters=False)))
@@ -456,7 +564,7 @@ def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> Inte
     """
     needed = {name for f in functions for name in f.names()}
     integer_set = with_parameters(
-        _as_set(integer_set), needed - set(names_of(integer_set, parameters=False))
+        as_set(integer_set), needed - set(names_of(integer_set, parameters=False))
     )
     if any(f.floors() for f in functions):
         result = _image_with_floors(integer_set, functions)
@@ -499,7 +607,8 @@ def _image_of_piece(piece: IntegerSet, functions: Sequence[QuasiPolynomial]) -> 
     )
 
 
-def _as_set(integer_set: IntegerSet) -> IntegerSet:
+def as_set(integer_set: IntegerSet) -> IntegerSet:
+    """Return a basic set as a set of isl."""
     if isinstance(integer_set, isl.BasicSet):
         return isl.Set.from_basic_set(integer_set)
     return integer_set
@@ -554,8 +663,8 @@ def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> Int
 
     Overlapping tiles, such as those of halos, then lose their tile index.
     """
-    whole = _as_set(integer_set)
-    assumed = whole if assumptions is None else whole.intersect_params(_as_set(assumptions))
+    whole = as_set(integer_set)
+    assumed = whole if assumptions is None else whole.intersect_params(as_set(assumptions))
     if assumed.is_empty() or any(
         piece.dim(_DT.div) > _MAXIMUM_HULL_DIVISIONS for piece in assumed.get_basic_sets()
     ):
@@ -563,16 +672,16 @@ def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> Int
     hull = isl.Set.from_basic_set(assumed.remove_divs().simple_hull())
     hull = hull.intersect(isl.Set.from_basic_set(assumed.affine_hull()))
     if assumptions is not None:
-        hull = hull.intersect_params(_as_set(assumptions))
+        hull = hull.intersect_params(as_set(assumptions))
     if not hull.is_subset(assumed):
         return whole
-    return hull if assumptions is None else hull.gist_params(_as_set(assumptions))
+    return hull if assumptions is None else hull.gist_params(as_set(assumptions))
 
 
 def widened_on_line(cells: IntegerSet, step: QuasiPolynomial) -> IntegerSet:
     """Widen each point x of a one-dimensional set to the points from x to x + |step| - 1."""
     name = "_x"
-    points = with_parameters(_as_set(cells).set_dim_name(_DT.set, 0, name), step.names())
+    points = with_parameters(as_set(cells).set_dim_name(_DT.set, 0, name), step.names())
     points = points.add_dims(_DT.set, 1).set_dim_name(_DT.set, 1, "_y")
     x, y = QuasiPolynomial.name(name), QuasiPolynomial.name("_y")
     forward = restrict(points, nonnegative=[y - x, x + step - y - 1])
@@ -613,7 +722,7 @@ def widened_lexicographically(
     if any(v < 0 for v in values):
         return None
     count = len(order)
-    points = _as_set(cells)
+    points = as_set(cells)
     needed = {name for e in extents if e is not None for name in e.names()}
     points = with_parameters(points, needed)
     space = points.get_space()
@@ -689,10 +798,10 @@ def _lexicographic(
 def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) -> bool:
     """Whether the values of some dimensions do not depend on the value of another one."""
     kept = set(names)
-    joint = _as_set(project_onto(integer_set, kept | {other}))
+    joint = as_set(project_onto(integer_set, kept | {other}))
     position = names_of(joint, parameters=False).index(other)
     alone = joint.project_out(_DT.set, position, 1).insert_dims(_DT.set, position, 1)
-    line = _as_set(project_onto(integer_set, {other}))
+    line = as_set(project_onto(integer_set, {other}))
     line = line.insert_dims(_DT.set, 0, position)
     line = line.add_dims(_DT.set, len(kept) - position)
     return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
@@ -700,7 +809,7 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
 
 def constant_bounds(integer_set: IntegerSet) -> Bounds:
     """Return the smallest and largest value of each dimension, None where there is none."""
-    whole = _as_set(integer_set)
+    whole = as_set(integer_set)
     result: dict[str, tuple[int | None, int | None]] = {}
     for k, name in enumerate(names_of(whole, parameters=False)):
         line = whole.project_out(_DT.set, k + 1, whole.dim(_DT.set) - k - 1).project_out(
@@ -717,9 +826,9 @@ def constant_bounds(integer_set: IntegerSet) -> Bounds:
 def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomial:
     """Replace floors whose value the bounds of their names decide."""
 
-    def replace(atom: Atom) -> QuasiPolynomial:
+    def replace(atom: Atom) -> QuasiPolynomial | None:
         if isinstance(atom, str):
-            return QuasiPolynomial.atom(atom)
+            return None
         numerator = resolve_floors(atom.numerator, bounds)
         low = high = 0
         for monomial, value in numerator.terms.items():

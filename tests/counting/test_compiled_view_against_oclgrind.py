@@ -17,7 +17,7 @@ import pytest
 
 from countperf.properties.count_properties import count_kernel
 from tests.counting.applications import APPLICATIONS
-from tests.counting.compiled_kernels import BOUNDS, KERNELS
+from tests.counting.compiled_kernels import BOUNDS, KERNELS, LOWER_BOUNDS
 from tests.oracles import llvm_ir, oclgrind
 
 pytestmark = [
@@ -102,3 +102,14 @@ def test_limits_are_bounds_from_above(name: str, tmp_path: Path) -> None:
     found = _disagreements(t_unit, vector, parameters, tmp_path, passes=llvm_ir.O3)
     assert found
     assert all(counted > executed for counted, executed in found.values())
+
+
+@pytest.mark.filterwarnings("ignore:Aff.is_equal:DeprecationWarning")  # in Loopy's bounds
+@pytest.mark.parametrize("name", LOWER_BOUNDS)
+def test_what_a_compiler_does_not_see_is_a_bound_from_below(name: str, tmp_path: Path) -> None:
+    t_unit = LOWER_BOUNDS[name]()
+    vector = count_kernel(t_unit, view="compiled")
+    parameters = _parameters(vector, 10)
+    found = _disagreements(t_unit, vector, parameters, tmp_path, passes=llvm_ir.O3)
+    assert set(found) == {"global loads", "bytes loaded from global memory"}
+    assert all(counted < executed for counted, executed in found.values())

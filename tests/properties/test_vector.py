@@ -14,7 +14,9 @@ from countperf.errors import (
     PropertyNameError,
 )
 from countperf.properties.taxonomy import describe
-from countperf.properties.vector import Count, PropertyVector
+from countperf.properties.vector import Count, PropertyVector, granularity_of
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
 def _vector() -> PropertyVector:
@@ -46,6 +48,74 @@ def test_arrays_give_what_scalars_give() -> None:
 def test_arrays_beyond_63_bits_do_not_wrap() -> None:
     values = _vector().evaluate(n=np.array([2**40, 3]), m=1)
     assert list(values["flop.add.f32"]) == [2**80, 9]
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("[n] -> { n^3 : n > 0 }", np.array([2**21, 2**22])),
+        ("[n] -> { n - 16 : n > 20 }", np.array([-(2**63), 30])),
+        ("[n] -> { floor((n + 1)/3) }", np.array([2**63 - 1])),
+        ("[n] -> { n^20 }", np.array([2**62, 3])),
+        ("[n] -> { (1/2)*n^2 + (1/2)*n }", np.array([2**63 + 8, 2**64 - 1], dtype=np.uint64)),
+        ("[n] -> { n }", np.array([2**63], dtype=np.uint64)),
+    ],
+)
+def test_no_array_wraps(text: str, n: Any) -> None:
+    vector = PropertyVector.from_mapping({"flop.add.f32": text})
+    values = vector.evaluate(n=n)["flop.add.f32"]
+    exact = [vector.evaluate(n=int(each))["flop.add.f32"] for each in n]
+    assert [int(v) for v in values] == exact
+
+
+def test_assumptions_are_checked_without_wrapping() -> None:
+    n = QuasiPolynomial.name("n")
+    vector = PropertyVector(
+        {
+            "groups": Count(
+                quantity=PiecewiseQuasiPolynomial.from_value(n),
+                granularity=granularity_of("groups"),
+            )
+        },
+        kernel="k",
+        assumption_guards=((frozenset([n - 16]), frozenset([n.modulo(4)])),),
+    )
+    assert list(vector.evaluate(n=np.array([16, 20]))["groups"]) == [16, 20]
+    for bad, message in (
+        (-(2**63), "it needs n - 16 >= 0"),
+        (18, r"it needs n - 4\*floor\(\(n\)/4\) = 0"),
+    ):
+        for given in (bad, np.array([16, bad])):
+            with pytest.raises(ParameterError, match=message):
+                vector.evaluate(n=given)
+
+
+def test_counts_that_are_no_integers_are_refused_in_arrays_too() -> None:
+    for divisor in (2, 3):
+        vector = PropertyVector.from_mapping({"groups": f"[n] -> {{ (1/{divisor})*n }}"})
+        assert list(vector.evaluate(n=np.array([6, 12]))["groups"]) == [6 // divisor, 12 // divisor]
+        for given in (5, np.array([6, 5])):
+            with pytest.raises(ParameterError, match="no integer"):
+                vector.evaluate(n=given)
+
+
+def test_results_share_no_memory() -> None:
+    vector = PropertyVector.from_mapping(
+        {
+            "flop.add.f32": "[n] -> { n^2 }",
+            "flop.mul.f32": "[n] -> { n^2 }",
+            "flop.div.f32": "[n] -> { n }",
+            "groups": 1,
+        }
+    )
+    n = np.arange(4)
+    values = vector.evaluate(n=n)
+    for name in values:
+        values[name][:] = -1
+        n_before, others = n.copy(), {k: v.copy() for k, v in values.items() if k != name}
+        values[name][:] = -2
+        assert np.array_equal(n, n_before)
+        assert all(np.array_equal(values[k], v) for k, v in others.items())
 
 
 def test_the_sum_over_functions_is_derived() -> None:

@@ -1,0 +1,229 @@
+"""Counts that were found before, by this process or by another one.
+
+The key is the content of the kernel (Loopy's own persistent hash of the translation unit), every
+option of the counting, and everything that decides what a count is: the versions of Loopy,
+pymbolic, islpy and countperf, the counting rules, and the source files of the counter. So an entry
+of another version is never found, and nothing has to be invalidated.
+
+Entries are documents of property vectors in a SQLite database. They are data, not pickles: reading
+one runs no code. Each carries a checksum over its key and its text; what does not match, does not
+parse or cannot be read is counted again. Errors are not remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from countperf import __version__
+from countperf.errors import CacheWarning, DocumentError
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.properties.vector import VERSION, PropertyVector
+from countperf.symbolic.sets import isl_version
+
+DIRECTORY_VARIABLE = "COUNTPERF_CACHE_DIR"
+"""Environment variable: the folder of the cache; empty for none."""
+
+_FILE = "counts.sqlite3"
+_MAXIMUM_ENTRIES = 20_000
+_MAXIMUM_IN_MEMORY = 1024
+_READ_PATIENCE_S = 0.1
+_WRITE_PATIENCE_S = 1.0
+
+_memory: dict[tuple[Path, str], PropertyVector] = {}
+_memory_lock = threading.Lock()
+
+
+def remembered(
+    t_unit: Any,
+    options: Mapping[str, Any],
+    count: Callable[[], PropertyVector],
+    cache: bool | str | os.PathLike[str],
+) -> PropertyVector:
+    """Return the counts of a kernel from the cache, or count and remember them.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        The kernel.
+    options : mapping from str to object
+        All options of the counting.
+    count : callable
+        Counts it.
+    cache : bool or path
+        Folder of the cache; True for the user's (see `directory`), False for none.
+
+    Returns
+    -------
+    PropertyVector
+        Equal to what `count` returns.
+    """
+    folder = directory(cache)
+    key = None if folder is None else content_key(t_unit, options)
+    if folder is None or key is None:
+        return count()
+    place = (folder, key)
+    with _memory_lock:
+        found = _memory.pop(place, None)
+    if found is None:
+        found = _fetch(folder / _FILE, key)
+    if found is None:
+        found = count()
+        _store(folder / _FILE, key, found)
+    with _memory_lock:
+        _memory[place] = found  # the most recent one is the last
+        if len(_memory) > _MAXIMUM_IN_MEMORY:
+            del _memory[next(iter(_memory))]
+    return found
+
+
+def directory(cache: bool | str | os.PathLike[str]) -> Path | None:
+    """Return the folder of the cache; None if it is switched off.
+
+    Parameters
+    ----------
+    cache : bool or path
+        A folder; True for that of the environment variable ``COUNTPERF_CACHE_DIR`` (none if it is
+        empty) or, without the variable, the user's cache folder; False for none.
+    """
+    if cache is False:
+        return None
+    if cache is not True:
+        return Path(cache)
+    named = os.environ.get(DIRECTORY_VARIABLE)
+    if named is not None:
+        return Path(named) if named else None
+    from platformdirs import user_cache_path
+
+    return user_cache_path("countperf")
+
+
+def forget() -> None:
+    """Forget what this process remembers; entries on disk stay."""
+    with _memory_lock:
+        _memory.clear()
+
+
+def content_key(t_unit: Any, options: Mapping[str, Any]) -> str | None:
+    """Return what identifies the counts of a kernel; None if something has no content hash."""
+    build = _key_builder()
+    entries = sorted(map(str, getattr(t_unit, "entrypoints", ())))
+    if any(t_unit[name].overridden_get_grid_sizes_for_insn_ids for name in entries):
+        return None  # a function, which Loopy leaves out of its hash
+    try:
+        content = [build(t_unit), build(tuple(sorted(options.items())))]
+    except TypeError:  # "unsupported type for persistent hash keying"
+        return None
+    return hashlib.sha256(json.dumps([*content, *entries, *_versions()]).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _key_builder() -> Callable[[Any], str]:
+    from loopy.tools import LoopyKeyBuilder
+
+    class KeyBuilder(LoopyKeyBuilder):
+        """Loopy's, and exact fractions, which statistics may be."""
+
+        def update_for_Fraction(self, key_hash: Any, key: Any) -> None:  # noqa: N802
+            key_hash.update(repr(key).encode())
+
+    return KeyBuilder()
+
+
+@lru_cache(maxsize=1)
+def _versions() -> tuple[Any, ...]:
+    import loopy.version
+    import pymbolic.version
+
+    return (
+        VERSION,
+        COUNTING_RULES_VERSION,
+        __version__,
+        _sources(),
+        loopy.version.VERSION_TEXT,
+        pymbolic.version.VERSION_TEXT,
+        isl_version(),
+    )
+
+
+def _sources() -> list[tuple[str, int, int]]:
+    """Return name, size and time of the counter's source files, as Python's own cache does."""
+    root = Path(__file__).parents[1]
+    files = (
+        f for part in ("counting", "symbolic", "properties") for f in root.glob(f"{part}/*.py")
+    )
+    return [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(files)]
+
+
+# {{{ disk
+
+
+def _checksum(key: str, text: str) -> str:
+    return hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()
+
+
+def _fetch(path: Path, key: str) -> PropertyVector | None:
+    """Return an entry, if there is one and it is whole."""
+    if not path.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(path, timeout=_READ_PATIENCE_S)) as connection:
+            row = connection.execute(
+                "SELECT checksum, document FROM counts WHERE key = ?", (key,)
+            ).fetchone()
+    except sqlite3.OperationalError:  # locked, unreadable, or no table yet
+        return None
+    except sqlite3.DatabaseError as error:
+        _warn(path, error)
+        return None
+    if row is None or row[0] != _checksum(key, str(row[1])):
+        return None
+    try:
+        return PropertyVector.from_document(json.loads(row[1]))
+    except (ValueError, DocumentError):
+        return None
+
+
+def _store(path: Path, key: str, vector: PropertyVector) -> None:
+    """Write an entry; a folder that cannot be written to is left alone."""
+    text = json.dumps(vector.to_document())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=_WRITE_PATIENCE_S)) as connection, connection:
+            # an entry that a crash of the system damages is found by its checksum
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS counts "
+                "(key TEXT PRIMARY KEY, checksum TEXT NOT NULL, document TEXT NOT NULL)"
+            )
+            cursor = connection.execute(
+                "INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", (key, _checksum(key, text), text)
+            )
+            connection.execute(
+                "DELETE FROM counts WHERE rowid <= ?", ((cursor.lastrowid or 0) - _MAXIMUM_ENTRIES,)
+            )
+    except (OSError, sqlite3.OperationalError):
+        return
+    except sqlite3.DatabaseError as error:
+        _warn(path, error)
+
+
+def _warn(path: Path, error: sqlite3.DatabaseError) -> None:
+    warnings.warn(
+        f"the cache of counts {path} is damaged ({error}); kernels are counted anew until you "
+        "delete the file",
+        CacheWarning,
+        stacklevel=2,
+    )
+
+
+# }}}

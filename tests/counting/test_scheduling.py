@@ -1,0 +1,85 @@
+"""Loopy's preprocessing and scheduling, which take longer than counting: once, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loopy as lp
+import pytest
+from loopy.schedule import Barrier
+
+from countperf.counting.kernel import count_loopy_kernel
+from countperf.properties.count_properties import count_kernel
+
+_STEPS = ("preprocess_program", "get_one_linearized_kernel")
+
+
+def _reversal() -> Any:
+    """Two barriers: local memory is written again in each pass of the loop."""
+    t_unit = lp.make_kernel(
+        "[n] -> {[g, l, k]: 0 <= 16*g + l < n and 0 <= l < 16 and 0 <= k < 8}",
+        """
+        for g, l, k
+            tile[l] = a[k, 16*g + l] {id=write}
+            b[k, 16*g + l] = tile[15 - l] {id=read, dep=write}
+        end
+        """,
+        [
+            lp.GlobalArg("a,b", "float32", shape=("8", "n")),
+            lp.TemporaryVariable(
+                "tile", "float32", shape=(16,), address_space=lp.AddressSpace.LOCAL
+            ),
+            lp.ValueArg("n", "int32"),
+        ],
+        lang_version=(2018, 2),
+        assumptions="n mod 16 = 0 and n >= 16",
+    )
+    return lp.tag_inames(t_unit, {"g": "g.0", "l": "l.0"})
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record which of the steps are run."""
+    taken: list[str] = []
+    for name in _STEPS:
+        original = getattr(lp, name)
+
+        def step(*arguments: Any, name: str = name, original: Any = original) -> Any:
+            taken.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(lp, name, step)
+    return taken
+
+
+def test_a_kernel_is_scheduled_once(steps: list[str]) -> None:
+    vector = count_kernel(_reversal(), cache=False)
+    assert steps == list(_STEPS)
+    assert vector.evaluate(n=32)["barrier.local"] == 2 * 8 * 32
+
+
+def test_a_scheduled_kernel_is_not_scheduled_again(steps: list[str]) -> None:
+    t_unit = lp.preprocess_program(_reversal())
+    kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
+    steps.clear()
+    found = count_kernel(t_unit.with_kernel(kernel), cache=False)
+    assert steps == []
+    assert found == count_kernel(_reversal(), cache=False)
+
+
+def test_the_schedule_of_the_caller_is_the_one_that_counts() -> None:
+    t_unit = lp.preprocess_program(_reversal())
+    kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
+    items = list(kernel.linearization or ())
+    barriers = [item for item in items if isinstance(item, Barrier)]
+    assert barriers
+    items.remove(barriers[0])
+    counts = count_loopy_kernel(t_unit.with_kernel(kernel.copy(linearization=items)))
+    assert counts.local_barriers.evaluate({"n": 32}) == (len(barriers) - 1) * 8 * 32
+
+
+def test_a_preprocessed_kernel_counts_as_the_kernel_itself(steps: list[str]) -> None:
+    t_unit = lp.preprocess_program(_reversal())
+    steps.clear()
+    assert count_kernel(t_unit, cache=False) == count_kernel(_reversal(), cache=False)
+    assert steps.count("get_one_linearized_kernel") == 2

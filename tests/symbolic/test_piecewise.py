@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from countperf.errors import CountingError
+from countperf.symbolic.piecewise import parse_polynomial
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0",
+        "-3",
+        "n",
+        "-n^2 + 3*m - 2",
+        "(1/2)*m^2*n - (3/4)*n*m + 7",
+        "n*n^2 - n^3 + m^0",
+        "2*n - (1/3)",
+        "n^2 - 16*floor((n + 3)/16) + 1",
+        "-(n + 1)*m",
+    ],
+)
+def test_what_is_read_has_the_value_that_is_written(text: str) -> None:
+    polynomial = parse_polynomial(text)
+    source = text.replace("^", "**").replace("floor((n + 3)/16)", "((n + 3)//16)")
+    for n, m in ((Fraction(5), Fraction(-7)), (Fraction(0), Fraction(3))):
+        expected = eval(
+            source.replace("(1/", "(F(1)/").replace("(3/", "(F(3)/"),
+            {"F": Fraction, "n": n, "m": m},
+        )
+        assert polynomial.evaluate({"n": int(n), "m": int(m)}) == expected
+    assert parse_polynomial(str(polynomial)) == polynomial
+
+
+@pytest.mark.parametrize(
+    "text", ["", "n +", "n m", "2n", "n^-1", "(1/0)*n", "n + __import__('os')", "1.5"]
+)
+def test_what_is_no_polynomial_is_refused(text: str) -> None:
+    with pytest.raises(CountingError):
+        parse_polynomial(text)

@@ -1,0 +1,115 @@
+"""Shortcuts that read or write isl's matrices, against isl's own operations."""
+
+from __future__ import annotations
+
+import itertools
+
+import islpy as isl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countperf.errors import CountingError
+from countperf.symbolic import sets
+from countperf.symbolic.cardinality import Counter, forget_counts
+from countperf.symbolic.elimination import Polyhedron, without_dimension
+
+_rows = st.lists(
+    st.tuples(st.integers(-6, 6), *(st.integers(-3, 3) for _ in range(3))), min_size=1, max_size=5
+)
+_boxes = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=2)
+
+
+@given(rows=_rows, equalities=st.lists(st.tuples(*(st.integers(-3, 3),) * 4), max_size=1))
+@settings(max_examples=60, deadline=None)
+def test_polyhedra_come_back_from_isl(
+    rows: list[tuple[int, ...]], equalities: list[tuple[int, ...]]
+) -> None:
+    polyhedron = Polyhedron(("n",), ("i", "j"), tuple(equalities), tuple(rows))
+    there = sets.to_isl(polyhedron)
+    again = sets.to_isl(sets.from_isl(there, ("n",), ("i", "j")))
+    assert there.is_equal(again)
+
+
+def test_existentials_are_no_columns_of_a_polyhedron() -> None:
+    basic = isl.BasicSet("[n] -> { [i] : exists e : i = 3e and 0 <= i < n }")
+    with pytest.raises(CountingError, match="no polyhedron"):
+        sets.from_isl(basic, ("n",), ("i",))
+
+
+@given(rows=_rows, box=_boxes)
+@settings(max_examples=150, deadline=None)
+def test_projections_are_exact_on_integers(
+    rows: list[tuple[int, ...]], box: list[tuple[int, int]]
+) -> None:
+    bounds = [
+        tuple(v if k == 0 else s * (k == 2 + d) for k in range(4))
+        for d, (low, high) in enumerate(box)
+        for v, s in ((-low, 1), (high, -1))
+    ]
+    polyhedron = Polyhedron(("n",), ("i", "j"), (), (*rows, *bounds))
+    expected = sets.to_isl(polyhedron).project_out(isl.dim_type.set, 0, 1)
+    found = without_dimension(polyhedron, "i")
+    if found is not None:
+        assert sets.to_isl(found).is_equal(expected)
+    projected = sets.projected_polyhedron(polyhedron, frozenset(["j"]))
+    assert (projected is None) == (found is None and expected.dim(isl.dim_type.div) > 0)
+    if projected is not None:
+        assert sets.to_isl(projected).is_equal(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[n] -> { [i] : 0 <= i < 16 }", (0, 15)),
+        ("[n] -> { [i] : 0 <= 3i < 16 }", (0, 5)),
+        ("[n] -> { [i] : -7 <= 2i and i < 5 and i < 9 }", (-3, 4)),
+        ("[n] -> { [i] : 0 <= i < 16 and i < n }", (0, 15)),
+        ("[n] -> { [i] : 0 <= i < n and n < 10 }", (0, 8)),
+        ("[n] -> { [i] : i = 4 }", (4, 4)),
+        ("[n] -> { [i] : 0 <= i < n }", (0, None)),
+    ],
+)
+def test_bounds_of_a_line(text: str, expected: tuple[int | None, int | None]) -> None:
+    polyhedron = sets.as_polyhedron(isl.BasicSet(text))
+    assert polyhedron is not None
+    assert sets.bounds_along(polyhedron, "i") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "congruences"),
+    [
+        ("[n] -> { : n mod 16 = 0 and n > 0 }", {"n": (16, 0)}),
+        ("[n] -> { : n mod 5 = 3 }", {"n": (5, 3)}),
+        ("[n, m] -> { : (n + 1) mod 4 = 0 and m mod 6 = 1 }", {"n": (4, 3), "m": (6, 1)}),
+        ("[n] -> { : n mod 4 = 2 and n mod 6 = 0 }", {"n": (12, 6)}),
+        ("[n] -> { : (2n) mod 6 = 4 }", {"n": (3, 2)}),
+        ("[n, m] -> { : n = 3m }", {}),
+        ("[n, m] -> { : (n + m) mod 4 = 0 }", {}),
+        ("[n] -> { : n >= 3 }", {}),
+        ("[n] -> { : exists e : n = 4e and e >= 2 }", {"n": (4, 0)}),
+    ],
+)
+def test_congruences_of_parameters(text: str, congruences: dict[str, tuple[int, int]]) -> None:
+    assert sets.Context(isl.Set(text)).congruences == congruences
+
+
+def test_shapes_counted_before_do_not_change_counts() -> None:
+    """Contexts and counts are shared by all counters of a process: never those of another shape."""
+    texts = [
+        f"[n, m] -> {{ [i, j] : 0 <= i < {a} and {low} <= j < {b} }}"
+        for a, b, low in itertools.product(("n", "m", "4"), ("n", "m", "n + i"), ("0", "2"))
+    ]
+    known = [None, "[n] -> { : n >= 8 }", "[n, m] -> { : n mod 4 = 0 and n >= 4 and m >= n }"]
+    for again in (True, True, False):
+        if not again:
+            forget_counts()
+        for text, assumed in itertools.product(texts, known):
+            polyhedron = sets.as_polyhedron(isl.BasicSet(text))
+            assert polyhedron is not None
+            assumptions = None if assumed is None else isl.Set(assumed)
+            shared = Counter(assumptions).count_product([polyhedron])
+            for n, m in ((8, 8), (8, 12), (12, 13)):
+                expected = isl.Set(text).fix_val(isl.dim_type.param, 0, n)
+                expected = expected.fix_val(isl.dim_type.param, 1, m).count_val().to_python()
+                assert shared.evaluate({"n": n, "m": m}) == expected
