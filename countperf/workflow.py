@@ -452,7 +452,7 @@ def predict(
     device: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
-    statistics: Mapping[str, float] | None = None,
+    statistics: Mapping[str, float | str] | None = None,
     **more: Any,
 ) -> Prediction:
     """Predict the time of one launch of a kernel.
@@ -472,7 +472,7 @@ def predict(
         Use the weights for a device that they do not match.
     incomplete_ok : bool
         Leave out what has no weight and mark the prediction incomplete.
-    statistics : mapping from str to float, optional
+    statistics : mapping from str to float or str, optional
         What data decides, as for `count_kernel`.
 
     Returns
@@ -502,7 +502,9 @@ def predict(
     )
 
 
-def _vector_for(kernel: Any, statistics: Mapping[str, float] | None, view: View) -> PropertyVector:
+def _vector_for(
+    kernel: Any, statistics: Mapping[str, float | str] | None, view: View
+) -> PropertyVector:
     """Count a kernel in the view of weights; leave a vector as it is, for the weights to check."""
     from countperf.properties.vector import PropertyVector
 
@@ -514,7 +516,7 @@ def _vector_for(kernel: Any, statistics: Mapping[str, float] | None, view: View)
 def counted(
     kernel: Any,
     *,
-    statistics: Mapping[str, float] | None = None,
+    statistics: Mapping[str, float | str] | None = None,
     view: View | None = None,
 ) -> PropertyVector:
     """Return the property vector of a kernel, a text that names one, or a mapping by hand.

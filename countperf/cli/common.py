@@ -30,13 +30,19 @@ def size(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no integer") from error
 
 
-def statistic(text: str) -> tuple[str, float]:
-    """Parse ``row_length=12.5`` or ``update=0.3``, for argparse."""
+def statistic(text: str) -> tuple[str, float | str]:
+    """Parse ``row_length=12.5``, ``update=0.3`` or ``x=stride1``, for argparse."""
+    from countperf.counting.statistics import ACCESS_CLASSES
+
     name, sign, value = text.rpartition("=")
+    if value.strip() in ACCESS_CLASSES:
+        return name.strip(), value.strip()
     try:
         return name.strip(), float(value)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no number") from error
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: {value!r} is no number, and no access pattern such as stride1"
+        ) from error
     finally:
         del sign
 
@@ -60,8 +66,9 @@ def add_kernel(command: argparse.ArgumentParser) -> None:
         "--statistics",
         action="append",
         type=statistic,
-        metavar="NAME=NUMBER",
-        help="mean trip count of a loop, or probability of a condition, that depends on data",
+        metavar="NAME=VALUE",
+        help="what depends on data: mean trip count of a loop, probability of a condition, or "
+        "access pattern of an array (such as x=stride1)",
     )
 
 

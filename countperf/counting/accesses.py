@@ -8,7 +8,7 @@ cells after it (Stevens & Klöckner 2016, section 2.1: the gaps along axis 0 fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,20 +64,41 @@ class Layout:
         return tuple(order)
 
 
-def layout_of(kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial]) -> Layout:
+def layout_of(
+    kernel: Any,
+    array: Any,
+    to_polynomial: Callable[[Any], QuasiPolynomial],
+    component_of: int = 0,
+) -> Layout:
     """Return the layout of an array of a kernel.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        The kernel.
+    array : loopy array
+        Its argument or temporary variable.
+    to_polynomial : ToQuasiPolynomial
+        Maps strides and extents.
+    component_of : int
+        Width of the vectors whose components are addressed; 0 if whole elements are.
 
     Raises
     ------
     UnsupportedExpressionError
         A stride is no polynomial of the sizes, or an axis is no strided axis.
     """
-    from loopy.kernel.array import FixedStrideArrayDimTag
+    from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
 
     if not array.dim_tags:
         return Layout(strides=(), shape=())
     strides: list[QuasiPolynomial] = []
+    vectors = [k for k, t in enumerate(array.dim_tags) if isinstance(t, VectorArrayDimTag)]
+    width = int(array.shape[vectors[0]]) if vectors else 1
     for axis, tag in enumerate(array.dim_tags):
+        if axis in vectors:
+            strides.append(ONE)
+            continue
         if not isinstance(tag, FixedStrideArrayDimTag):
             raise UnsupportedExpressionError(
                 f"kernel '{kernel.name}', array '{array.name}': axis {axis} is tagged {tag}; only "
@@ -101,6 +122,12 @@ def layout_of(kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolyn
             shape.append(None if extent is None else to_polynomial(extent))
         except NotAffineError:
             shape.append(None)
+    if vectors and not component_of:
+        strides = [s.floor_divide(width) for k, s in enumerate(strides) if k not in vectors]
+        shape = [extent for k, extent in enumerate(shape) if k not in vectors]
+    elif component_of and not vectors:
+        strides = [stride * component_of for stride in strides] + [ONE]
+        shape.append(QuasiPolynomial.constant(component_of))
     return Layout(strides=tuple(strides), shape=tuple(shape))
 
 
@@ -130,6 +157,14 @@ class Address:
     def flattened(self, index: Sequence[QuasiPolynomial]) -> QuasiPolynomial:
         """Return the offset of a subscript, or of a difference of two, in elements."""
         return sum((part * s for part, s in zip(index, self.strides, strict=True)), ZERO)
+
+    def with_values(self, values: Mapping[str, QuasiPolynomial]) -> Address:
+        """Return the same address with loop variables replaced by what they equal."""
+        return Address(
+            index=tuple(part.substitute(values) for part in self.index),
+            strides=self.strides,
+            is_flattened=self.is_flattened,
+        )
 
 
 def address_of(

@@ -28,7 +28,7 @@ from countperf.symbolic.affine import (
 from countperf.symbolic.cardinality import Counter, from_pieces
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.quasipolynomial import Number
+from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,7 @@ class Domains:
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
         self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
+        self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial)
 
@@ -129,13 +130,6 @@ class Domains:
             for tag in iname.tags:
                 if isinstance(tag, tag_class):
                     result[name] = tag.axis
-                if isinstance(tag, VectorizeTag):
-                    raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', iname '{name}': no counting rule for "
-                        "vectorized inames; tag it 'unr' or 'ilp' instead",
-                        kernel=self.kernel.name,
-                        where=name,
-                    )
         return result
 
     # }}}
@@ -192,6 +186,16 @@ class Domains:
                 if name not in self.sizes:
                     raise self._data_dependent_loop(within, name)
             self._domains[within] = found
+        return found
+
+    def determined(self, within: frozenset[str]) -> dict[str, QuasiPolynomial]:
+        """Return the loop variables whose values others decide, no hardware axes among them."""
+        found = self._determined.get(within)
+        if found is None:
+            counted, _ = self.trip_statistics(within)
+            hardware = set(self.local_axes) | set(self.group_axes)
+            found = sets.determined(self.domain(counted), hardware)
+            self._determined[within] = found
         return found
 
     def _joint_domain(self, within: frozenset[str]) -> Any:
@@ -349,6 +353,14 @@ class Domains:
         barrier that are no hardware axes decide how often all its items reach it.
         """
         loops = barrier.within | launch_loops
+        for name in loops:
+            if self.kernel.inames[name].tags_of_type(VectorizeTag):
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}': a barrier in the vectorized loop '{name}'; tag "
+                    "the loop 'unr'",
+                    kernel=self.kernel.name,
+                    where=name,
+                )
         dependent = self._group_inames_that_decide(loops) | self._idle_group_inames(
             barrier.neighbors, grid
         )

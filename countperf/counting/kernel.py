@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import loopy as lp
+
 from countperf.counting.accesses import (
     Address,
     Layout,
@@ -22,6 +24,14 @@ from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
+from countperf.counting.selection import instruction_counter, matching_ids
+from countperf.counting.statistics import Statistics
+from countperf.counting.supplied import (
+    SuppliedCounts,
+    reason_of,
+    require_rule,
+    touched_arrays,
+)
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
@@ -49,12 +59,15 @@ class AccessCount:
         Utilization classes and where in the parameters they apply; empty for local memory.
     executions : PiecewiseQuasiPolynomial
         Executions by all work items.
+    reasons : frozenset of str
+        Why they or the classes are not exact; empty if they are.
     """
 
     access: MemoryAccess
     stride: QuasiPolynomial | None
     classes: tuple[UtilizationClass, ...]
     executions: PiecewiseQuasiPolynomial
+    reasons: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +92,11 @@ class Counts:
         Work groups of all launches, and launches.
     counter : Counter
         What counted them; proves signs under the assumptions.
-    is_estimate : str
-        Empty if all counts are exact; else which of the caller's statistics entered.
+    supplied : dict from str to PiecewiseQuasiPolynomial
+        By property name, what the caller's counts of instructions amount to.
+    reasons : dict from Operation or str to frozenset of str
+        Why counts of operations, of supplied properties, ``barrier.local``, ``barrier.global`` and
+        ``launches`` are not exact; those that are missing are.
     """
 
     kernel: str
@@ -93,7 +109,8 @@ class Counts:
     work_groups: PiecewiseQuasiPolynomial
     launches: PiecewiseQuasiPolynomial
     counter: Counter
-    is_estimate: str
+    supplied: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    reasons: dict[Operation | str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -109,6 +126,24 @@ class _Totals:
     global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
     work_groups: PiecewiseQuasiPolynomial = ZERO_COUNT
     launches: PiecewiseQuasiPolynomial = ZERO_COUNT
+    supplied: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    reasons: dict[Any, frozenset[str]] = field(default_factory=dict)
+    opaque: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def note(self, key: Any, reasons: frozenset[str]) -> None:
+        """Add reasons why a count is not exact."""
+        if reasons:
+            self.reasons[key] = self.reasons.get(key, frozenset()) | reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """How instructions are counted: by their expressions, as the caller says, or not at all."""
+
+    tallies: InstructionCounter
+    statistics: Statistics
+    supplied: SuppliedCounts
+    counted: frozenset[str]
 
 
 def count_loopy_kernel(
@@ -118,6 +153,8 @@ def count_loopy_kernel(
     powers: Literal["emitted", "written"] = "emitted",
     approximate: bool = False,
     view: Literal["source", "compiled"] = "source",
+    instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
+    within: str | None = None,
 ) -> Counts:
     """Count a Loopy kernel exactly.
 
@@ -125,9 +162,10 @@ def count_loopy_kernel(
     ----------
     t_unit : loopy.TranslationUnit
         With one entry point; preprocessed and scheduled here unless the caller did it already.
-    statistics : mapping from str to number, optional
+    statistics : mapping from str to number or str, optional
         What data decides: the mean trip count of a loop by iname, the probability of a condition
-        by instruction id or by the condition's text.
+        by instruction id or by the condition's text, the class of an access whose address is read
+        from data by array or by the access's text.
     powers : {"emitted", "written"}
         ``emitted`` counts what Loopy generates for powers (``x**2`` is a multiplication);
         ``written`` counts each power as one ``pow``, as Stevens & Klöckner (2016) did.
@@ -136,6 +174,11 @@ def count_loopy_kernel(
         be found the class of each access alone; what rests on one carries `approximations`.
     view : {"source", "compiled"}
         What is emitted, or what an optimizing compiler leaves of it: see `compiled_view`.
+    instruction_counts : mapping from str to mapping from str to number, optional
+        By instruction id, what one execution of it does, by property name; instead of a rule.
+    within : str, optional
+        Match expression of Loopy: only instructions that match count. Launches, work groups and
+        barriers belong to the whole kernel and are left out then.
 
     Returns
     -------
@@ -149,29 +192,39 @@ def count_loopy_kernel(
     """
     kernel, callables = prepared(t_unit)
     counter = Counter(kernel.assumptions, approximate=approximate)
-    given = dict(statistics or {})
+    given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, counter, given)
-    _check_statistics(kernel, domains, given)
-    tallies = (
-        CompiledCounter(domains, statistics=given, powers=powers)
+    rules = _Rules(
+        tallies=CompiledCounter(domains, statistics=given, powers=powers)
         if view == "compiled"
-        else InstructionCounter(
-            kernel, callables, domains.to_condition, statistics=given, powers=powers
-        )
+        else instruction_counter(domains, statistics=given, powers=powers),
+        statistics=given,
+        supplied=SuppliedCounts(kernel, instruction_counts or {}),
+        counted=matching_ids(kernel, within),
     )
     totals = _Totals()
     schedule = schedule_of(kernel)
     for program in schedule.programs:
         grid = domains.grid(program.instruction_ids)
+        _count_program(program, grid, domains, rules, totals)
+        if within is not None:
+            continue
+        given.used.clear()
+        totals.note("launches", given.reasons(program.launch_loops))
+        for barrier in program.barriers:
+            totals.local_barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
+            totals.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
         launches = domains.executions(program.launch_loops, (), Grid(groups={}, items={}))
         totals.launches += launches
         totals.work_groups += grid.work_groups * launches
-        _count_program(program, grid, domains, tallies, totals)
         if schedule.global_barriers and program is schedule.programs[-1]:
             items = grid.work_groups * one_count().scale(grid.group_size)
-            for within in schedule.global_barriers:
-                passes = domains.executions(within, (), Grid(groups={}, items={}))
+            for within_loops in schedule.global_barriers:
+                passes = domains.executions(within_loops, (), Grid(groups={}, items={}))
                 totals.global_barriers += passes * items
+                totals.note("barrier.global", given.reasons(within_loops))
+    accesses = tuple(_access_counts(kernel, domains, given, totals, rules.tallies.to_index))
+    given.check_names()
     return Counts(
         kernel=kernel.name,
         parameters=tuple(sorted(domains.sizes)),
@@ -179,68 +232,48 @@ def count_loopy_kernel(
         operations={
             key: PiecewiseQuasiPolynomial.sum(parts) for key, parts in totals.operations.items()
         },
-        accesses=tuple(_access_counts(kernel, domains, totals, tallies.to_index)),
+        accesses=accesses,
         local_barriers=totals.local_barriers,
         global_barriers=totals.global_barriers,
         work_groups=totals.work_groups,
         launches=totals.launches,
         counter=counter,
-        is_estimate=", ".join(sorted(given)),
+        supplied=totals.supplied,
+        reasons={k: r for k, r in totals.reasons.items() if isinstance(k, Operation | str)},
     )
 
 
-def _check_statistics(kernel: Any, domains: Domains, given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
-        if not value >= 0:
-            raise CountingError(
-                f"kernel '{kernel.name}': the statistic for '{name}' is {value}; pass a trip count "
-                "or probability that is at least zero",
-                kernel=kernel.name,
-                where=name,
-            )
-        if name not in domains.inames and value > 1:
-            raise CountingError(
-                f"kernel '{kernel.name}': '{name}' is no loop of the kernel (loops: "
-                f"{', '.join(sorted(domains.inames))}), and {value} is no probability",
-                kernel=kernel.name,
-                where=name,
-            )
-
-
 def _count_program(
-    program: DeviceProgram,
-    grid: Grid,
-    domains: Domains,
-    tallies: InstructionCounter,
-    totals: _Totals,
+    program: DeviceProgram, grid: Grid, domains: Domains, rules: _Rules, totals: _Totals
 ) -> None:
-    import loopy as lp
-
-    kernel = domains.kernel
     # what instructions have in common is multiplied with its executions once
     numbers: dict[tuple[frozenset[str], tuple[Case | FirstIteration, ...]], dict[Any, Any]] = {}
     for instruction_id in program.instruction_ids:
-        instruction = kernel.id_to_insn[instruction_id]
+        instruction = domains.kernel.id_to_insn[instruction_id]
         if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
             continue
-        if not isinstance(instruction, lp.Assignment | lp.CallInstruction) or (
-            isinstance(instruction, lp.Assignment) and instruction.atomicity
-        ):
-            raise UnsupportedExpressionError(
-                f"kernel '{kernel.name}', instruction '{instruction_id}': no counting rule for "
-                f"{_kind_of(instruction)}; write it as assignments, or pass a property vector by "
-                "hand",
-                kernel=kernel.name,
-                where=instruction_id,
-            )
-        predicates, probability = domains.predicate_conditions(instruction)
-        within = instruction.within_inames
-        tested = tallies.tally_predicates(instruction) if instruction.predicates else {}
-        for tally, share in ((tested, 1), (tallies.tally(instruction), probability)):
-            for (key, cases), number in tally.items():
-                all_cases = predicates + tuple(c for c in cases if not _is_always(c))
-                here = numbers.setdefault((within, all_cases), {})
-                here[key] = here.get(key, 0) + number * share
+        is_counted = instruction_id in rules.counted
+        rules.statistics.used.clear()
+        if instruction_id in rules.supplied:
+            totals.opaque.update(dict.fromkeys(touched_arrays(instruction), instruction_id))
+            if is_counted:
+                _count_supplied(instruction, grid, domains, rules, totals)
+            continue
+        try:
+            within, parts = _tallied(instruction, domains, rules)
+        except CountingError:
+            if is_counted:
+                raise
+            totals.opaque.update(dict.fromkeys(touched_arrays(instruction), instruction_id))
+            continue
+        reasons = rules.statistics.reasons(within)
+        for key, cases, number in parts:
+            if is_counted:
+                here = numbers.setdefault((within, cases), {})
+                here[key] = here.get(key, 0) + number
+                totals.note(key if isinstance(key, Operation) else (key, within), reasons)
+            elif isinstance(key, MemoryAccess):
+                totals.cases.setdefault((key, within), set()).add(cases)
     for (within, cases), occurring in numbers.items():
         executions = domains.executions(within, cases, grid)
         for key, number in occurring.items():
@@ -250,20 +283,41 @@ def _count_program(
                 place = (key, within)
                 totals.accesses.setdefault(place, []).append(executions.scale(number))
                 totals.cases.setdefault(place, set()).add(cases)
-    for barrier in program.barriers:
-        totals.local_barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
 
 
 def _is_always(case: Case | FirstIteration) -> bool:
     return isinstance(case, Case) and case.alternatives == ALWAYS and case.holds
 
 
-def _kind_of(instruction: Any) -> str:
-    import loopy as lp
+def _tallied(
+    instruction: Any, domains: Domains, rules: _Rules
+) -> tuple[
+    frozenset[str], list[tuple[Operation | MemoryAccess, tuple[Case | FirstIteration, ...], Any]]
+]:
+    """Return the loops of an instruction, and what one execution of it takes under which cases."""
+    require_rule(domains.kernel, instruction)
+    tallies = rules.tallies
+    predicates, probability = domains.predicate_conditions(instruction)
+    tested = tallies.tally_predicates(instruction) if instruction.predicates else {}
+    parts: list[tuple[Operation | MemoryAccess, tuple[Case | FirstIteration, ...], Any]] = []
+    for tally, share in ((tested, 1), (tallies.tally(instruction), probability)):
+        for (key, cases), number in tally.items():
+            all_cases = predicates + tuple(c for c in cases if not _is_always(c))
+            parts.append((key, all_cases, number * share))
+    return tallies.loops_around(instruction), parts
 
-    if isinstance(instruction, lp.Assignment) and instruction.atomicity:
-        return "atomic updates"
-    return f"a {type(instruction).__name__}"
+
+def _count_supplied(
+    instruction: Any, grid: Grid, domains: Domains, rules: _Rules, totals: _Totals
+) -> None:
+    """Multiply the caller's counts of an instruction with its executions."""
+    within = instruction.within_inames
+    predicates, probability = domains.predicate_conditions(instruction)
+    executions = domains.executions(within, predicates, grid).scale(probability)
+    reasons = rules.statistics.reasons(within) | {reason_of(instruction.id)}
+    for name, number in rules.supplied.of(instruction.id).items():
+        totals.supplied[name] = totals.supplied.get(name, ZERO_COUNT) + executions.scale(number)
+        totals.note(name, reasons)
 
 
 # {{{ accesses
@@ -272,26 +326,32 @@ def _kind_of(instruction: Any) -> str:
 def _access_counts(
     kernel: Any,
     domains: Domains,
+    statistics: Statistics,
     totals: _Totals,
     to_polynomial: Callable[[Any], QuasiPolynomial],
 ) -> list[AccessCount]:
-    layouts: dict[str, Layout] = {}
+    layouts: dict[tuple[str, int], Layout] = {}
     footprints = _Footprints(kernel, domains, totals, to_polynomial)
     result: list[AccessCount] = []
     for (access, within), parts in totals.accesses.items():
         executions = PiecewiseQuasiPolynomial.sum(parts)
         if not executions:
             continue
-        if access.array not in layouts:
+        reasons = totals.reasons.get((access, within), frozenset[str]())
+        element = (access.array, access.component_of)
+        if element not in layouts:
             array = kernel.arg_dict.get(access.array)
             if array is None:
                 array = kernel.temporary_variables[access.array]
-            layouts[access.array] = layout_of(kernel, array, to_polynomial)
-        layout = layouts[access.array]
+            layouts[element] = layout_of(kernel, array, to_polynomial, access.component_of)
+        layout = layouts[element]
         address = address_of(access, layout, to_polynomial)
         if address is None:
-            classes = (UtilizationClass(name="indirect"),)
+            stated = statistics.pattern_of(access.array, access.text)
+            classes = (UtilizationClass(name=stated[0] if stated else "indirect"),)
             stride = None
+            if stated:
+                reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
         else:
             stride, steps = _stride(kernel, access, within, address, domains)
             classes = (
@@ -300,7 +360,13 @@ def _access_counts(
                 else ()
             )
         result.append(
-            AccessCount(access=access, stride=stride, classes=classes, executions=executions)
+            AccessCount(
+                access=access,
+                stride=stride,
+                classes=classes,
+                executions=executions,
+                reasons=reasons,
+            )
         )
     return result
 
@@ -311,6 +377,8 @@ def _stride(
     """Return the stride along local axis 0, flattened and for each index."""
     zero = QuasiPolynomial()
     lanes = [name for name in within if domains.local_axes.get(name) == 0]
+    if lanes and (fixed := domains.determined(within)):
+        address = address.with_values(fixed)
     if not lanes or not any(lanes[0] in part.names() for part in address.index):
         return zero, (zero,) * len(address.index)
     bounds: sets.Bounds = dict.fromkeys(within, (None, None))
@@ -407,9 +475,25 @@ class _Footprints:
         found = self._cells.get(key)
         if found is None:
             parts: list[Any] = []
+            if key in self.totals.opaque:
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
+                    f"instruction '{self.totals.opaque[key]}', which has no counting rule, may "
+                    "access it too; its strided accesses have no class",
+                    kernel=self.kernel.name,
+                    where=access.array,
+                )
             for (other, within), all_cases in self.totals.cases.items():
                 if (other.array, other.direction) != key:
                     continue
+                if other.component_of != access.component_of:
+                    raise UnsupportedExpressionError(
+                        f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
+                        "its vectors are accessed whole and by components; its strided accesses "
+                        "have no class",
+                        kernel=self.kernel.name,
+                        where=access.array,
+                    )
                 address = address_of(other, layout, self.to_polynomial)
                 if address is None:
                     raise UnsupportedExpressionError(

@@ -56,7 +56,9 @@ class MemoryAccess:
     bits : int
         Size of the element.
     index : tuple of expressions
-        Subscript as it is written in the kernel.
+        Subscript as it is written in the kernel. Of a vector axis, only components have one.
+    component_of : int
+        Width of the vector of which it is one component; 0 if it is of whole elements.
     """
 
     address_space: str
@@ -64,6 +66,12 @@ class MemoryAccess:
     array: str
     bits: int
     index: tuple[Any, ...]
+    component_of: int = 0
+
+    @property
+    def text(self) -> str:
+        """The access as it is written in the kernel."""
+        return f"{self.array}[{', '.join(map(str, self.index))}]" if self.index else self.array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pymbolic.primitives as p
@@ -36,6 +36,7 @@ Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
 _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
 _FUSED_FUNCTIONS = {"fma", "mad"}
+_LOOPYS_FUNCTIONS = {"make_tuple", "indexof", "indexof_vec"}
 
 
 _LIMITS = {
@@ -45,6 +46,8 @@ _LIMITS = {
     "INT_MAX": np.dtype(np.int32),
     "LONG_MIN": np.dtype(np.int64),
     "LONG_MAX": np.dtype(np.int64),
+    "UINT_MAX": np.dtype(np.uint32),
+    "ULONG_MAX": np.dtype(np.uint64),
 }
 """Constants of C that Loopy writes, such as for the initial value of a minimum."""
 
@@ -54,6 +57,9 @@ _CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 @lru_cache(maxsize=256)
 def _joined(left: DType, right: DType) -> DType:
     """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
+    for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here
+        if kind in (left.kind, right.kind):
+            return left if left.kind == kind else right
     if "f" in (left.kind, right.kind) and left.kind != right.kind:
         return left if left.kind == "f" else right
     if left.kind == "b" or right.kind == "b":
@@ -61,19 +67,38 @@ def _joined(left: DType, right: DType) -> DType:
     return max(left, right, key=lambda t: (t.itemsize, t.kind == "u"))
 
 
-def _context_of(dtype: DType | None) -> str | None:
+def context_of(dtype: DType | None) -> str | None:
     """Return the code generator's type context for a type."""
     if dtype is None:
         return None
     if dtype.kind == "f":
         return {8: "d", 4: "f"}.get(dtype.itemsize)
+    if dtype.kind == "c":
+        return {16: "d", 8: "f"}.get(dtype.itemsize)
+    if dtype.fields:  # a vector
+        return context_of(np.dtype(next(iter(dtype.fields.values()))[0]))
     return "i" if dtype.kind in "iub" else None
+
+
+def text_of(expr: Any) -> str:
+    """Return the text of an expression; of one that cannot be written, the name of its class."""
+    try:
+        return str(expr)
+    except (ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, Warning):
+        return type(expr).__name__
+
+
+@p.expr_dataclass()
+class UnrolledVariable(p.Variable):
+    """A loop variable of an unrolled loop, which stands as a number in each copy of the body."""
+
+    mapper_method: ClassVar[str] = "map_variable"
 
 
 def _is_literal(expr: Any) -> bool:
     if type(expr) is p.Variable:
         return expr.name in _LIMITS
-    return not isinstance(expr, p.ExpressionNode)
+    return not isinstance(expr, p.ExpressionNode) or type(expr) is UnrolledVariable
 
 
 def is_constant(expr: Any) -> bool:
@@ -81,7 +106,7 @@ def is_constant(expr: Any) -> bool:
     match expr:
         case p.Sum() | p.Product():
             return all(map(is_constant, expr.children))
-        case p.Quotient():
+        case p.Quotient() | p.FloorDiv() | p.Remainder():
             return is_constant(expr.numerator) and is_constant(expr.denominator)
         case p.Power():
             small = _is_literal(expr.exponent) and expr.exponent in (0, 1, 2)
@@ -154,13 +179,10 @@ class InstructionCounter(RefusingMapper):
         DataDependentControlFlowError
             A condition depends on data and has no probability.
         """
-        self._tally, self._cases, self._factor = {}, (), 1
-        self._instruction = instruction.id
-        self._context = None
+        self._start(instruction)
         targets = [self._store(assignee) for assignee in instruction.assignees]
-        source = self._in_context(_context_of(targets[0]), instruction.expression)
-        if len(targets) == 1 and not is_constant(instruction.expression):
-            self._convert(source, targets[0])
+        target = targets[0] if len(targets) == 1 else None
+        self._in_context(context_of(targets[0]), instruction.expression, target)
         return self._tally
 
     def tally_predicates(self, instruction: Any) -> Tally:
@@ -171,20 +193,39 @@ class InstructionCounter(RefusingMapper):
         UnsupportedExpressionError, DataDependentControlFlowError
             As for `tally`.
         """
-        self._tally, self._cases, self._factor = {}, (), 1
-        self._instruction = instruction.id
-        self._context = None
+        self._start(instruction)
         for predicate in sorted(instruction.predicates, key=str):
             self.rec(predicate)
         return self._tally
 
-    def _in_context(self, context: str | None, expr: Any) -> DType | None:
-        """Tally an expression whose untyped constants take the type of a context."""
+    def loops_around(self, instruction: Any) -> frozenset[str]:
+        """Return the loop variables for whose values an instruction is executed, once for each."""
+        return instruction.within_inames
+
+    def _start(self, instruction: Any) -> None:
+        self._tally, self._cases, self._factor = {}, (), 1
+        self._instruction = instruction.id
+        self._context = None
+
+    def _in_context(
+        self, context: str | None, expr: Any, target: DType | None = None
+    ) -> DType | None:
+        """Tally an expression whose untyped constants take the type of a context.
+
+        It is converted to the target type, if one is given.
+        """
         outer, self._context = self._context, context
         try:
-            return self.rec(expr)
+            return self._as_type(expr, target)
         finally:
             self._context = outer
+
+    def _as_type(self, expr: Any, target: DType | None) -> DType | None:
+        """Tally an expression and its conversion to a type; constants convert for free."""
+        source = self.rec(expr)
+        if not is_constant(expr):
+            self._convert(source, target)
+        return source
 
     def _inferred(self, expr: Any) -> DType:
         """Return the type that Loopy infers for an expression."""
@@ -192,7 +233,13 @@ class InstructionCounter(RefusingMapper):
             from loopy.type_inference import TypeReader
 
             self._type_reader = TypeReader(self.kernel, self.callables)
-        return self._type_reader(expr).numpy_dtype
+        try:
+            return self._type_reader(expr).numpy_dtype
+        except Exception as error:  # type inference fails in many ways
+            raise self._refusal(
+                f"{text_of(expr)}, whose type Loopy does not infer ({type(error).__name__})",
+                "rewrite it, or pass its instruction's counts in instruction_counts",
+            ) from error
 
     def _add(self, key: Key, number: Number = 1) -> None:
         if not number:
@@ -212,6 +259,10 @@ class InstructionCounter(RefusingMapper):
     def _convert(self, source: DType | None, target: DType | None) -> None:
         if source is None or target is None or source == target:
             return
+        if source.kind in "cV" or target.kind in "cV":
+            raise self._refusal(
+                f"the conversion of {source} to {target}", "write it in real operations"
+            )
         if source.kind in "fiu" and target.kind in "fiu" and "f" in (source.kind, target.kind):
             self._operation("convert", target if target.kind == "f" else source)
 
@@ -226,8 +277,8 @@ class InstructionCounter(RefusingMapper):
     def handle_unsupported_expression(self, expr: Any, /, *_: Any, **__: Any) -> Any:
         """Refuse an expression node without a counting rule."""
         raise self._refusal(
-            f"{type(expr).__name__} ({expr})",
-            "rewrite the expression, or pass a property vector by hand",
+            f"{type(expr).__name__} ({text_of(expr)})",
+            "rewrite the expression, or pass its instruction's counts in instruction_counts",
         )
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
@@ -252,7 +303,8 @@ class InstructionCounter(RefusingMapper):
             if isinstance(value, int) or self._context in ("i", "b"):
                 return np.dtype(np.int32 if -(2**31) <= value < 2**31 else np.int64)
         raise self._refusal(
-            f"the constant {value!r} of type {type(value).__name__}", "use a real number"
+            f"the constant {value!r} of type {type(value).__name__}",
+            "use a number, with a type of its own where nothing else decides it",
         )
 
     def map_nan(self, expr: Any) -> DType | None:
@@ -416,7 +468,9 @@ class InstructionCounter(RefusingMapper):
     def map_quotient(self, expr: Any) -> DType | None:
         """One division in the joined type; a quotient of constants is free."""
         children = (expr.numerator, expr.denominator)
-        result = self._operands(children)
+        return self._quotient(expr, children, self._operands(children))
+
+    def _quotient(self, expr: Any, children: Sequence[Any], result: DType | None) -> DType | None:
         if result is None or result.kind != "f":
             raise self._refusal(
                 f"the quotient of integers {expr}", "use // or cast an operand to a real type"
@@ -426,23 +480,23 @@ class InstructionCounter(RefusingMapper):
         return result
 
     def map_floor_div(self, expr: Any) -> DType | None:
-        """One integer division."""
-        dtype = self._integer_operands(expr)
-        self._operation("div", dtype)
-        return dtype
+        """One integer division; of constants it is free."""
+        return self._integer_operation("div", expr)
 
     def map_remainder(self, expr: Any) -> DType | None:
-        """One integer remainder."""
-        dtype = self._integer_operands(expr)
-        self._operation("mod", dtype)
-        return dtype
+        """One integer remainder; of constants it is free."""
+        return self._integer_operation("mod", expr)
 
-    def _integer_operands(self, expr: Any) -> DType | None:
+    def _integer_operation(self, kind: str, expr: Any) -> DType | None:
+        children = (expr.numerator, expr.denominator)
         outer, self._context = self._context, "i"
         try:
-            return self._operands((expr.numerator, expr.denominator))
+            dtype = self._operands(children)
         finally:
             self._context = outer
+        if not all(is_constant(child) for child in children):
+            self._operation(kind, dtype)
+        return dtype
 
     def map_power(self, expr: Any) -> DType | None:
         """Exponents 0, 1, 2 fold; integer ones call a helper; real ones are ``pow``."""
@@ -519,10 +573,8 @@ class InstructionCounter(RefusingMapper):
 
     def map_type_cast(self, expr: Any) -> DType | None:
         """A cast between different types is one ``convert``; of a constant it is free."""
-        source = self.rec(expr.child)
         target = expr.type.numpy_dtype
-        if not is_constant(expr.child):
-            self._convert(source, target)
+        self._as_type(expr.child, target)
         return target
 
     def map_call(self, expr: Any) -> DType | None:
@@ -533,14 +585,16 @@ class InstructionCounter(RefusingMapper):
         name = getattr(callable_, "name_in_target", None) or getattr(callable_, "name", None)
         if name is None or hasattr(callable_, "subkernel"):
             raise self._refusal(f"the call {expr}", "inline the callee first")
-        name = str(callable_.name) if isinstance(callable_.name, str) else str(name)
         types = callable_.arg_id_to_dtype or {}
+        if not isinstance(callable_.name, str) or callable_.name in _LOOPYS_FUNCTIONS:
+            raise self._refusal(f"the call of {text_of(expr.function)}", "assign its result whole")
+        name = callable_.name
+        if any(t is not None and t.numpy_dtype.kind == "c" for t in types.values()):
+            raise self._refusal(f"the complex function {name}", "write it in real operations")
         result = types[-1].numpy_dtype if types.get(-1) is not None else None
         for position, parameter in enumerate(expr.parameters):
             wanted = types[position].numpy_dtype if types.get(position) is not None else None
-            dtype = self._in_context(_context_of(wanted), parameter)
-            if not is_constant(parameter):
-                self._convert(dtype, wanted)
+            self._in_context(context_of(wanted), parameter, wanted)
         if name in _MINMAX_FUNCTIONS:
             self._operation("minmax", result)
         elif name in _FUSED_FUNCTIONS:
@@ -562,7 +616,7 @@ class InstructionCounter(RefusingMapper):
         except NotAffineError:
             outer, self._context = (
                 self._context,
-                _context_of(self._inferred(expr.left - expr.right)),
+                context_of(self._inferred(expr.left - expr.right)),
             )
             self._operation("compare", self._operands((expr.left, expr.right)))
             self._context = outer
@@ -607,7 +661,7 @@ class InstructionCounter(RefusingMapper):
             return
         self._cases = (*cases, Case(alternatives=condition, holds=holds))
         try:
-            self._convert(self.rec(branch), target)
+            self._as_type(branch, target)
         finally:
             self._cases, self._factor = cases, factor
 
@@ -617,7 +671,7 @@ class InstructionCounter(RefusingMapper):
         probability = self.statistics.get(str(test), self.statistics.get(self._instruction))
         if probability is None:
             outer, self._tally = self._tally, {}
-            self._convert(self.rec(branch), target)
+            self._as_type(branch, target)
             counted, self._tally = self._tally, outer
             if not counted:
                 return
@@ -632,7 +686,7 @@ class InstructionCounter(RefusingMapper):
         share = Fraction(probability).limit_denominator(10**9)
         self._factor = factor * (share if holds else 1 - share)
         try:
-            self._convert(self.rec(branch), target)
+            self._as_type(branch, target)
         finally:
             self._factor = factor
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
+from loopy.kernel.function_interface import CallableKernel
 from loopy.schedule import (
     Barrier,
     CallKernel,
@@ -14,8 +16,11 @@ from loopy.schedule import (
     ReturnFromKernel,
     RunInstruction,
 )
+from loopy.types import LoopyType
 
 from countperf.errors import CountingError, UnsupportedExpressionError
+
+_MOST_CALLEES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,26 +103,65 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
     kernel = t_unit.default_entrypoint
     if kernel.state < lp.KernelState.LINEARIZED:
         try:
-            t_unit = lp.preprocess_program(t_unit)
-            kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
+            with warnings.catch_warnings():
+                # what Loopy uses of its dependencies is no concern of the caller
+                warnings.simplefilter("ignore", DeprecationWarning)
+                t_unit = _with_types(lp.preprocess_program(t_unit))
+                kernel = lp.get_one_linearized_kernel(
+                    t_unit.default_entrypoint, t_unit.callables_table
+                )
         except Exception as error:  # Loopy's scheduler fails in many ways
             raise CountingError(
                 f"kernel '{kernel.name}' cannot be scheduled by Loopy: "
                 f"{type(error).__name__}: {error}",
                 kernel=kernel.name,
             ) from error
+    untyped = [v.name for v in (*kernel.args, *kernel.temporary_variables.values()) if not v.dtype]
+    if untyped:
+        raise CountingError(
+            f"kernel '{kernel.name}': the types of {', '.join(sorted(untyped))} are not known; "
+            "declare them, or apply loopy.infer_unknown_types",
+            kernel=kernel.name,
+            where=untyped[0],
+        )
     return kernel, t_unit.callables_table
+
+
+def _with_types(t_unit: Any) -> Any:
+    """Infer the types of temporaries that preprocessing made, such as those of arg-extrema."""
+    temporaries = t_unit.default_entrypoint.temporary_variables.values()
+    if all(isinstance(v.dtype, LoopyType) for v in temporaries):
+        return t_unit
+    return lp.infer_unknown_types(t_unit, expect_completion=True)
 
 
 def _inlined(t_unit: Any) -> Any:
     """Inline callees, so that they count per call with their arguments substituted."""
-    entry = next(iter(t_unit.entrypoints))
-    from loopy.kernel.function_interface import CallableKernel
-
-    for name, callable_ in list(t_unit.callables_table.items()):
-        if name != entry and isinstance(callable_, CallableKernel):
-            t_unit = lp.inline_callable_kernel(t_unit, name)
-    return t_unit
+    (entry,) = t_unit.entrypoints
+    callees: list[str] = []
+    for _ in range(_MOST_CALLEES):
+        callees = sorted(
+            str(name)
+            for name, callable_ in t_unit.callables_table.items()
+            if name != entry and isinstance(callable_, CallableKernel)
+        )
+        if not callees:
+            return t_unit
+        try:  # which may leave copies of other callees, specialized to their arguments
+            t_unit = lp.inline_callable_kernel(t_unit, callees[0])
+        except Exception as error:  # inlining fails in many ways
+            raise CountingError(
+                f"kernel '{entry}': the callee '{callees[0]}' cannot be inlined by Loopy: "
+                f"{type(error).__name__}: {error}",
+                kernel=entry,
+                where=callees[0],
+            ) from error
+    raise CountingError(
+        f"kernel '{entry}' still calls {', '.join(callees)} after inlining {_MOST_CALLEES} "
+        "callees; recursive calls cannot be counted",
+        kernel=entry,
+        where=callees[0],
+    )
 
 
 def schedule_of(kernel: Any) -> Schedule:

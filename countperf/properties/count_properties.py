@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
+from countperf.counting.keys import Granularity
+from countperf.errors import GranularityError, PropertyNameError
 from countperf.properties.cache import remembered
-from countperf.properties.taxonomy import View
+from countperf.properties.taxonomy import View, validate_name
 from countperf.properties.vector import Count, PropertyVector, granularity_of
 from countperf.symbolic.cardinality import assumptions_text, guards_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -21,6 +23,8 @@ def count_kernel(
     powers: Literal["emitted", "written"] = "emitted",
     approximate: bool = False,
     view: View = "source",
+    instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
+    within: str | None = None,
     cache: bool | str | os.PathLike[str] = True,
 ) -> PropertyVector:
     """Count the properties of a Loopy kernel, symbolic in its size parameters.
@@ -29,9 +33,11 @@ def count_kernel(
     ----------
     t_unit : loopy.TranslationUnit
         With one entry point; preprocessed and scheduled here unless that is done already.
-    statistics : mapping from str to number, optional
-        What data decides: mean trip counts by iname, probabilities of conditions by instruction id
-        or by the condition's text. Counts into which they enter are marked as not exact.
+    statistics : mapping from str to number or str, optional
+        What data decides: mean trip counts by iname; probabilities of conditions by instruction id
+        (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is
+        read from data, by array or by the access's text, such as ``{"x": "stride1"}`` (without
+        one it is ``indirect``). Counts into which they enter are marked as not exact.
     powers : {"emitted", "written"}
         Whether ``x**2`` is the multiplication that is generated (default) or one ``pow``.
     approximate : bool
@@ -41,6 +47,16 @@ def count_kernel(
     view : {"source", "compiled"}
         Whether what Loopy emits is counted (default; shipped weights are fitted to that), or what
         an optimizing compiler leaves of it: `countperf.counting.compiled_view` states the rules.
+    instruction_counts : mapping from str to mapping from str to number, optional
+        What one execution of an instruction by one work item does, by property name, by
+        instruction id, such as ``{"raw": {"flop.add.f32": 3, "gmem.load.32.stride1": 1}}``: for C
+        code, atomic updates and whatever else has no counting rule. It takes the place of a rule,
+        is multiplied by the instruction's executions, and is marked as not exact.
+    within : str, optional
+        A match expression of Loopy, such as ``"id:fetch* or writes:tile"``: only the operations
+        and accesses of matching instructions of the preprocessed kernel count (a realized
+        reduction has several). Utilization classes are those in the whole kernel, so that parts
+        add up. Launches, work groups and barriers belong to the whole kernel and are not counted.
     cache : bool or path
         Where counts are remembered from one process to the next: True for the folder named by the
         environment variable ``COUNTPERF_CACHE_DIR`` (none if it is empty), else the user's cache
@@ -56,16 +72,25 @@ def count_kernel(
     CountingError
         Something cannot be counted exactly: `UnsupportedExpressionError` for what has no counting
         rule, `DataDependentControlFlowError` for what depends on data.
+    PropertyNameError
+        `instruction_counts` has a name that is no property, or one that is derived.
+    GranularityError
+        `instruction_counts` has a property that work items do not execute.
 
     Notes
     -----
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
+    for instruction_id, numbers in (instruction_counts or {}).items():
+        for name in numbers:
+            _check_supplied_name(instruction_id, name)
     options: dict[str, Any] = {
         "statistics": dict(statistics or {}),
         "powers": powers,
         "approximate": approximate,
         "view": view,
+        "instruction_counts": {k: dict(v) for k, v in (instruction_counts or {}).items()},
+        "within": within,
     }
 
     def count() -> PropertyVector:
@@ -74,51 +99,86 @@ def count_kernel(
     return remembered(t_unit, options, count, cache)
 
 
+def _check_supplied_name(instruction_id: str, name: str) -> None:
+    """Refuse a property that cannot be given per execution of an instruction."""
+    granularity = granularity_of(validate_name(name))
+    if granularity is not Granularity.WORK_ITEM:
+        raise GranularityError(
+            f"instruction_counts[{instruction_id!r}][{name!r}]: {name} is counted per "
+            f"{granularity.value}, and no instruction executes it",
+            where=instruction_id,
+        )
+    if name.startswith(("gmem.min.", "barrier.global")):
+        raise PropertyNameError(
+            f"instruction_counts[{instruction_id!r}][{name!r}]: {name} is derived from the whole "
+            "kernel; pass loads and stores instead",
+            name=name,
+        )
+
+
 def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVector:
     """Sort the counts of a kernel into properties."""
     parts: dict[str, list[PiecewiseQuasiPolynomial]] = {}
 
-    def add(name: str, quantity: PiecewiseQuasiPolynomial) -> None:
+    reasons: dict[str, frozenset[str]] = {}
+
+    def add(
+        name: str, quantity: PiecewiseQuasiPolynomial, why: frozenset[str] = frozenset()
+    ) -> None:
         parts.setdefault(name, []).append(quantity)
+        if why and quantity:
+            reasons[name] = reasons.get(name, frozenset()) | why
 
     for operation, quantity in counts.operations.items():
         family = "flop" if operation.type_name.startswith("f") else "iop"
         function = f".{operation.function}" if operation.function else ""
-        add(f"{family}.{operation.kind}.{operation.type_name}{function}", quantity)
+        name = f"{family}.{operation.kind}.{operation.type_name}{function}"
+        add(name, quantity, counts.reasons.get(operation, frozenset()))
     for item in counts.accesses:
         access = item.access
         if access.address_space == "local":
-            add(f"lmem.{access.direction}.{access.bits}", item.executions)
+            add(f"lmem.{access.direction}.{access.bits}", item.executions, item.reasons)
         for utilization in item.classes:
             add(
                 f"gmem.{access.direction}.{access.bits}.{utilization.name}",
                 item.executions.restricted(utilization.nonnegative, utilization.zero).approximated(
                     utilization.approximations
                 ),
+                item.reasons,
             )
-    add("barrier.local", counts.local_barriers)
-    add("barrier.global", counts.global_barriers)
-    add("groups", counts.work_groups)
-    add("launches", counts.launches)
+    for name, quantity in counts.supplied.items():
+        add(name, quantity, counts.reasons[name])
+    synchronization: dict[str, tuple[PiecewiseQuasiPolynomial, str]] = {
+        "barrier.local": (counts.local_barriers, "barrier.local"),
+        "barrier.global": (counts.global_barriers, "barrier.global"),
+        "groups": (counts.work_groups, "launches"),
+        "launches": (counts.launches, "launches"),
+    }
+    for name, (quantity, key) in synchronization.items():
+        add(name, quantity, counts.reasons.get(key, frozenset()))
     quantities = {name: PiecewiseQuasiPolynomial.sum(some) for name, some in parts.items()}
     for name in list(quantities):
         if name.startswith("gmem.load."):
             suffix = name.removeprefix("gmem.load.")
             loads, stores = quantities[name], quantities.get(f"gmem.store.{suffix}")
             if stores is not None:
-                quantities[f"gmem.min.{suffix}"] = counts.counter.minimum(loads, stores)
-    given = {f"the caller's statistics for {counts.is_estimate}"} if counts.is_estimate else set()
+                smaller = f"gmem.min.{suffix}"
+                quantities[smaller] = counts.counter.minimum(loads, stores)
+                why = reasons.get(name, frozenset()) | reasons.get(
+                    f"gmem.store.{suffix}", frozenset()
+                )
+                reasons[smaller] = reasons.get(smaller, frozenset()) | why
 
-    def reason(quantity: PiecewiseQuasiPolynomial) -> str:
-        return "; ".join(sorted(given | quantity.approximations))
+    def reason(name: str, quantity: PiecewiseQuasiPolynomial) -> str:
+        return "; ".join(sorted(reasons.get(name, frozenset()) | quantity.approximations))
 
     return PropertyVector(
         {
             name: Count(
                 quantity=quantity,
                 granularity=granularity_of(name),
-                exact=not reason(quantity),
-                reason=reason(quantity),
+                exact=not reason(name, quantity),
+                reason=reason(name, quantity),
             )
             for name, quantity in quantities.items()
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.counting.keys import Granularity
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View, validate_name
 from countperf.symbolic.compiled import CompiledCounts
@@ -31,34 +32,67 @@ VERSION = 1
 class Count:
     """How often one property occurs, symbolic in the parameters.
 
+    Counts of one granularity add up, by ``+`` and by ``sum``; an integer times a count is a
+    count of the same granularity.
+
     Attributes
     ----------
     quantity : PiecewiseQuasiPolynomial
         The count.
-    granularity : str
-        What one unit is executed by: ``work item``, ``work group`` or ``launch``.
+    granularity : Granularity
+        What one unit is executed by.
     exact : bool
-        Whether the count is what is executed; else it rests on the caller's statistics.
+        Whether the count is what is executed; else it rests on what the caller passed.
     reason : str
         Why it is not exact; empty if it is.
+
+    Raises
+    ------
+    GranularityError
+        The granularity is no `Granularity`, or counts of different granularities are added.
+
+    Examples
+    --------
+    >>> three = Count(quantity=PiecewiseQuasiPolynomial.from_value(3))
+    >>> str(sum([three, 2 * three]))
+    '{ 9 }'
     """
 
     quantity: PiecewiseQuasiPolynomial
-    granularity: str = "work item"
+    granularity: Granularity = Granularity.WORK_ITEM
     exact: bool = True
     reason: str = ""
 
-    def __add__(self, other: Count) -> Count:
-        if self.granularity != other.granularity:
+    def __post_init__(self) -> None:
+        if self.granularity not in tuple(Granularity):
+            listed = ", ".join(str(member) for member in Granularity)
             raise GranularityError(
-                f"counts per {self.granularity} and per {other.granularity} cannot be added"
+                f"{self.granularity!r} is no granularity of a count; pass a member of Granularity "
+                f"({listed})"
             )
+
+    def __add__(self, other: Count) -> Count:
+        if self.granularity is not other.granularity:
+            raise GranularityError(
+                f"counts per {self.granularity.value} and per {other.granularity.value} cannot be "
+                "added; keep them apart, or evaluate them and convert explicitly"
+            )
+        reasons = {r for part in (self.reason, other.reason) for r in part.split("; ") if r}
         return Count(
             quantity=self.quantity + other.quantity,
             granularity=self.granularity,
             exact=self.exact and other.exact,
-            reason="; ".join(sorted({r for r in (self.reason, other.reason) if r})),
+            reason="; ".join(sorted(reasons)),
         )
+
+    def __radd__(self, other: int) -> Count:
+        """Let ``sum`` start at its 0."""
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, factor: int) -> Count:
+        return replace(self, quantity=self.quantity.scale(factor))
+
+    __rmul__ = __mul__
 
     def __str__(self) -> str:
         """Return isl's piecewise quasi-polynomial; our own notation where guards are not affine."""
@@ -93,6 +127,8 @@ class PropertyVector(Mapping[str, Count]):
     ------
     PropertyNameError
         A name is not of the taxonomy.
+    GranularityError
+        A count has another granularity than its property.
     """
 
     def __init__(
@@ -108,6 +144,14 @@ class PropertyVector(Mapping[str, Count]):
         self._counts = {
             validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
         }
+        for name, count in self._counts.items():
+            if count.granularity is not granularity_of(name):
+                raise GranularityError(
+                    f"kernel '{kernel}': {name} is counted per {granularity_of(name).value}, not "
+                    f"per {count.granularity.value}; pass granularity={granularity_of(name)}",
+                    kernel=kernel,
+                    where=name,
+                )
         self.kernel = kernel
         names = set(parameters).union(*(c.quantity.names() for c in self._counts.values()))
         self.parameters: tuple[str, ...] = tuple(sorted(names))
@@ -124,7 +168,7 @@ class PropertyVector(Mapping[str, Count]):
         validate_name(name)
         members = [c for other, c in self._counts.items() if other.startswith(f"{name}.")]
         if not members:
-            return Count(quantity=ZERO_COUNT)
+            return Count(quantity=ZERO_COUNT, granularity=granularity_of(name))
         total = members[0]
         for member in members[1:]:
             total = total + member
@@ -439,9 +483,12 @@ class CompiledVector:
         return np.stack([np.asarray(values[name], dtype=np.float64) for name in self.names])
 
 
-def granularity_of(name: str) -> str:
+_GRANULARITIES = {"groups": Granularity.WORK_GROUP, "launches": Granularity.LAUNCH}
+
+
+def granularity_of(name: str) -> Granularity:
     """Return what one unit of a property is executed by."""
-    return {"groups": "work group", "launches": "launch"}.get(name, "work item")
+    return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
 
 
 def _integer(kernel: str, name: str, value: Any) -> Any:

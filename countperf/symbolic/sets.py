@@ -807,6 +807,46 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
 
 
+def determined(integer_set: IntegerSet, keep: Iterable[str]) -> dict[str, QuasiPolynomial]:
+    """Return the dimensions whose values equalities give in terms of the other ones.
+
+    Parameters
+    ----------
+    integer_set : IntegerSet
+        The values together.
+    keep : iterable of str
+        Dimensions that are never expressed by others.
+
+    Returns
+    -------
+    dict from str to QuasiPolynomial
+        None of them stands in the value of another one.
+    """
+    hull = as_set(integer_set).affine_hull()
+    parameters = names_of(integer_set, parameters=True)
+    dimensions = names_of(integer_set, parameters=False)
+    kept = set(keep) | set(parameters)
+    found: dict[str, QuasiPolynomial] = {}
+    for row in written_rows(hull)[0]:
+        count, last = len(dimensions), len(row) - 1 - len(parameters)
+        if any(row[count:last]):
+            continue  # holds modulo something only
+        left = QuasiPolynomial.constant(row[-1])
+        for name, factor in zip(
+            (*dimensions, *parameters), row[:count] + row[last:-1], strict=True
+        ):
+            left = left + QuasiPolynomial.name(name) * factor
+        left = left.substitute(found)
+        for name in sorted(left.names() - kept):
+            factor = (left.substitute({name: QuasiPolynomial.name(name) + 1}) - left).constant_term
+            if abs(factor) == 1:
+                value = QuasiPolynomial.name(name) - left * int(factor)
+                found = {n: v.substitute({name: value}) for n, v in found.items()}
+                found[name] = value
+                break
+    return found
+
+
 def constant_bounds(integer_set: IntegerSet) -> Bounds:
     """Return the smallest and largest value of each dimension, None where there is none."""
     whole = as_set(integer_set)

@@ -50,6 +50,7 @@ def _arithmetic(t_unit: Any, **options: Any) -> dict[str, Any]:
         ("-x[i]", {"flop.neg.f32": 1}),
         ("x[i] - 4*y[i]", {"flop.add.f32": 1, "flop.mul.f32": 1}),  # -1*4 folds
         ("2*3*x[i]", {"flop.mul.f32": 1}),
+        ("(1 + 2)*3*x[i]", {"flop.mul.f32": 1}),
         ("x[i] + 1 + 2", {"flop.add.f32": 2}),  # C adds from left to right: 1 and 2 do not meet
         ("x[i] * y[i] + x[i]", {"flop.mul.f32": 1, "flop.add.f32": 1}),
         ("x[i] / y[i]", {"flop.div.f32": 1}),

@@ -16,6 +16,8 @@ Rules
 5. Subscripts tally loads only.
 6. Loops around local barriers run from the smallest to the largest value that any work item of the
    group needs; groups without an item that enters a loop skip it.
+7. The variable of an unrolled loop is an untyped constant in each copy of the body; a
+   multiplication by it is one, also where it is -1.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import islpy as isl
 import loopy as lp
 import numpy as np
 import pymbolic.primitives as p
-from loopy.kernel.data import GroupInameTag, LocalInameTag
+from loopy.kernel.data import GroupInameTag, LocalInameTag, UnrolledIlpTag, UnrollTag
 from loopy.schedule import (
     Barrier,
     CallKernel,
@@ -178,6 +180,7 @@ class _Value:
     value: Any
     dtype: DType
     is_constant: bool = False
+    is_unrolled: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -238,6 +241,11 @@ class Interpreter:
         self.callables = t_unit.callables_table
         self.kernel: Any = lp.get_one_linearized_kernel(t_unit.default_entrypoint, self.callables)
         self.inames: frozenset[str] = self.kernel.all_inames()
+        self.unrolled = {
+            name
+            for name, iname in self.kernel.inames.items()
+            if iname.tags_of_type((UnrollTag, UnrolledIlpTag))
+        }
         self.local_axes = self._axes(LocalInameTag)
         self.group_axes = self._axes(GroupInameTag)
         self.type_reader = TypeReader(self.kernel, self.callables)
@@ -554,6 +562,9 @@ class Interpreter:
             ):
                 dtype = np.dtype(np.int64 if "LONG" in str(expr) else np.int32)
                 return _Value(math.inf, _CONTEXT_TYPES.get(context or "", dtype), True)
+            case p.Variable() if expr.name in self.unrolled:
+                dtype = _CONTEXT_TYPES.get(context or "", _INT32)
+                return _Value(self.point[expr.name], dtype, True, True)
             case p.Variable():
                 return self._name(expr.name)
             case p.Subscript():
@@ -609,10 +620,12 @@ class Interpreter:
         if left.is_known and right.is_known:
             value = _BINARY[kind](left.value, right.value)
         if left.is_constant and right.is_constant:
-            return _Value(value, dtype, True)
+            return _Value(value, dtype, True, left.is_unrolled or right.is_unrolled)
         self._convert(left, dtype)
         self._convert(right, dtype)
-        is_negation = any(side.is_constant and side.value == -1 for side in (left, right))
+        is_negation = any(
+            side.is_constant and side.value == -1 and not side.is_unrolled for side in (left, right)
+        )
         name = "neg" if kind == "mul" and is_negation else kind
         self._operation({"floor": "div"}.get(name, name), dtype)
         return _Value(value, dtype)

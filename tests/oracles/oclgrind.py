@@ -17,6 +17,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,27 @@ from tests.oracles import llvm_ir
 PROGRAM = shutil.which("oclgrind-kernel")
 
 _LINE = re.compile(r"^\s*(\d+) - (.+?)(?: \((\d+) bytes\))?$")
-_FORMATS = {"f4": "float", "f8": "double", "i4": "int", "i8": "long", "u4": "uint", "i2": "short"}
+_FORMATS = {
+    "f2": "ushort",  # half has no format of its own; 0x3e00 is 1.5
+    "f4": "float",
+    "f8": "double",
+    "c8": "float",
+    "c16": "double",
+    "b1": "char",
+    "i1": "char",
+    "u1": "uchar",
+    "i2": "short",
+    "i4": "int",
+    "i8": "long",
+    "u4": "uint",
+    "u8": "ulong",
+}
+
+
+# without optimization, C's plain inline functions have no definition to call
+_PROLOGUE = """#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#define inline static inline
+"""
 
 
 @dataclass(frozen=True)
@@ -76,8 +97,11 @@ def run(
     t_unit = t_unit.with_kernel(kernel)
     generated = lp.generate_code_v2(t_unit)
     source = f"#pragma OPENCL FP_CONTRACT {'ON' if contraction else 'OFF'}\n"
-    source += generated.device_code()
+    source += _PROLOGUE + generated.device_code()
     (folder / "kernel.cl").write_text(source)
+    if "pyopencl-complex.h" in source:
+        header = resources.files("pyopencl") / "cl" / "pyopencl-complex.h"
+        (folder / "pyopencl-complex.h").write_text(header.read_text())
     instructions: Counter[str] = Counter()
     moved: Counter[str] = Counter()
     for program in generated.device_programs:
@@ -120,7 +144,7 @@ def _geometry(
 def _simulated(folder: Path, options: str) -> str:
     assert PROGRAM is not None
     finished = subprocess.run(
-        [PROGRAM, "--inst-counts", "--build-options", options, "kernel.sim"],
+        [PROGRAM, "--inst-counts", "--build-options", f"{options} -I.", "kernel.sim"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -133,7 +157,10 @@ def _argument(
     argument: Any, parameters: Mapping[str, int], contents: Mapping[str, Sequence[int]]
 ) -> list[str]:
     dtype = np.dtype(argument.dtype.numpy_dtype)
-    name = _FORMATS[f"{dtype.kind}{dtype.itemsize}"]
+    components = dtype
+    if dtype.fields is not None:
+        components = np.dtype(next(iter(dtype.fields.values()))[0])
+    name = _FORMATS[f"{components.kind}{components.itemsize}"]
     if isinstance(argument, lp.ValueArg):
         value = parameters.get(argument.name, 1)
         return [f"<size={dtype.itemsize} {name}>", str(value)]
@@ -144,7 +171,7 @@ def _argument(
     if given is not None:
         assert len(given) == cells, f"{argument.name}: {len(given)} values for {cells} cells"
         return [f"<size={cells * dtype.itemsize} {name}>", " ".join(map(str, given))]
-    fill = "1.5" if dtype.kind == "f" else "0"
+    fill = {"ushort": "15872", "float": "1.5", "double": "1.5"}.get(name, "0")
     return [f"<size={cells * dtype.itemsize} {name} fill={fill}>"]
 
 

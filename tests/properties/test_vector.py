@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.counting.keys import Granularity
 from countperf.errors import (
     DocumentError,
     GranularityError,
@@ -225,5 +226,5 @@ def test_other_names_are_refused(name: str) -> None:
 def test_a_count_tells_what_it_is() -> None:
     count = _vector()["flop.add.f32"]
     assert isinstance(count, Count)
-    assert (count.exact, count.reason, count.granularity) == (True, "", "work item")
+    assert (count.exact, count.reason, count.granularity) == (True, "", Granularity.WORK_ITEM)
     assert str(count) == "[n] -> { n^2 : n > 0 }"

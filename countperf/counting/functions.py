@@ -1,0 +1,170 @@
+"""Functions that Loopy itself defines: tuples, updates of reductions with two results, identities.
+
+Rules, after the helpers that Loopy emits for them:
+
+1. ``make_tuple`` assigns each of its operands to the assignee at its place, and is no operation.
+2. An update of an arg-maximum or arg-minimum is one ``compare`` of the values and two ``select``:
+   which of the two values it keeps, and which of the two indices.
+3. An update of a segmented sum or product is one ``bitwise`` (the flags joined), one ``select``,
+   and one addition or multiplication where the flag of the second operand is not set. A flag that
+   is data takes its probability from the caller, as any condition does.
+4. ``real`` and ``conj`` of a real number is the number; its ``imag`` is zero. All are free.
+5. ``indexof`` and ``indexof_vec`` are index arithmetic: only the loads in the subscript count.
+6. The loop variable of an unrolled loop is a number in each copy of the body: it converts for free,
+   and joins other numbers for free. A multiplication by it is one, also where it is -1.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as p
+from loopy.kernel.data import UnrolledIlpTag, UnrollTag
+from loopy.library.function import IndexOfCallable, MakeTupleCallable
+from loopy.library.reduction import (
+    ArgExtOpCallable,
+    SegmentedProductReductionOperation,
+    SegmentOpCallable,
+)
+from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencies
+from pymbolic.mapper.substitutor import make_subst_func
+
+from countperf.counting.keys import Case
+from countperf.counting.operations import (
+    DType,
+    InstructionCounter,
+    Tally,
+    UnrolledVariable,
+    context_of,
+)
+from countperf.errors import DataDependentControlFlowError
+from countperf.symbolic.affine import NotAffineError
+
+_UNROLLED = (UnrollTag, UnrolledIlpTag)
+_IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
+
+
+class FunctionCounter(InstructionCounter):
+    """An instruction counter that knows the functions that Loopy defines."""
+
+    def __init__(self, kernel: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(kernel, *arguments, **options)
+        self.unrolled: frozenset[str] = frozenset(
+            name for name, iname in kernel.inames.items() if iname.tags_of_type(_UNROLLED)
+        )
+
+    def tally(self, instruction: Any) -> Tally:
+        """Return how often each key occurs; a tuple is assigned operand by operand."""
+        literals = self.unrolled & instruction.within_inames
+        if literals and literals & get_dependencies(instruction.expression):
+            replace = SubstitutionMapper(
+                make_subst_func({name: UnrolledVariable(name) for name in literals})
+            )
+            instruction = instruction.copy(expression=replace(instruction.expression))
+        call = instruction.expression
+        if not (isinstance(call, p.Call) and isinstance(self._callable(call), MakeTupleCallable)):
+            return super().tally(instruction)
+        self._start(instruction)
+        for assignee, operand in zip(instruction.assignees, call.parameters, strict=True):
+            target = self._store(assignee)
+            self._in_context(context_of(target), operand, target)
+        return self._tally
+
+    def map_variable(self, expr: Any) -> DType | None:
+        """As everywhere; the loop variable of an unrolled loop is an untyped constant."""
+        if type(expr) is UnrolledVariable:
+            return self._constant_type(0)
+        return super().map_variable(expr)
+
+    map_tagged_variable = map_variable
+
+    def map_power(self, expr: Any) -> DType | None:
+        """As everywhere; the loop variable of an unrolled loop is no exponent that is counted."""
+        if type(expr.exponent) is UnrolledVariable:
+            raise self._refusal(
+                f"the power {expr}, whose exponent differs in each copy of the unrolled loop",
+                "write one instruction for each exponent",
+            )
+        return super().map_power(expr)
+
+    def _callable(self, call: Any) -> Any:
+        if not isinstance(call.function, ResolvedFunction):
+            return None
+        return self.callables.get(call.function.name)
+
+    def map_call(self, expr: Any) -> DType | None:
+        """Functions that Loopy defines by the rules of this module; others as everywhere."""
+        callable_ = self._callable(expr)
+        match callable_:
+            case ArgExtOpCallable():
+                return self._arg_extremum(expr, self._arguments(expr, callable_))
+            case SegmentOpCallable():
+                return self._segmented(expr, callable_, self._arguments(expr, callable_))
+            case MakeTupleCallable():
+                raise self._refusal(f"the tuple {expr} inside an expression", "assign it whole")
+            case IndexOfCallable():
+                (subscript,) = expr.parameters
+                outer, self._in_index = self._in_index, True
+                for part in subscript.index_tuple:
+                    self._in_context("i", part)
+                self._in_index = outer
+                return self.kernel.index_dtype.numpy_dtype
+            case _:
+                pass
+        if str(getattr(callable_, "name_in_target", "")).startswith(_IDENTITIES):
+            return self.rec(expr.parameters[0])
+        return super().map_call(expr)
+
+    def _arguments(self, expr: Any, callable_: Any) -> list[DType]:
+        """Tally the arguments of a call; return the types that the function takes."""
+        types = callable_.arg_id_to_dtype
+        wanted = [types[position].numpy_dtype for position in range(len(expr.parameters))]
+        for parameter, dtype in zip(expr.parameters, wanted, strict=True):
+            self._in_context(context_of(dtype), parameter, dtype)
+        return wanted
+
+    def _arg_extremum(self, expr: Any, types: list[DType]) -> DType | None:
+        value, index = self._scalar(expr, types[0]), types[1]
+        self._operation("compare", value)
+        self._operation("select", value)
+        self._operation("select", index)
+        return value
+
+    def _segmented(self, expr: Any, callable_: Any, types: list[DType]) -> DType | None:
+        value, flag = self._scalar(expr, types[0]), types[1]
+        self._operation("bitwise", flag)
+        self._operation("select", value)
+        is_product = isinstance(callable_.name.reduction_op, SegmentedProductReductionOperation)
+        self._where_unset(expr.parameters[3], "mul" if is_product else "add", value)
+        return value
+
+    def _scalar(self, expr: Any, dtype: DType) -> DType:
+        if dtype.kind not in "fiu":
+            raise self._refusal(f"the reduction {expr} of {dtype}", "reduce real numbers")
+        return dtype
+
+    def _where_unset(self, flag: Any, kind: str, dtype: DType) -> None:
+        """Count an operation where a flag is zero."""
+        cases, factor = self._cases, self._factor
+        try:
+            is_set = self.to_condition(p.Comparison(flag, "!=", 0))
+            self._cases = (*cases, Case(alternatives=is_set, holds=False))
+        except NotAffineError:
+            probability = self.statistics.get(str(flag), self.statistics.get(self._instruction))
+            if probability is None:
+                raise DataDependentControlFlowError(
+                    f"kernel '{self.kernel.name}', instruction '{self._instruction}': the segment "
+                    f"flag {flag} is data; pass the probability that it is set, "
+                    f"statistics={{{str(flag)!r}: 0.1}} or "
+                    f"statistics={{{self._instruction!r}: 0.1}}",
+                    kernel=self.kernel.name,
+                    where=self._instruction,
+                ) from None
+            share = 1 - Fraction(probability).limit_denominator(10**9)
+            self._factor = factor * share
+        try:
+            self._operation(kind, np.dtype(dtype))
+        finally:
+            self._cases, self._factor = cases, factor

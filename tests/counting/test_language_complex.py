@@ -1,0 +1,223 @@
+"""Complex arithmetic against what Oclgrind executes of Loopy's emitted code, unoptimized."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pymbolic.primitives as p
+import pytest
+
+from countperf.errors import UnsupportedExpressionError
+from countperf.properties.count_properties import count_kernel
+from tests.oracles import oclgrind
+
+needs_oclgrind = pytest.mark.skipif(
+    oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed"
+)
+N = 8
+
+
+def _kernel(expression: str, dtype: Any = np.complex64, **options: Any) -> Any:
+    real = np.float32 if dtype is np.complex64 else np.float64
+    return lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        f"z[i] = {expression}",
+        [
+            lp.GlobalArg("a,b,z", dtype, shape="n"),
+            lp.GlobalArg("r,s", real, shape="n"),
+            lp.GlobalArg("d", np.float64, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        **options,
+    )
+
+
+def _counted(counts: dict[str, Any]) -> dict[str, int]:
+    """Sum counts as Oclgrind tells them apart."""
+
+    def total(pattern: str) -> int:
+        return sum(int(v) for k, v in counts.items() if re.fullmatch(pattern, k))
+
+    def moved(direction: str) -> int:
+        return sum(
+            int(v) * int(k.split(".")[2]) // 8
+            for k, v in counts.items()
+            if k.startswith(f"gmem.{direction}.")
+        )
+
+    found = {
+        "additions": total(r"flop\.add\..*"),
+        "multiplications": total(r"flop\.(mul|neg)\..*"),
+        "divisions": total(r"flop\.div\..*"),
+        "comparisons": total(r"flop\.compare\..*"),
+        "conversions": total(r"flop\.convert\..*"),
+        "calls of fma": total(r"flop\.fma\..*"),
+        "bytes loaded": moved("load"),
+        "bytes stored": moved("store"),
+    }
+    for name, value in counts.items():
+        if name.startswith("flop.special."):
+            found[f"calls of {name.split('.')[-1]}"] = int(value)
+    return found
+
+
+def _executed(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
+    """Return the same of executed instructions; whole elements are copied as memory."""
+    size = np.dtype(dtype).itemsize
+
+    def copied(source: int, target: int) -> int:
+        pattern = rf"call llvm\.memcpy\.p{target}i8\.p{source}i8\.i64\(\)"
+        return size * sum(n for k, n in dynamic.instructions.items() if re.fullmatch(pattern, k))
+
+    found = {
+        "additions": dynamic.of("fadd", "fsub"),
+        "multiplications": dynamic.of("fmul", "fneg"),
+        "divisions": dynamic.of("fdiv"),
+        "comparisons": dynamic.of("fcmp"),
+        "conversions": dynamic.of("fpext", "fptrunc", "sitofp"),
+        "calls of fma": dynamic.calls("fma"),
+        "bytes loaded": dynamic.bytes.get("load global", 0) + copied(1, 0),
+        "bytes stored": dynamic.bytes.get("store global", 0) + copied(0, 1),
+    }
+    for name in ("fabs", "hypot", "atan2", "log", "exp", "sincos", "sinh", "cosh"):
+        if calls := dynamic.calls(name):
+            found[f"calls of {name}"] = calls
+    return found
+
+
+EXPRESSIONS = [
+    "a[i] + b[i]",
+    "a[i] - b[i]",
+    "-a[i]",
+    "a[i] * b[i]",
+    "a[i] / b[i]",
+    "a[i] + r[i]",
+    "a[i] * r[i]",
+    "r[i] * s[i] * a[i]",
+    "a[i] * r[i] * s[i]",
+    "a[i] / r[i]",
+    "r[i] / a[i]",
+    "a[i] + b[i]*a[i]",
+    "a[i]*b[i] + b[i]*a[i]",
+    "r[i] + a[i]*b[i] + a[i] + s[i] + b[i]",
+    "a[i]*b[i]*a[i]*b[i]",
+    "conj(a[i])",
+    "abs(a[i])",
+    "real(a[i]) + imag(b[i])",
+    "exp(a[i])",
+    "log(a[i])",
+    "sin(a[i])",
+    "cos(a[i])",
+    "sinh(a[i])",
+    "cosh(a[i])",
+    "a[i]**0.5",
+    "r[i]",
+    "real(r[i])",
+]
+MIXED = [
+    "1 / a[i]",  # double precision, since the type of 1 is that of an int
+    "a[i]**2",
+    "a[i]**3",
+    "a[i]**5",
+    "a[i] + i",
+    "d[i] + a[i]",
+    "d[i] * a[i] * r[i]",
+    "(d[i] + a[i]) * b[i]",
+]
+
+
+@needs_oclgrind
+@pytest.mark.oclgrind
+@pytest.mark.parametrize("expression", [*EXPRESSIONS, *MIXED])
+def test_single_precision_is_what_is_executed(expression: str, tmp_path: Path) -> None:
+    kernel = _kernel(expression)
+    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
+    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+
+
+@needs_oclgrind
+@pytest.mark.oclgrind
+@pytest.mark.parametrize(
+    "expression", ["a[i]*b[i] + r[i]*a[i]", "a[i] / b[i]", "a[i] + b[i]**2", "exp(a[i]) / 2"]
+)
+def test_double_precision_is_what_is_executed(expression: str, tmp_path: Path) -> None:
+    kernel = _kernel(expression, np.complex128)
+    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex128)
+    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+
+
+@needs_oclgrind
+@pytest.mark.oclgrind
+@pytest.mark.parametrize(
+    "expression",
+    ["a[i] + b[i]*a[i]", "r[i] + a[i] + s[i]", "r[i]*a[i]*s[i]*b[i]", "r[i]*s[i]*a[i] - b[i]"],
+)
+def test_operations_in_the_order_they_are_written(expression: str, tmp_path: Path) -> None:
+    kernel = lp.set_options(_kernel(expression), allow_fp_reordering=False)
+    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
+    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+
+
+@needs_oclgrind
+@pytest.mark.oclgrind
+@pytest.mark.parametrize("operation", ["sum", "product"])
+def test_reductions_are_what_is_executed(operation: str, tmp_path: Path) -> None:
+    kernel = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j < 5 }",
+        f"z[i] = {operation}(j, a[i, j] * r[j])",
+        [
+            lp.GlobalArg("a", np.complex64, shape=("n", 5)),
+            lp.GlobalArg("z", np.complex64, shape="n"),
+            lp.GlobalArg("r", np.float32, shape=5),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
+    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+
+
+def test_elements_are_accesses_of_64_and_128_bits() -> None:
+    for dtype, bits in ((np.complex64, 64), (np.complex128, 128)):
+        kernel = lp.split_iname(
+            _kernel("a[i] + b[i]", dtype), "i", 4, outer_tag="g.0", inner_tag="l.0"
+        )
+        counts = count_kernel(kernel).evaluate(n=N)
+        assert counts[f"gmem.load.{bits}.stride1"] == 2 * N
+        assert counts[f"gmem.store.{bits}.stride1"] == N
+
+
+def test_a_choice_between_complex_numbers_selects_both_parts() -> None:
+    counts = count_kernel(_kernel("a[i] if i < 3 else b[i]")).evaluate(n=N)
+    assert counts["flop.select.f32"] == 2 * N
+    assert counts["gmem.load.64.uniform"] == N
+
+
+def test_constants_join_for_free() -> None:
+    kernel = _kernel("a[i]", np.complex128)
+    element, one, two = p.Variable("a")[p.Variable("i")], np.complex128(1j), np.complex128(2j)
+    for expression, additions in ((p.Sum((element, one, two)), 2), (p.Sum((one, two)), 0)):
+        (instruction,) = kernel.default_entrypoint.instructions
+        changed = kernel.with_kernel(
+            kernel.default_entrypoint.copy(instructions=[instruction.copy(expression=expression)])
+        )
+        counts = count_kernel(changed).evaluate(n=N)
+        assert counts.get("flop.add.f64", 0) == additions * N
+
+
+@pytest.mark.parametrize("expression", ["sqrt(a[i])", "tan(a[i])", "tanh(a[i])"])
+def test_helpers_that_branch_on_data_are_refused(expression: str) -> None:
+    with pytest.raises(UnsupportedExpressionError, match=r"branches on data.*instruction_counts"):
+        count_kernel(_kernel(expression))
+
+
+def test_comparisons_of_complex_numbers_are_refused() -> None:
+    with pytest.raises(UnsupportedExpressionError, match="comparison"):
+        count_kernel(_kernel("r[i] if a[i] == b[i] else 0"))

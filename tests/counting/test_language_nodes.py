@@ -1,0 +1,392 @@
+"""Every node class of expressions, instruction class and schedule item class is decided.
+
+The classes are collected from the installed versions of pymbolic and Loopy. A class that nobody
+decided fails the first test: give it a counting rule, or refuse it, and show that here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pymbolic.primitives as p
+import pytest
+from constantdict import constantdict
+from loopy import symbolic as ls
+from loopy.kernel.data import UnrollTag
+from loopy.library.reduction import ArgExtOp, ArgMaxReductionOperation, SegmentedOp
+from loopy.schedule import ScheduleItem
+from loopy.types import NumpyType
+
+from countperf.counting.domains import Domains
+from countperf.counting.keys import MemoryAccess, Operation
+from countperf.counting.schedule import prepared, schedule_of
+from countperf.counting.selection import instruction_counter
+from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.properties.count_properties import count_kernel
+from countperf.symbolic.cardinality import Counter
+
+
+def _subclasses(cls: type) -> set[type]:
+    return {cls}.union(*(_subclasses(s) for s in cls.__subclasses__()))
+
+
+def _names(cls: type) -> set[str]:
+    """Return the names of the subclasses that pymbolic's core and Loopy define."""
+    return {
+        s.__name__
+        for s in _subclasses(cls)
+        if s.__module__ == "pymbolic.primitives" or s.__module__.startswith("loopy.")
+    }
+
+
+# {{{ expression nodes
+
+i, n = p.Variable("i"), p.Variable("n")
+x, y = p.Variable("x")[i], p.Variable("y")[i]
+k, m = p.Variable("k")[i], p.Variable("m")[i]
+
+
+def _flattened() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Loopy is about to remove it
+        return ls.LinearSubscript(p.Variable("x"), i)
+
+
+COMPARISON = p.Comparison(x, "<", y)
+MAXIMUM = ArgMaxReductionOperation()
+
+COUNTED: dict[str, tuple[Callable[[], Any], dict[str, int]]] = {
+    "Subscript": (lambda: x, {"load x": 1}),
+    "LinearSubscript": (_flattened, {"load x": 1}),
+    "Sum": (lambda: p.Sum((x, y)), {"add": 1, "load x": 1, "load y": 1}),
+    "Product": (lambda: p.Product((x, y)), {"mul": 1, "load x": 1, "load y": 1}),
+    "Quotient": (lambda: p.Quotient(x, y), {"div": 1, "load x": 1, "load y": 1}),
+    "FloorDiv": (lambda: p.FloorDiv(k, m), {"div": 1, "load k": 1, "load m": 1, "convert": 1}),
+    "Remainder": (lambda: p.Remainder(k, m), {"mod": 1, "load k": 1, "load m": 1, "convert": 1}),
+    "Power": (lambda: p.Power(x, 3), {"mul": 3, "load x": 1}),
+    "LeftShift": (lambda: p.LeftShift(k, 2), {"shift": 1, "load k": 1, "convert": 1}),
+    "RightShift": (lambda: p.RightShift(k, 2), {"shift": 1, "load k": 1, "convert": 1}),
+    "BitwiseNot": (lambda: p.BitwiseNot(k), {"bitwise": 1, "load k": 1, "convert": 1}),
+    "BitwiseAnd": (
+        lambda: p.BitwiseAnd((k, m)),
+        {"bitwise": 1, "load k": 1, "load m": 1, "convert": 1},
+    ),
+    "BitwiseOr": (
+        lambda: p.BitwiseOr((k, m)),
+        {"bitwise": 1, "load k": 1, "load m": 1, "convert": 1},
+    ),
+    "BitwiseXor": (
+        lambda: p.BitwiseXor((k, m)),
+        {"bitwise": 1, "load k": 1, "load m": 1, "convert": 1},
+    ),
+    "Comparison": (lambda: COMPARISON, {"compare": 1, "load x": 1, "load y": 1}),
+    "LogicalAnd": (
+        lambda: p.LogicalAnd((COMPARISON, p.Comparison(i, "<", 3))),
+        {"compare": 1, "load x": 1, "load y": 1},
+    ),
+    "LogicalOr": (
+        lambda: p.LogicalOr((COMPARISON, p.Comparison(i, "<", 3))),
+        {"compare": 1, "load x": 1, "load y": 1},
+    ),
+    "LogicalNot": (lambda: p.LogicalNot(COMPARISON), {"compare": 1, "load x": 1, "load y": 1}),
+    "If": (lambda: p.If(p.Comparison(i, "<", 3), x, 0), {"select": 1, "load x": 1}),
+    "Min": (lambda: p.Min((x, y)), {"minmax": 1, "load x": 1, "load y": 1}),
+    "Max": (lambda: p.Max((x, y)), {"minmax": 1, "load x": 1, "load y": 1}),
+    "TypeCast": (
+        lambda: ls.TypeCast(NumpyType(np.dtype(np.float64)), x),
+        {"convert": 2, "load x": 1},  # to double, and back to the assignee
+    ),
+    "Lookup": (lambda: p.Variable("v")[i].attr("x"), {"load v": 1}),
+}
+"""What they take in an assignment to a single-precision array."""
+
+FREE: dict[str, Callable[[], Any]] = {
+    "Variable": lambda: p.Variable("private"),
+    "TaggedVariable": lambda: ls.TaggedVariable("private", frozenset([UnrollTag()])),
+    "NaN": lambda: p.NaN(np.float32),
+}
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    # bases of other classes
+    "ExpressionNode": p.ExpressionNode,
+    "AlgebraicLeaf": p.AlgebraicLeaf,
+    "Leaf": p.Leaf,
+    "QuotientBase": lambda: p.QuotientBase(x, y),
+    "_ShiftOperator": lambda: p._ShiftOperator(k, 2),  # pyright: ignore[reportPrivateUsage]
+    "LoopyExpressionBase": ls.LoopyExpressionBase,
+    "HardwareAxisIndex": lambda: ls.HardwareAxisIndex(0),
+    # names of functions: they count in calls, see `test_calls_count`
+    "FunctionSymbol": p.FunctionSymbol,
+    "FunctionIdentifier": ls.FunctionIdentifier,
+    "ResolvedFunction": lambda: ls.ResolvedFunction(p.Variable("exp")),
+    "ReductionOpFunction": lambda: ArgExtOp(MAXIMUM),
+    "ArgExtOp": lambda: ArgExtOp(MAXIMUM),
+    "SegmentedOp": lambda: SegmentedOp(MAXIMUM),
+    "Call": lambda: p.Call(p.Variable("unresolved"), (x,)),
+    "CallWithKwargs": lambda: p.CallWithKwargs(p.Variable("f"), (x,), constantdict({"given": y})),
+    # written by users, replaced by Loopy before it emits code
+    "Reduction": lambda: ls.Reduction("sum", (p.Variable("j"),), x),
+    "SubArrayRef": lambda: ls.SubArrayRef((i,), p.Subscript(p.Variable("x"), i)),
+    "TypeAnnotation": lambda: ls.TypeAnnotation(NumpyType(np.dtype(np.float32)), x),
+    "CommonSubexpression": lambda: p.CommonSubexpression(x, "name", p.cse_scope.EVALUATION),
+    "TypedCSE": lambda: ls.TypedCSE(x, "name", p.cse_scope.EVALUATION, None),
+    "RuleArgument": lambda: ls.RuleArgument(0),
+    "FortranDivision": lambda: ls.FortranDivision(x, y),
+    # written by the code generator alone
+    "GroupHardwareAxisIndex": lambda: ls.GroupHardwareAxisIndex(0),
+    "LocalHardwareAxisIndex": lambda: ls.LocalHardwareAxisIndex(0),
+    "ArrayLiteral": lambda: ls.ArrayLiteral((1, 2)),
+    "Literal": lambda: ls.Literal("1.0f"),
+    # of pymbolic, unknown to Loopy
+    "Slice": lambda: p.Slice((0, n, 1)),
+    "Substitution": lambda: p.Substitution(x, ("i",), (n,)),
+    "Derivative": lambda: p.Derivative(x, ("i",)),
+    "Wildcard": p.Wildcard,
+    "DotWildcard": lambda: p.DotWildcard("name"),
+    "StarWildcard": lambda: p.StarWildcard("name"),
+}
+
+
+def test_every_expression_node_class_is_decided() -> None:
+    undecided = _names(p.ExpressionNode) - set(COUNTED) - set(FREE) - set(REFUSED)
+    assert not undecided, f"decide these: {sorted(undecided)}"
+
+
+def test_no_class_is_decided_twice() -> None:
+    names = [*COUNTED, *FREE, *REFUSED]
+    assert len(names) == len(set(names))
+
+
+@cache
+def _counter() -> tuple[Any, Any]:
+    """Return a counter with all rules and an instruction to put expressions into."""
+    import pyopencl.cltypes as cltypes
+
+    t_unit = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        "<float32> private = 1 {id=first}\nz[i] = x[i] + y[i] + private {id=second, dep=first}",
+        [
+            lp.GlobalArg("x,y,z", np.float32, shape="n"),
+            lp.GlobalArg("k,m", np.int32, shape="n"),
+            lp.GlobalArg("v", cltypes.float4, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel, callables = prepared(t_unit)
+    domains = Domains(kernel, callables, Counter(kernel.assumptions), {})
+    counter = instruction_counter(domains, statistics={}, powers="emitted")
+    return counter, kernel.id_to_insn["second"]
+
+
+def _tally(expression: Any) -> dict[str, int]:
+    """Tally an assignment of an expression, whatever Loopy itself thinks of it."""
+    counter, second = _counter()
+    instruction = second.copy(expression=expression)
+    found: dict[str, int] = {}
+    for (key, _), number in counter.tally(instruction).items():
+        match key:
+            case Operation():
+                name = key.kind
+            case MemoryAccess(direction="load"):
+                name = f"load {key.array}"
+            case _:
+                continue
+        found[name] = found.get(name, 0) + int(number)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:LinearSubscript is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", COUNTED)
+def test_counted_nodes_count(name: str) -> None:
+    build, expected = COUNTED[name]
+    assert type(build()).__name__ == name
+    assert _tally(build()) == expected
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_free_nodes_are_free(name: str) -> None:
+    assert type(FREE[name]()).__name__ == name
+    assert _tally(FREE[name]()) == {}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_nodes_are_refused_by_name_and_place(name: str) -> None:
+    with pytest.raises(UnsupportedExpressionError, match=r"no counting rule.*; ") as caught:
+        _tally(REFUSED[name]())
+    assert caught.value.where == "second"
+
+
+@pytest.mark.parametrize("value", ["text", None, (1, 2), 1j, object()], ids=repr)
+def test_what_is_no_expression_is_refused(value: Any) -> None:
+    with pytest.raises(UnsupportedExpressionError):
+        _tally(p.Sum((x, value)))
+
+
+def _count(body: str, *more: Any) -> dict[str, Any]:
+    kernel = lp.make_kernel(
+        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < 4 }"],
+        body,
+        [
+            *more,
+            lp.GlobalArg("x,y,z", np.float32, shape="n + 4"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=["write_race*"],
+    )
+    return count_kernel(kernel).evaluate(n=10)
+
+
+def test_calls_count() -> None:
+    assert _count("z[i] = exp(x[i])")["flop.special.f32.exp"] == 10
+
+
+def test_reductions_count_as_they_are_realized() -> None:
+    assert _count("z[i] = sum(j, x[i + j])")["flop.add.f32"] == 40
+
+
+def test_substitution_rules_count_where_they_are_used() -> None:
+    counts = _count("f(a) := a*x[a] + 1\nz[i] = f(i) + f(i + 1)")
+    # each use one product and one sum, one sum of both, and the (i + 1.0f) that is emitted
+    assert (counts["flop.mul.f32"], counts["flop.add.f32"]) == (20, 40)
+
+
+def test_common_subexpressions_count_as_loopy_expands_them() -> None:
+    counts = _count("z[i] = cse(x[i]*y[i]) + 1")
+    assert (counts["flop.mul.f32"], counts["flop.add.f32"]) == (10, 10)
+
+
+def test_the_base_of_nodes_that_functions_are_named_by_has_no_rule() -> None:
+    # ReductionOpFunction has no instances of its own; its two subclasses are refused above
+    assert _names(ls.FunctionIdentifier) <= set(REFUSED)
+
+
+# }}}
+
+
+# {{{ instructions
+
+
+INSTRUCTIONS = {
+    "Assignment": "counted",
+    "CallInstruction": "counted",
+    "CInstruction": "refused without counts of the caller",
+    "BarrierInstruction": "counted from the schedule",
+    "NoOpInstruction": "free",
+    "InstructionBase": "base",
+    "MultiAssignmentBase": "base",
+    "_DataObliviousInstruction": "base",
+}
+
+
+def test_every_instruction_class_is_decided() -> None:
+    undecided = _names(lp.InstructionBase) - set(INSTRUCTIONS)
+    assert not undecided, f"decide these: {sorted(undecided)}"
+
+
+def test_base_classes_of_instructions_have_no_instances() -> None:
+    for name, decision in INSTRUCTIONS.items():
+        if decision == "base":
+            (cls,) = (c for c in _subclasses(lp.InstructionBase) if c.__name__ == name)
+            assert cls.__subclasses__()
+
+
+def test_assignments_calls_and_no_operations() -> None:
+    counts = _count(
+        """
+        y[i], z[i] = make_tuple(2*x[i], x[i] + 1) {id=pair}
+        ... nop {id=nothing}
+        """
+    )
+    work = {k: v for k, v in counts.items() if k.startswith("flop") or ".store." in k}
+    assert work == {
+        "flop.mul.f32": 10,
+        "flop.add.f32": 10,
+        "gmem.store.32.uniform": 20,
+    }
+
+
+def test_c_code_is_refused_with_the_way_to_count_it() -> None:
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        [lp.CInstruction("i", "z[i] = 3;", id="raw", assignees=("z[i]",))],
+        [lp.GlobalArg("z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        lang_version=(2018, 2),
+    )
+    with pytest.raises(
+        UnsupportedExpressionError, match=r"CInstruction.*instruction_counts=\{'raw'"
+    ) as caught:
+        count_kernel(kernel)
+    assert caught.value.where == "raw"
+
+
+def test_barriers_count_once_for_each_item_that_waits() -> None:
+    counts = _count("z[i] = 1 {id=a}\n... gbarrier {id=b, dep=a}\nx[j] = z[j] {dep=b}")
+    assert (counts["barrier.global"], counts["launches"]) == (1, 2)
+
+
+# }}}
+
+
+# {{{ schedule items
+
+ITEMS = {
+    "EnterLoop": "read",
+    "LeaveLoop": "read",
+    "RunInstruction": "read",
+    "CallKernel": "read",
+    "ReturnFromKernel": "read",
+    "Barrier": "read",
+    "ScheduleItem": "refused",
+    "BeginBlockItem": "refused",
+    "EndBlockItem": "refused",
+}
+
+
+def test_every_schedule_item_class_is_decided() -> None:
+    undecided = _names(ScheduleItem) - set(ITEMS)
+    assert not undecided, f"decide these: {sorted(undecided)}"
+
+
+@pytest.mark.parametrize("name", [name for name, what in ITEMS.items() if what == "refused"])
+def test_other_schedule_items_are_refused(name: str) -> None:
+    (cls,) = (c for c in _subclasses(ScheduleItem) if c.__name__ == name)
+    kernel = SimpleNamespace(name="made", linearization=[cls()])
+    with pytest.raises(UnsupportedExpressionError, match="schedule item") as caught:
+        schedule_of(kernel)
+    assert caught.value.where == name
+
+
+def test_schedules_of_kernels_have_the_items_that_are_read() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j < 4 }",
+        "z[i] = 1 {id=a}\n... gbarrier {id=b, dep=a}\nx[0, j] = z[j] {dep=b}",
+        [
+            lp.GlobalArg("z", np.float32, shape="n"),
+            lp.GlobalArg("x", np.float32, shape=("n", 4)),
+            lp.ValueArg("n", np.int32),
+        ],
+        lang_version=(2018, 2),
+    )
+    kernel, _ = prepared(t_unit)
+    seen = {type(item).__name__ for item in kernel.linearization}
+    assert seen == {name for name, what in ITEMS.items() if what == "read"}
+    assert len(schedule_of(kernel).programs) == 2
+
+
+# }}}
+
+
+def test_a_kernel_whose_types_are_not_known_is_refused() -> None:
+    kernel = lp.make_kernel("{ [i] : 0 <= i < n }", "z[i] = x[i]", lang_version=(2018, 2))
+    with pytest.raises(CountingError, match=r"types of .* not known"):
+        count_kernel(kernel)

@@ -1,0 +1,399 @@
+"""What the caller supplies: counts of instructions, statistics of data, the part to count."""
+
+from __future__ import annotations
+
+import argparse
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.cli.common import statistic
+from countperf.counting.statistics import ACCESS_CLASSES
+from countperf.errors import (
+    CountingError,
+    DataDependentControlFlowError,
+    GranularityError,
+    PropertyNameError,
+    UnsupportedExpressionError,
+)
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.taxonomy import describe
+from countperf.properties.vector import PropertyVector
+from tests.oracles import oclgrind
+
+N = 64
+
+
+def _make(body: Any, *arguments: Any, domains: Any = "{ [i] : 0 <= i < n }") -> Any:
+    kernel = lp.make_kernel(
+        domains,
+        body,
+        [*arguments, lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=["write_race*"],
+    )
+    return lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
+
+
+# {{{ counts of instructions
+
+
+def _raw(predicates: frozenset[Any] = frozenset()) -> Any:
+    return _make(
+        [
+            lp.CInstruction(
+                "i",
+                "z[i] = x[i]*x[i] + x[i];",
+                id="raw",
+                assignees=("z[i]",),
+                read_variables=frozenset(["x"]),
+                predicates=predicates,
+            ),
+            "y[i] = 2*x[i] {id=plain}",
+        ],
+        lp.GlobalArg("x,y,z", np.float32, shape="n"),
+    )
+
+
+SUPPLIED = {
+    "flop.add.f32": 1,
+    "flop.mul.f32": 1,
+    "gmem.load.32.stride1": 3,
+    "gmem.store.32.stride1": 1,
+}
+
+
+def test_supplied_counts_are_multiplied_by_executions_and_added() -> None:
+    vector = count_kernel(_raw(), instruction_counts={"raw": SUPPLIED})
+    counts = vector.evaluate(n=50)
+    assert counts["flop.add.f32"] == 50
+    assert counts["flop.mul.f32"] == 100  # one of its own instruction
+    assert counts["gmem.load.32.stride1"] == 200
+    assert counts["gmem.min.32.stride1"] == 100
+
+
+def test_only_what_supplied_counts_enter_is_not_exact() -> None:
+    vector = count_kernel(_raw(), instruction_counts={"raw": {"flop.add.f32": 1.5}})
+    assert vector["flop.add.f32"].reason == "the caller's counts for instruction 'raw'"
+    assert vector.evaluate(n=3)["flop.add.f32"] == Fraction(9, 2)
+    assert vector["flop.mul.f32"].exact
+    assert vector["launches"].exact
+    assert not vector.is_exact
+    assert PropertyVector.from_document(vector.to_document()) == vector
+
+
+@pytest.mark.oclgrind
+@pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
+def test_supplied_counts_agree_with_what_is_executed(tmp_path: Path) -> None:
+    counts = count_kernel(_raw(), instruction_counts={"raw": SUPPLIED}).evaluate(n=50)
+    assert oclgrind.disagreements(counts, oclgrind.run(_raw(), {"n": 50}, tmp_path)) == {}
+
+
+def test_supplied_counts_respect_predicates() -> None:
+    from pymbolic import parse
+
+    kernel = _raw(frozenset([parse("i_inner + 16*i_outer < 7")]))
+    counts = count_kernel(kernel, instruction_counts={"raw": {"flop.add.f32": 2}}).evaluate(n=N)
+    assert counts["flop.add.f32"] == 14
+
+
+def test_atomic_updates_take_supplied_counts() -> None:
+    kernel = _make(
+        "z[i % 20] = z[i % 20] + 2*x[i] {id=update, atomic}",
+        lp.GlobalArg("z", np.float32, shape=20, for_atomic=True),
+        lp.GlobalArg("x", np.float32, shape="n"),
+    )
+    with pytest.raises(UnsupportedExpressionError, match=r"atomic.*instruction_counts=\{'update'"):
+        count_kernel(kernel)
+    vector = count_kernel(kernel, instruction_counts={"update": {"flop.add.f32": 1}})
+    assert vector.evaluate(n=N)["flop.add.f32"] == N
+
+
+def test_supplied_counts_take_the_place_of_a_refused_expression() -> None:
+    kernel = _make("z[i] = sqrt(z[i])", lp.GlobalArg("z", np.complex64, shape="n"))
+    with pytest.raises(UnsupportedExpressionError, match="instruction_counts"):
+        count_kernel(kernel)
+    vector = count_kernel(kernel, instruction_counts={"insn": {"flop.special.f32.sqrt": 1}})
+    assert vector.evaluate(n=N)["flop.special.f32.sqrt"] == N
+
+
+def test_an_array_that_unknown_code_accesses_has_no_footprint() -> None:
+    kernel = _make(
+        [
+            lp.CInstruction(
+                "i", "z[i] = x[3*i];", id="raw", assignees=("z[i]",), read_variables=frozenset("x")
+            ),
+            "y[i] = x[2*i] {id=plain}",
+        ],
+        lp.GlobalArg("x,y,z", np.float32, shape="3*n"),
+    )
+    with pytest.raises(UnsupportedExpressionError, match=r"footprint.*'raw'") as caught:
+        count_kernel(kernel, instruction_counts={"raw": {}})
+    assert caught.value.where == "x"
+
+
+@pytest.mark.parametrize(
+    ("supplied", "error", "message"),
+    [
+        ({"other": {}}, CountingError, r"'other', which is no instruction \(it has: plain, raw\)"),
+        ({"raw": {"flop.add.f32": -1}}, CountingError, "at least zero"),
+        ({"raw": {"flop.add.f32": float("inf")}}, CountingError, "at least zero"),
+        ({"raw": {"flop.add.f32": "many"}}, CountingError, "at least zero"),
+        ({"raw": {"flop.plus.f32": 1}}, PropertyNameError, "no property name"),
+        ({"raw": {"gmem.min.32.stride1": 1}}, PropertyNameError, "derived"),
+        ({"raw": {"launches": 1}}, GranularityError, "per launch"),
+        ({"raw": {"groups": 1}}, GranularityError, "per work group"),
+    ],
+)
+def test_supplied_counts_are_checked(supplied: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        count_kernel(_raw(), instruction_counts=supplied)
+
+
+# }}}
+
+
+# {{{ statistics
+
+
+def _gather() -> Any:
+    return _make(
+        "y[i] = x[index[i]] + x[2*index[i]] + w[index[i]]",
+        lp.GlobalArg("x,w,y", np.float32, shape="n"),
+        lp.GlobalArg("index", np.int32, shape="n"),
+    )
+
+
+def _loads(vector: PropertyVector) -> dict[str, int]:
+    return {
+        name.removeprefix("gmem.load.32."): int(value)
+        for name, value in vector.evaluate(n=N).items()
+        if name.startswith("gmem.load.32")
+    }
+
+
+def test_an_address_read_from_data_is_indirect_without_a_statistic() -> None:
+    vector = count_kernel(_gather())
+    assert _loads(vector) == {"indirect": 3 * N, "stride1": 3 * N}
+    assert vector.is_exact
+
+
+def test_the_caller_states_the_pattern_of_an_array() -> None:
+    vector = count_kernel(_gather(), statistics={"x": "1of2"})
+    assert _loads(vector) == {"indirect": N, "1of2": 2 * N, "stride1": 3 * N}
+    assert vector["gmem.load.32.1of2"].reason == "the caller's access pattern for 'x'"
+    assert vector["gmem.load.32.indirect"].exact
+    assert vector["gmem.load.32.stride1"].exact
+
+
+def test_the_pattern_of_one_access_wins_over_that_of_its_array() -> None:
+    access = "x[2*index[i_inner + i_outer*16]]"
+    vector = count_kernel(_gather(), statistics={"x": "stride1", access: "uniform"})
+    assert _loads(vector) == {"indirect": N, "uniform": N, "stride1": 4 * N}
+    assert not vector["gmem.load.32.stride1"].exact
+
+
+def test_scattered_stores_take_patterns_too() -> None:
+    kernel = _make(
+        "y[index[i]] = x[i]",
+        lp.GlobalArg("x,y", np.float32, shape="n"),
+        lp.GlobalArg("index", np.int32, shape="n"),
+    )
+    assert count_kernel(kernel).evaluate(n=N)["gmem.store.32.indirect"] == N
+    vector = count_kernel(kernel, statistics={"y": "stride1"})
+    assert vector.evaluate(n=N)["gmem.store.32.stride1"] == N
+    assert not vector["gmem.min.32.stride1"].exact
+
+
+def test_patterns_do_not_change_what_is_known() -> None:
+    vector = count_kernel(_gather(), statistics={"index": "uniform"})
+    assert vector.is_exact
+    assert _loads(vector) == {"indirect": 3 * N, "stride1": 3 * N}
+
+
+@pytest.mark.parametrize("name", ACCESS_CLASSES)
+def test_every_class_that_can_be_stated_is_a_property(name: str) -> None:
+    assert describe(f"gmem.load.32.{name}").unit == "access"
+
+
+def _branching() -> Any:
+    return _make(
+        """
+        for i
+            <> k = index[i] {id=key}
+            if k > 3
+                y[i] = 2*x[i] {id=first, dep=key}
+                w[i] = 3*x[i] {id=second, dep=key}
+            end
+            z[i] = x[i] + 1 {id=last}
+        end
+        """,
+        lp.GlobalArg("x,w,y,z", np.float32, shape="n"),
+        lp.GlobalArg("index", np.int32, shape="n"),
+    )
+
+
+def test_a_missing_probability_is_named_with_the_way_to_pass_it() -> None:
+    with pytest.raises(DataDependentControlFlowError, match=r"statistics=\{") as caught:
+        count_kernel(_branching())
+    assert caught.value.where in ("first", "second")
+
+
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        {"first": 0.25, "second": 0.25},
+        {"first": 0.25, "sec*": 0.25},
+        {"?????*": 0.25, "first": 0.25},
+    ],
+    ids=["ids", "glob", "glob and id"],
+)
+def test_probabilities_by_instruction(statistics: dict[str, float]) -> None:
+    vector = count_kernel(_branching(), statistics=statistics)
+    assert vector.evaluate(n=N)["flop.mul.f32"] == N // 2
+    assert not vector["flop.mul.f32"].exact
+    assert vector["flop.add.f32"].exact
+
+
+def test_the_text_of_a_condition_names_it_everywhere() -> None:
+    with pytest.raises(DataDependentControlFlowError) as caught:
+        count_kernel(_branching())
+    condition = str(caught.value).split("the predicate ")[1].split(" depends")[0]
+    vector = count_kernel(_branching(), statistics={condition: 0.5})
+    assert vector.evaluate(n=N)["flop.mul.f32"] == N
+
+
+@pytest.mark.parametrize(
+    ("statistics", "message"),
+    [
+        ({"nothing": 0.5}, r"'nothing' names no loop .*no instruction .*no condition"),
+        ({"no*": 0.5}, r"'no\*' names no loop"),
+        ({"jj": 3.0}, "no loop of the kernel"),
+        ({"v": "stride1"}, r"'v' names no array"),
+        ({"x": "stride2"}, r"'stride2'; pass one of uniform, stride1"),
+        ({"x": -0.5}, "at least zero"),
+        ({"x": float("nan")}, "at least zero"),
+        ({"x": None}, "at least zero"),
+        ({"x": True}, "at least zero"),
+    ],
+)
+def test_statistics_are_checked(statistics: Any, message: str) -> None:
+    with pytest.raises(CountingError, match=message) as caught:
+        count_kernel(_gather(), statistics=statistics)
+    assert caught.value.where in statistics
+
+
+def test_mean_trip_counts_make_only_what_is_in_the_loop_inexact() -> None:
+    kernel = _make(
+        """
+        for i
+            <> length = starts[i + 1] - starts[i] {id=length}
+            z[i] = sum(j, x[j]) + 1 {dep=length}
+        end
+        """,
+        lp.GlobalArg("starts", np.int32, shape="n + 1"),
+        lp.GlobalArg("x,z", np.float32, shape="n"),
+        domains=["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"],
+    )
+    vector = count_kernel(kernel, statistics={"j": 12.5})
+    counts = vector.evaluate(n=N)
+    assert counts["flop.add.f32"] == N * 12.5 + N
+    assert counts["gmem.load.32.uniform"] == N * 12.5
+    assert vector["flop.add.f32"].reason == "the caller's statistic for 'j'"
+    assert vector["gmem.load.32.stride1"].exact
+    assert vector["groups"].exact
+
+
+# }}}
+
+
+# {{{ counting a part
+
+
+def _tiled() -> Any:
+    kernel = _make(
+        "y[i] = sum(j, 2*x[i + j])",
+        lp.GlobalArg("x", np.float32, shape="n + 4"),
+        lp.GlobalArg("y", np.float32, shape="n"),
+        domains="{ [i, j] : 0 <= i < n and 0 <= j < 4 }",
+    )
+    kernel = lp.assume(kernel, "n mod 16 = 0")
+    return lp.add_prefetch(
+        kernel,
+        "x",
+        ["i_inner", "j"],
+        fetch_bounding_box=True,
+        default_tag="l.auto",
+        prefetch_insn_id="fetch",
+    )
+
+
+def test_only_matching_instructions_count() -> None:
+    counts = count_kernel(_tiled(), within="id:fetch*").evaluate(n=N)
+    assert set(counts) == {"gmem.load.32.stride1", "lmem.store.32"}
+
+
+def test_parts_add_up_to_the_whole_without_its_synchronization() -> None:
+    whole = count_kernel(_tiled()).evaluate(n=N)
+    first = count_kernel(_tiled(), within="id:fetch*").evaluate(n=N)
+    rest = count_kernel(_tiled(), within="not id:fetch*").evaluate(n=N)
+    together = {name: first.get(name, 0) + rest.get(name, 0) for name in first.keys() | rest.keys()}
+    synchronization = ("barrier.local", "groups", "launches")
+    assert all(name in whole for name in synchronization)
+    left = {k: v for k, v in whole.items() if k not in synchronization}
+    assert {k: v for k, v in together.items() if "min" not in k} == {
+        k: v for k, v in left.items() if "min" not in k
+    }
+
+
+@pytest.mark.parametrize("within", ["writes:y", "reads:x", "tag:none or id:fetch*", "iname:j"])
+def test_loopys_match_syntax_selects(within: str) -> None:
+    counts = count_kernel(_tiled(), within=within).evaluate(n=N)
+    assert counts
+    assert "launches" not in counts
+
+
+def test_classes_are_those_in_the_whole_kernel() -> None:
+    kernel = _make(
+        "y[i] = x[2*i] {id=even}\nz[i] = x[2*i + 1] {id=odd}",
+        lp.GlobalArg("x,y,z", np.float32, shape="2*n"),
+    )
+    counts = count_kernel(kernel, within="id:even").evaluate(n=N)
+    assert counts["gmem.load.32.2of2"] == N
+
+
+def test_what_does_not_match_need_not_be_countable() -> None:
+    counts = count_kernel(_raw(), within="id:plain").evaluate(n=N)
+    assert counts["flop.mul.f32"] == N
+    assert "flop.add.f32" not in counts
+
+
+@pytest.mark.parametrize(
+    ("within", "message"),
+    [("id:other", r"matches no instruction \(it has: "), ("id:(", "no match expression")],
+)
+def test_a_part_that_is_none_is_an_error(within: str, message: str) -> None:
+    with pytest.raises(CountingError, match=message) as caught:
+        count_kernel(_tiled(), within=within)
+    assert caught.value.where == within
+
+
+# }}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("j=12.5", ("j", 12.5)), ("x=stride1", ("x", "stride1")), ("k >= 3=0.5", ("k >= 3", 0.5))],
+)
+def test_the_command_line_takes_statistics_of_each_kind(text: str, expected: Any) -> None:
+    assert statistic(text) == expected
+
+
+def test_the_command_line_refuses_other_statistics() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no access pattern"):
+        statistic("x=stride2")

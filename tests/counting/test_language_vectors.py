@@ -1,0 +1,200 @@
+"""Vector types and vectorized loops, against what Oclgrind executes of the emitted code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from pyopencl import cltypes
+
+from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.properties.count_properties import count_kernel
+from tests.oracles import oclgrind
+
+needs_oclgrind = pytest.mark.skipif(
+    oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed"
+)
+SILENCED = ["v1_scheduler_fallback", "vectorize_failed"]
+N = 8
+
+
+def _typed(body: str) -> Any:
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        body,
+        [
+            lp.GlobalArg("a,b,z", cltypes.float4, shape="n"),
+            lp.GlobalArg("r,s", np.float32, shape="n"),
+            lp.GlobalArg("q,u", cltypes.int2, shape="n"),
+            lp.GlobalArg("p,w", cltypes.double8, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=SILENCED,
+    )
+    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
+
+
+def _axis(body: str, tag: str = "vec", width: int = 4) -> Any:
+    kernel = lp.make_kernel(
+        f"{{ [i, j] : 0 <= i < n and 0 <= j < {width} }}",
+        body,
+        [
+            lp.GlobalArg("a,b,z", np.float32, shape=("n", width), dim_tags="N0,vec"),
+            lp.GlobalArg("r,s", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=SILENCED,
+    )
+    kernel = lp.tag_inames(kernel, {"j": tag})
+    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
+
+
+def plain() -> Any:
+    """Vectorize a loop over an array without a vector axis, which Loopy unrolls."""
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        "z[i] = 2*a[i] + b[i]",
+        [lp.GlobalArg("a,b,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=SILENCED,
+    )
+    return lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="vec")
+
+
+def partial() -> Any:
+    """Vectorize a loop whose last vector is not full, which Loopy unrolls with conditions."""
+    kernel = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j < 4 and 4*i + j < 4*n - 2 }",
+        "z[i, j] = 2*a[i, j]",
+        [
+            lp.GlobalArg("a,z", np.float32, shape=("n", 4), dim_tags="N0,vec"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=SILENCED,
+    )
+    return lp.tag_inames(kernel, {"j": "vec"})
+
+
+# what is executed once for each component: Oclgrind counts vector instructions once
+KERNELS: dict[str, tuple[Callable[[], Any], int]] = {
+    "sum": (lambda: _typed("z[i] = a[i] + b[i]"), 4),
+    "polynomial": (lambda: _typed("z[i] = a[i]*b[i] - a[i] + 2*b[i]"), 4),
+    "integers": (lambda: _typed("q[i] = q[i]*u[i] + u[i]"), 2),
+    "double8": (lambda: _typed("w[i] = p[i]*w[i] + p[i]"), 8),
+    "scalar factor": (lambda: _typed("z[i] = r[i]*a[i]"), 4),
+    "components": (lambda: _typed("s[i] = a[i].x + b[i].s3"), 1),
+    "stored component": (lambda: _typed("z[i].y = 3*r[i]"), 1),
+    "made": (lambda: _typed("z[i] = make_float4(r[i], 2*r[i], r[i], 1)"), 1),
+    "roots": (lambda: _typed("z[i] = sqrt(a[i])"), 4),
+    "dot": (lambda: _typed("s[i] = dot(a[i], b[i])"), 1),
+    "spread": (lambda: _typed("z[i] = r[i]"), 1),
+    "axis": (lambda: _axis("z[i, j] = 2*a[i, j] + b[i, j]"), 4),
+    "axis with scalar": (lambda: _axis("z[i, j] = r[i]*a[i, j]"), 4),
+    "axis quotient": (lambda: _axis("z[i, j] = a[i, j] / b[i, j]"), 4),
+    "axis spread": (lambda: _axis("z[i, j] = r[i]"), 1),
+    "axis component": (lambda: _axis("z[i, j] = a[i, 0]"), 1),
+    "axis reversed": (lambda: _axis("z[i, j] = 2*a[i, 3 - j]"), 1),
+    "axis functions": (lambda: _axis("z[i, j] = sqrt(a[i, j])"), 1),
+    "axis unrolled": (lambda: _axis("z[i, j] = 2*a[i, j]", "unr"), 1),
+    "axis of two": (lambda: _axis("z[i, j] = 2*a[i, j] + b[i, j]", width=2), 2),
+    "once in the loop": (lambda: _axis("s[i] = 2*r[i] {inames=i:j}"), 1),
+    "plain": (plain, 1),
+    "partial": (partial, 1),
+}
+
+
+def _moved(counts: dict[str, Any], direction: str) -> tuple[int, int]:
+    parts = [
+        (int(v), int(k.split(".")[2]))
+        for k, v in counts.items()
+        if k.startswith(f"gmem.{direction}.")
+    ]
+    return sum(n for n, _ in parts), sum(n * bits // 8 for n, bits in parts)
+
+
+def _operations(counts: dict[str, Any], pattern: str) -> int:
+    return sum(int(v) for k, v in counts.items() if re.fullmatch(pattern, k))
+
+
+@needs_oclgrind
+@pytest.mark.oclgrind
+@pytest.mark.filterwarnings("ignore:This function is deprecated and will go away")  # Loopy's own
+@pytest.mark.parametrize("name", KERNELS)
+def test_vectors_are_what_is_executed(name: str, tmp_path: Path) -> None:
+    build, width = KERNELS[name]
+    counts = count_kernel(build()).evaluate(n=N)
+    dynamic = oclgrind.run(build(), {"n": N}, tmp_path)
+    for direction in ("load", "store"):
+        found = dynamic.of(f"{direction} global"), dynamic.bytes.get(f"{direction} global", 0)
+        assert _moved(counts, direction) == found, direction
+    assert _operations(counts, r"flop\.add\..*") == width * dynamic.of("fadd", "fsub")
+    assert _operations(counts, r"flop\.(mul|neg)\..*") == width * dynamic.of("fmul", "fneg")
+    assert _operations(counts, r"flop\.div\..*") == width * dynamic.of("fdiv")
+    assert _operations(counts, r".*\.sqrt") == width * dynamic.calls("sqrt")
+    assert _operations(counts, r".*\.dot") == dynamic.calls("dot")
+
+
+def test_integers_count_for_each_component() -> None:
+    counts = count_kernel(_typed("q[i] = q[i]*u[i] + u[i]")).evaluate(n=N)
+    assert (counts["iop.mul.i32"], counts["iop.add.i32"]) == (2 * N, 2 * N)
+
+
+def test_whole_vectors_are_neighbors_and_components_are_strided() -> None:
+    whole = count_kernel(_axis("z[i, j] = 2*a[i, j]")).evaluate(n=N)
+    assert whole["gmem.load.128.stride1"] == whole["gmem.store.128.stride1"] == N
+    parts = count_kernel(_axis("z[i, j] = 2*a[i, 3 - j]")).evaluate(n=N)
+    assert parts["gmem.store.32.4of4"] == 4 * N
+    one = count_kernel(_typed("z[i].y = r[i]")).evaluate(n=N)
+    assert one["gmem.store.32.1of4"] == N
+    typed = count_kernel(_typed("z[i] = a[i]")).evaluate(n=N)
+    assert typed["gmem.load.128.stride1"] == typed["gmem.store.128.stride1"] == N
+
+
+REFUSED = {
+    "quotient of vector types": (lambda: _typed("z[i] = a[i] / b[i]"), "no valid code"),
+    "comparison": (lambda: _typed("z[i] = a[i] > b[i]"), "compare"),
+    "conversion": (lambda: _typed("z[i] = q[i]"), "conversion"),
+    "vectors of three": (lambda: _axis("z[i, j] = 2*a[i, j]", width=3), "vectors of three"),
+    "power along the loop": (lambda: _axis("z[i, j] = a[i, j]**2"), "tag the loop 'unr'"),
+    "predicate along the loop": (
+        lambda: _axis("z[i, j] = a[i, j] {if=j < 2}"),
+        "predicate.*vectorized",
+    ),
+    "choice of vectors": (lambda: _axis("z[i, j] = a[i, j] if i < 3 else b[i, j]"), "condition"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_exact_rule_is_refused(name: str) -> None:
+    build, message = REFUSED[name]
+    with pytest.raises(UnsupportedExpressionError, match=message):
+        count_kernel(build())
+
+
+def test_structures_are_refused() -> None:
+    pair = np.dtype([("first", np.float32), ("second", np.int32)])
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        "z[i] = a[i].first",
+        [
+            lp.GlobalArg("a", pair, shape="n"),
+            lp.GlobalArg("z", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        lang_version=(2018, 2),
+        silenced_warnings=SILENCED,
+    )
+    with pytest.raises(CountingError, match=r"structure type of 'a'"):
+        count_kernel(kernel)
