@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from countperf.counting.analysis import KernelAnalysis, analyze_kernel
     from countperf.errors import CountperfError
     from countperf.harness.campaign import measure
     from countperf.harness.doctor import examine as doctor
@@ -32,12 +33,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Count": "countperf.properties.vector",
     "CountperfError": "countperf.errors",
+    "KernelAnalysis": "countperf.counting.analysis",
     "KernelCase": "countperf.measurements",
     "Measurement": "countperf.measurements",
     "MeasurementSet": "countperf.measurements",
     "Prediction": "countperf.predictions",
     "PropertyVector": "countperf.properties.vector",
     "WeightSet": "countperf.models.weights",
+    "analyze_kernel": "countperf.counting.analysis",
     "available_weights": "countperf.models.library",
     "count_kernel": "countperf.properties.count_properties",
     "devices": "countperf.workflow",
@@ -54,6 +57,7 @@ _HOMES = {
 __all__ = [
     "Count",
     "CountperfError",
+    "KernelAnalysis",
     "KernelCase",
     "Measurement",
     "MeasurementSet",
@@ -61,6 +65,7 @@ __all__ = [
     "PropertyVector",
     "WeightSet",
     "__version__",
+    "analyze_kernel",
     "available_weights",
     "count_kernel",
     "devices",

@@ -19,6 +19,7 @@ from countperf.errors import (
 )
 
 if TYPE_CHECKING:
+    from countperf.counting.analysis import KernelAnalysis
     from countperf.devices.identity import DeviceIdentity
     from countperf.fitting.result import FitResult
     from countperf.harness.devices import Device
@@ -553,6 +554,22 @@ def counted(
     from countperf.properties.count_properties import count_kernel
 
     return count_kernel(found, statistics=statistics, view=view or "source")
+
+
+def analyzed(kernel: Any, *, statistics: Mapping[str, float] | None = None) -> KernelAnalysis:
+    """Return the structure of a kernel, or of the kernel that a text names.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be analyzed; or a property vector was given, which has no structure.
+    """
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(found, Mapping):
+        raise CountingError("a property vector has no structure to analyze; pass the kernel itself")
+    from countperf.counting.analysis import analyze_kernel
+
+    return analyze_kernel(found, statistics=statistics)
 
 
 def evaluate(

@@ -15,10 +15,32 @@ def configure(command: argparse.ArgumentParser) -> None:
         choices=("source", "compiled"),
         help="count what Loopy emits (source, the default), or what an optimizing compiler leaves",
     )
+    command.add_argument(
+        "--analysis",
+        action="store_true",
+        help="print the structure of the kernel instead: barrier regions, loops, slots, chains, "
+        "strides, footprints; at given sizes also transactions and bank conflicts",
+    )
+    for name, default, text in (
+        ("sub-group-size", 32, "work items that access memory together"),
+        ("line-bytes", 32, "bytes of a line or sector of global memory"),
+        ("banks", 32, "banks of local memory"),
+        ("bank-width-bytes", 4, "bytes of a word of a bank"),
+    ):
+        command.add_argument(
+            f"--{name}",
+            type=int,
+            default=default,
+            metavar="NUMBER",
+            help=f"for --analysis: {text} (default: %(default)s)",
+        )
 
 
 def run(options: argparse.Namespace) -> None:
     """Count and print the symbolic properties, and their values where sizes are given."""
+    if options.analysis:
+        _analyze(options)
+        return
     from countperf.report import count_object, count_text
     from countperf.workflow import counted
 
@@ -31,3 +53,23 @@ def run(options: argparse.Namespace) -> None:
         print_json(count_object(vector, values))
     else:
         print(count_text(vector, values))
+
+
+def _analyze(options: argparse.Namespace) -> None:
+    """Print the structure of a kernel."""
+    from countperf.counting.analysis import MemoryGeometry
+    from countperf.workflow import analyzed
+
+    analysis = analyzed(options.kernel, statistics=as_dict(options.statistics) or None)
+    sizes = as_dict(options.parameters)
+    parameters = sizes if sizes or not analysis.sizes.names else None
+    memory = MemoryGeometry(
+        sub_group_size=options.sub_group_size,
+        line_bytes=options.line_bytes,
+        banks=options.banks,
+        bank_width_bytes=options.bank_width_bytes,
+    )
+    if options.json:
+        print_json(analysis.as_dict(parameters, memory=memory))
+    else:
+        print(analysis.text(parameters, memory=memory))

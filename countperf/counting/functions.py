@@ -46,6 +46,13 @@ _UNROLLED = (UnrollTag, UnrolledIlpTag)
 _IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
 
 
+def _as_written(expr: Any) -> Any:
+    return p.Variable(expr.name) if type(expr) is UnrolledVariable else None
+
+
+_WRITTEN = SubstitutionMapper(_as_written)
+
+
 class FunctionCounter(InstructionCounter):
     """An instruction counter that knows the functions that Loopy defines."""
 
@@ -79,6 +86,13 @@ class FunctionCounter(InstructionCounter):
         return super().map_variable(expr)
 
     map_tagged_variable = map_variable
+
+    def _access(
+        self, direction: str, name: str, variable: Any, space: str, index: tuple[Any, ...]
+    ) -> None:
+        if self.unrolled:  # subscripts are kept as they are written
+            index = tuple(_WRITTEN(part) for part in index)
+        super()._access(direction, name, variable, space, index)
 
     def map_power(self, expr: Any) -> DType | None:
         """As everywhere; the loop variable of an unrolled loop is no exponent that is counted."""

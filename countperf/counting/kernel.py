@@ -19,6 +19,7 @@ from countperf.counting.accesses import (
     utilization_classes,
     widened_cells,
 )
+from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
@@ -38,9 +39,6 @@ from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-
-_FOOTPRINT_OPERATIONS = 500_000
-"""A second or so: beyond, a footprint is refused."""
 
 __all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
 
@@ -434,7 +432,7 @@ class _Footprints:
         if found is None:
             what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
             try:
-                with sets.limited_operations(_FOOTPRINT_OPERATIONS, what):
+                with sets.limited_operations(FOOTPRINT_OPERATIONS, what):
                     found = self._found_classes(access, layout, address, stride, steps)
             except CountingError as error:
                 if not self.domains.counter.approximate:
@@ -474,7 +472,6 @@ class _Footprints:
         key = (access.array, access.direction)
         found = self._cells.get(key)
         if found is None:
-            parts: list[Any] = []
             if key in self.totals.opaque:
                 raise UnsupportedExpressionError(
                     f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
@@ -483,6 +480,7 @@ class _Footprints:
                     kernel=self.kernel.name,
                     where=access.array,
                 )
+            places: list[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]] = []
             for (other, within), all_cases in self.totals.cases.items():
                 if (other.array, other.direction) != key:
                     continue
@@ -502,11 +500,8 @@ class _Footprints:
                         kernel=self.kernel.name,
                         where=access.array,
                     )
-                counted, _ = self.domains.trip_statistics(within)
-                for cases in all_cases:
-                    executed = self.domains.executed_set(counted, cases)
-                    parts.append(sets.image(executed, address.index))
-            found = self.domains.counter.as_one_piece(sets.union(parts))
+                places += [(address, within, cases) for cases in all_cases]
+            found = accessed_cells(places, self.domains, lambda address: address.index)
             self._cells[key] = found
         return found
 

@@ -471,6 +471,24 @@ def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
     return integer_set
 
 
+def under_assumptions(integer_set: IntegerSet, assumptions: IntegerSet | None) -> IntegerSet:
+    """Return a set where its parameters are possible."""
+    if assumptions is None:
+        return integer_set
+    return as_set(integer_set).intersect_params(as_set(assumptions))
+
+
+def as_parameters(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet:
+    """Turn some dimensions of a set into parameters."""
+    result = as_set(integer_set)
+    for name in names:
+        position = names_of(result, parameters=False).index(name)
+        last = result.dim(_DT.param)
+        result = result.move_dims(_DT.param, last, _DT.set, position, 1)
+        result = result.set_dim_name(_DT.param, last, name)
+    return result
+
+
 def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
     """Return an affine quasi-polynomial as isl's affine function on a set space.
 

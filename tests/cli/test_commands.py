@@ -61,6 +61,24 @@ def test_count_without_sizes_prints_symbols_alone(
     assert "value" not in _json(capsys)["properties"]["flop.mul.f32"]
 
 
+def test_count_prints_the_structure_of_a_kernel(
+    kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["count", f"{kernel_file}:scale", "n=128", "--analysis"]
+    assert main([*command, "--json", "--line-bytes", "128"]) == 0
+    printed = _json(capsys)
+    assert printed["programs"][0]["regions"][0]["instructions"][0]["executions"]["value"] == 128
+    assert printed["accesses"][0]["transactions"]["transactions"] == 4
+    assert main(command) == 0
+    assert "local 0: 1; group 0:" in capsys.readouterr().out
+    assert main([*command[:2], "--analysis"]) == 0
+    assert " transactions of " not in capsys.readouterr().out
+    path = tmp_path / "vector.json"
+    path.write_text(json.dumps(PropertyVector.from_mapping({"groups": 7}).to_document()))
+    assert main(["count", str(path), "--analysis"]) == 1
+    assert "no structure" in capsys.readouterr().err
+
+
 def test_a_catalogue_name_is_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["count", "n-body", "n=256"]) == 0
     (line,) = [x for x in capsys.readouterr().out.splitlines() if "f32.rsqrt" in x]

@@ -149,7 +149,7 @@ def test_a_footprint_beyond_the_limit_is_refused_wherever_the_limit_is_reached(
     )
     kernel = lp.split_iname(kernel, "i", 4, outer_tag="g.0", inner_tag="l.0")
     for operations in range(1, 400, 7):
-        monkeypatch.setattr("countperf.counting.kernel._FOOTPRINT_OPERATIONS", operations)
+        monkeypatch.setattr("countperf.counting.kernel.FOOTPRINT_OPERATIONS", operations)
         with pytest.raises(CountingError, match="too complicated"):
             count_kernel(kernel)
 

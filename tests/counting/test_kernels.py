@@ -150,6 +150,38 @@ def test_a_class_that_depends_on_the_size_is_piecewise() -> None:
     assert used(100) == {"gmem.load.32.4ofn"}
 
 
+@pytest.mark.parametrize(
+    ("width", "subscripts", "classes"),
+    [
+        # a[i, 0..m): m of every `width` cells, in quarters of a stride above 4
+        (6, "sum(j, a[i, j])", {1: "1ofn", 2: "2ofn", 3: "2ofn", 4: "3ofn", 5: "4ofn", 6: "4ofn"}),
+        (3, "sum(j, a[i, j])", {1: "1of3", 2: "2of3", 3: "3of3"}),
+        # the last cell of each row too, always
+        (4, "sum(j, a[i, j]) + a[i, 3]", {1: "2of4", 2: "3of4", 3: "4of4", 4: "4of4"}),
+    ],
+)
+def test_classes_change_with_the_size_as_the_definition_does(
+    width: int, subscripts: str, classes: dict[int, str]
+) -> None:
+    kernel = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j < m }",
+        f"z[i] = {subscripts}",
+        [
+            lp.GlobalArg("a", np.float32, shape=("n", width)),
+            lp.GlobalArg("z", np.float32, shape="n"),
+            lp.ValueArg("n,m", np.int32),
+        ],
+        assumptions=f"n >= 64 and n mod 64 = 0 and 1 <= m <= {width}",
+        lang_version=(2018, 2),
+    )
+    vector = count_kernel(lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0"))
+    for m, name in classes.items():
+        values = vector.evaluate(n=640, m=m)
+        assert {k for k, v in values.items() if k.startswith("gmem.load") and v} == {
+            f"gmem.load.32.{name}"
+        }
+
+
 def test_an_address_read_from_data_is_indirect() -> None:
     extra = [lp.GlobalArg("index", np.int32, shape="n")]
     counts = count_kernel(_elementwise("x[index[i]]", extra=extra)).evaluate(n=64)

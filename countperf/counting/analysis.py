@@ -1,0 +1,180 @@
+"""The structure of a kernel that decides how a device runs it, beyond its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import loopy as lp
+
+from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
+from countperf.counting.domains import Domains
+from countperf.counting.footprints import Footprint, footprints_of
+from countperf.counting.regions import region_outlines
+from countperf.counting.schedule import prepared, schedule_of
+from countperf.counting.selection import instruction_counter
+from countperf.counting.sizes import SizeParameters
+from countperf.counting.statistics import Statistics
+from countperf.counting.storage import ArrayStorage, storage_of
+from countperf.counting.structure import ProgramAnalysis, analyzed_program
+from countperf.counting.summary import MemoryGeometry, analysis_object, analysis_text
+from countperf.counting.supplied import require_rule
+from countperf.counting.transactions import transactions
+from countperf.counting.vectors import has_vectors
+from countperf.errors import UnsupportedExpressionError
+from countperf.symbolic.cardinality import Counter
+
+__all__ = ["AccessAnalysis", "KernelAnalysis", "MemoryGeometry", "analyze_kernel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelAnalysis:
+    """What `analyze_kernel` returns.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    is_estimate : str
+        Names for which the caller gave statistics; empty if everything is exact.
+    sizes : SizeParameters
+        Its size parameters and what it assumes of them.
+    programs : tuple of ProgramAnalysis
+        Device programs in order of launch.
+    accesses : tuple of AccessAnalysis
+        All accesses to global and local memory, in order of the schedule.
+    footprints : tuple of Footprint
+        By array and direction.
+    storage : tuple of ArrayStorage
+        Private and local arrays.
+    """
+
+    kernel: str
+    is_estimate: str
+    sizes: SizeParameters
+    programs: tuple[ProgramAnalysis, ...]
+    accesses: tuple[AccessAnalysis, ...]
+    footprints: tuple[Footprint, ...]
+    storage: tuple[ArrayStorage, ...]
+
+    def as_dict(
+        self,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        memory: MemoryGeometry | None = None,
+    ) -> dict[str, Any]:
+        """Return the analysis as JSON-able objects.
+
+        Parameters
+        ----------
+        parameters : mapping from str to int, optional
+            Values of all size parameters. Then each count has a ``value`` beside its ``symbolic``
+            form, also where only enumeration finds it.
+        memory : MemoryGeometry, optional
+            Then, at parameters, transactions or bank conflicts of each access are there too.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is missing, unknown, no integer, or outside the assumptions.
+        """
+        return analysis_object(self, parameters, memory)
+
+    def text(
+        self,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        memory: MemoryGeometry | None = None,
+    ) -> str:
+        """Return the same as text."""
+        return analysis_text(self.as_dict(parameters, memory=memory))
+
+    def transactions(
+        self, parameters: Mapping[str, Any], *, line_bytes: int, sub_group_size: int
+    ) -> dict[str, int]:
+        """Return the transactions of all loads from and stores to global memory.
+
+        Parameters
+        ----------
+        parameters : mapping from str to int
+            Values of all size parameters.
+        line_bytes, sub_group_size : int
+            See `countperf.counting.transactions.transactions`.
+
+        Returns
+        -------
+        dict
+            ``{"load": number, "store": number}``.
+
+        Raises
+        ------
+        CountingError, ParameterError
+            As for `countperf.counting.transactions.transactions`, for any of the accesses.
+        """
+        result = {"load": 0, "store": 0}
+        for access in self.accesses:
+            if access.access.address_space == "global":
+                found = transactions(
+                    access, parameters, line_bytes=line_bytes, sub_group_size=sub_group_size
+                )
+                result[access.access.direction] += found.transactions
+        return result
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:
+    """Analyze the structure of a Loopy kernel.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point; preprocessed and scheduled here unless that is done already.
+    statistics : mapping from str to number, optional
+        What data decides, as for `countperf.count_kernel`.
+
+    Returns
+    -------
+    KernelAnalysis
+        Symbolic in the size parameters.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be counted.
+    """
+    kernel, callables = prepared(t_unit)
+    if has_vectors(kernel):
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}': the structure of kernels with vectors or vectorized loops "
+            "is not analyzed; count_kernel counts them",
+            kernel=kernel.name,
+        )
+    given = Statistics(kernel, statistics or {})
+    domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
+    tallies = instruction_counter(domains, statistics=given, powers="emitted")
+    analyzer = AccessAnalyzer(kernel, domains, tallies)
+    outlines = region_outlines(kernel)
+    accesses: list[AccessAnalysis] = []
+    programs: list[ProgramAnalysis] = []
+    for number, program in enumerate(schedule_of(kernel).programs):
+        for instruction in (kernel.id_to_insn[i] for i in program.instruction_ids):
+            if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
+                require_rule(kernel, instruction)
+        grid = domains.grid(program.instruction_ids)
+        regions = tuple(outline for outline in outlines if outline.program == number)
+        for outline in regions:
+            accesses += analyzer.accesses(program, outline, grid)
+        programs.append(analyzed_program(analyzer, program, regions, grid))
+    given.check_names()
+    return KernelAnalysis(
+        kernel=kernel.name,
+        is_estimate=", ".join(sorted(given)),
+        sizes=analyzer.sizes,
+        programs=tuple(programs),
+        accesses=tuple(accesses),
+        footprints=footprints_of(accesses, analyzer.layouts, domains),
+        storage=storage_of(kernel, domains),
+    )

@@ -1,0 +1,424 @@
+"""Carried chains: recurrences through private variables, which no parallelism shortens.
+
+A read of a private variable in a loop is *carried* if what it reads was written in an earlier
+iteration: no instruction before it in the body of the loop writes the element. Instructions that
+feed each other in a cycle with at least one carried read form a chain. Its length is what lies on
+the way from read to write: of two operands, the one that belongs to the chain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import pymbolic.primitives as p
+from loopy.symbolic import ResolvedFunction, TypeCast, get_dependencies
+
+Operations = tuple[tuple[str, int], ...]
+"""Kinds of operations and how many, sorted."""
+
+_MAXIMUM_CARRIED = 7
+"""Carried reads of one recurrence beyond which its critical cycle is not looked for."""
+
+__all__ = ["Operations", "Recurrence", "Step", "operations_between", "recurrences"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An instruction in its place.
+
+    Attributes
+    ----------
+    instruction : loopy.Assignment or loopy.CallInstruction
+        The instruction.
+    loops : tuple of str
+        All sequential loops around it, outermost first, those of the host too.
+    entries : tuple of int
+        For each of the loops, which of the loops of the schedule it is.
+    """
+
+    instruction: Any
+    loops: tuple[str, ...]
+    entries: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """A cycle of instructions that a loop carries.
+
+    Attributes
+    ----------
+    instructions : tuple of str
+        Ids in order of the schedule.
+    variables : tuple of str
+        Private variables through which it runs, sorted.
+    loops : tuple of str
+        Loops that carry it, outermost first.
+    operations : tuple of (str, int), or None
+        Operations on the chain in `span` iterations of the innermost of the loops, by kind and
+        type: ``fma.f32`` where an addition and a multiplication can be contracted. Inner loops with
+        chains of their own come on top. None for a recurrence with too many carried reads.
+    span : int
+        Iterations that the chain takes to come back to where it began, mostly 1.
+    subscripts : frozenset of str
+        Loop variables in the subscripts of the variables: each of their values has a chain.
+    """
+
+    instructions: tuple[str, ...]
+    variables: tuple[str, ...]
+    loops: tuple[str, ...]
+    operations: Operations | None
+    span: int
+    subscripts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    source: int
+    target: int
+    is_carried: bool
+    reference: Any
+    operations: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    edges: Sequence[_Edge]
+    operations: Counter[str] | None
+    span: int
+
+
+def recurrences(
+    kernel: Any, steps: Sequence[Step], type_names: Mapping[str, str]
+) -> list[Recurrence]:
+    """Find the carried chains of a device program.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Scheduled.
+    steps : sequence of Step
+        Assignments of the program, in order.
+    type_names : mapping from str to str
+        Type of each private variable, such as ``f32``.
+
+    Returns
+    -------
+    list of Recurrence
+        In order of the schedule.
+    """
+    inames: frozenset[str] = kernel.all_inames()
+    loops = sorted(
+        {(entry, name) for s in steps for entry, name in zip(s.entries, s.loops, strict=True)}
+    )
+    found: dict[tuple[Any, Any], list[tuple[str, _Cycle, frozenset[str]]]] = {}
+    for entry, loop in loops:
+        body = [s for s in steps if entry in s.entries]
+        edges = _edges(body, loop, type_names)
+        for cycle in _cycles(len(body), edges):
+            members = sorted({edge.target for edge in cycle.edges})
+            variables = tuple(sorted({_name_of(edge.reference) for edge in cycle.edges}))
+            subscripts = frozenset[str]().union(
+                *(get_dependencies(edge.reference) & inames for edge in cycle.edges)
+            )
+            key = (tuple(body[k].instruction.id for k in members), variables)
+            found.setdefault(key, []).append((loop, cycle, subscripts))
+    return [
+        Recurrence(
+            instructions=instructions,
+            variables=variables,
+            loops=tuple(loop for loop, _, _ in places),
+            operations=_sorted(places[-1][1].operations),
+            span=places[-1][1].span,
+            subscripts=places[-1][2],
+        )
+        for (instructions, variables), places in found.items()
+    ]
+
+
+def _sorted(operations: Counter[str] | None) -> Operations | None:
+    return None if operations is None else tuple(sorted(operations.items()))
+
+
+def _name_of(reference: Any) -> str:
+    named: Any = reference.aggregate if isinstance(reference, p.Subscript) else reference
+    return named.name
+
+
+# {{{ dependences
+
+
+def _edges(body: Sequence[Step], loop: str, type_names: Mapping[str, str]) -> list[_Edge]:
+    """Return which write each read of a private variable sees, and what lies in between."""
+    writes: list[tuple[int, Any]] = [
+        (number, target)
+        for number, step in enumerate(body)
+        for target in step.instruction.assignees
+        if isinstance(target, p.Variable | p.Subscript) and _name_of(target) in type_names
+    ]
+    result: list[_Edge] = []
+    for number, step in enumerate(body):
+        for reference in _references(step.instruction.expression, type_names):
+            if loop in get_dependencies(reference):
+                continue
+            same = [w for w, target in writes if _may_be_same(target, reference)]
+            before = [w for w in same if w < number]
+            source = max(before) if before else max(same, default=None)
+            if source is None:
+                continue
+            kind = type_names[_assigned(step.instruction, type_names)]
+            operations = operations_between(step.instruction.expression, reference, kind)
+            result.append(_Edge(source, number, not before, reference, operations))
+    return result
+
+
+def _assigned(instruction: Any, type_names: Mapping[str, str]) -> str:
+    """Return the private variable that an instruction writes; any of them if it writes several."""
+    for target in instruction.assignees:
+        name = _name_of(target)
+        if name in type_names:
+            return name
+    return next(iter(type_names))
+
+
+def _may_be_same(left: Any, right: Any) -> bool:
+    """Whether two references may be one element: other constants in a subscript tell them apart."""
+    if _name_of(left) != _name_of(right):
+        return False
+    if isinstance(left, p.Subscript) and isinstance(right, p.Subscript):
+        return not any(
+            isinstance(a, int) and isinstance(b, int) and a != b
+            for a, b in zip(left.index_tuple, right.index_tuple, strict=True)
+        )
+    return True
+
+
+def _references(expression: Any, names: Mapping[str, str]) -> set[Any]:
+    """Return the private variables, subscripted or not, that an expression reads."""
+    found: set[Any] = set()
+
+    def visit(expr: Any) -> None:
+        if isinstance(expr, p.Variable | p.Subscript) and _name_of(expr) in names:
+            found.add(expr)
+        else:
+            for child, _ in _children(expr):
+                visit(child)
+
+    visit(expression)
+    return found
+
+
+# }}}
+
+# {{{ operations on the way
+
+
+def operations_between(expression: Any, reference: Any, type_name: str) -> Counter[str]:
+    """Return the operations on the longest way from a reference to the value of an expression.
+
+    Parameters
+    ----------
+    expression : expression
+        Right-hand side of an instruction.
+    reference : expression
+        A variable, or an element of an array, in it.
+    type_name : str
+        Type in which it is computed.
+
+    Returns
+    -------
+    Counter
+        By kind and type, such as ``{"fma.f32": 1}``; empty if the value is passed on.
+    """
+    ways = list(_ways(expression, reference, type_name))
+    best = max(ways, key=len, default=[])
+    return Counter(f"{kind}.{type_name}" if "." not in kind else kind for kind in best)
+
+
+def _ways(expr: Any, reference: Any, type_name: str) -> Iterator[list[str]]:
+    """Yield the operations on each way, innermost first."""
+    if expr == reference:
+        yield []
+        return
+    if isinstance(expr, p.Sum):
+        yield from _ways_through_sum(expr, reference, type_name)
+        return
+    for child, kinds in _children(expr):
+        for way in _ways(child, reference, type_name):
+            yield [*way, *kinds]
+
+
+def _ways_through_sum(expr: Any, reference: Any, type_name: str) -> Iterator[list[str]]:
+    """Add from left to right; an addition of a product contracts with it."""
+    terms = _flattened(expr, p.Sum)
+    if len(terms) == 1:
+        yield from _ways(terms[0], reference, type_name)
+        return
+    for position, term in enumerate(terms):
+        for way in _ways(term, reference, type_name):
+            steps = [terms[1]] if position == 0 else [terms[0] if position == 1 else None]
+            steps += list(terms[max(position, 1) + 1 :])
+            result = list(way)
+            for number, other in enumerate(steps):
+                own_product = number == 0 and result[-1:] == ["mul"] and _is_product(term)
+                if own_product:
+                    result[-1] = "fma"
+                else:
+                    result.append("fma" if _is_product(other) else "add")
+            yield result
+
+
+def _is_product(expr: Any) -> bool:
+    """Whether an expression multiplies, negations aside."""
+    if not isinstance(expr, p.Product):
+        return isinstance(expr, p.Power) and expr.exponent == 2
+    factors = [f for f in _flattened(expr, p.Product) if f != -1]
+    return len(factors) > 1 or any(_is_product(f) for f in factors)
+
+
+def _flattened(expr: Any, kind: type) -> tuple[Any, ...]:
+    result: list[Any] = []
+    for child in expr.children:
+        result += _flattened(child, kind) if type(child) is kind else [child]
+    return tuple(result)
+
+
+def _children(expr: Any) -> list[tuple[Any, list[str]]]:
+    """Return the parts of an expression, each with the operations from it to the whole."""
+    match expr:
+        case p.Sum():
+            return [(child, ["add"]) for child in expr.children]
+        case p.Product():
+            factors = _flattened(expr, p.Product)
+            real = [f for f in factors if f != -1]
+            return [(f, ["mul"] * (len(real) - max(k, 1))) for k, f in enumerate(real)]
+        case p.Quotient():
+            return [(expr.numerator, ["div"]), (expr.denominator, ["div"])]
+        case p.FloorDiv():
+            return [(expr.numerator, ["div"]), (expr.denominator, ["div"])]
+        case p.Remainder():
+            return [(expr.numerator, ["mod"]), (expr.denominator, ["mod"])]
+        case p.Power():
+            kind = "mul" if expr.exponent == 2 else "pow"
+            return [(expr.base, [kind]), (expr.exponent, ["pow"])]
+        case p.Min() | p.Max():
+            last = len(expr.children) - 1
+            return [(c, ["minmax"] * min(k + 1, last)) for k, c in enumerate(expr.children)]
+        case p.If():
+            return [(c, ["select"]) for c in (expr.condition, expr.then, expr.else_)]
+        case p.Comparison():
+            return [(expr.left, ["compare"]), (expr.right, ["compare"])]
+        case p.LogicalAnd() | p.LogicalOr():
+            return [(child, []) for child in expr.children]
+        case p.LogicalNot():
+            return [(expr.child, [])]
+        case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor():
+            return [(child, ["bitwise"]) for child in expr.children]
+        case p.BitwiseNot():
+            return [(expr.child, ["bitwise"])]
+        case p.LeftShift() | p.RightShift():
+            return [(expr.shiftee, ["shift"]), (expr.shift, ["shift"])]
+        case TypeCast():
+            return [(expr.child, ["convert"])]
+        case p.Subscript():
+            return [(part, ["load"]) for part in expr.index_tuple]
+        case p.Call():
+            return [(child, [_function_kind(expr.function)]) for child in expr.parameters]
+        case _:
+            return []
+
+
+def _function_kind(function: Any) -> str:
+    name = function.name if isinstance(function, ResolvedFunction | p.Variable) else str(function)
+    name = str(getattr(name, "name", name))
+    if name in {"min", "max", "fmin", "fmax"}:
+        return "minmax"
+    return "fma" if name in {"fma", "mad"} else "pow" if name == "pow" else "special"
+
+
+# }}}
+
+# {{{ cycles
+
+
+def _cycles(number: int, edges: Sequence[_Edge]) -> list[_Cycle]:
+    """Return the critical cycle of each group of instructions that feed each other.
+
+    That is the cycle with most operations per carried read, the recurrence that bounds the time of
+    an iteration from below (B. R. Rau, Iterative modulo scheduling, MICRO 1994, section 2.2).
+    """
+    following: list[list[_Edge]] = [[] for _ in range(number)]
+    for edge in edges:
+        following[edge.source].append(edge)
+    result: list[_Cycle] = []
+    for component in _components(number, following):
+        inside = [e for e in edges if e.source in component and e.target in component]
+        carried = [e for e in inside if e.is_carried]
+        if len(carried) > _MAXIMUM_CARRIED:
+            result.append(_Cycle(inside, None, 0))
+        elif carried:
+            result.append(_critical([e for e in inside if not e.is_carried], carried))
+    return result
+
+
+def _critical(forward: Sequence[_Edge], carried: Sequence[_Edge]) -> _Cycle:
+    """Go from carried read to carried read on the longest ways, and round in all orders."""
+    ways: dict[tuple[int, int], list[_Edge]] = {}
+    for k, first in enumerate(carried):
+        longest: dict[int, list[_Edge]] = {first.target: [first]}
+        for edge in sorted(forward, key=lambda e: (e.target, e.source)):
+            way = longest.get(edge.source)
+            if way is not None and _is_longer([*way, edge], longest.get(edge.target)):
+                longest[edge.target] = [*way, edge]
+        for j, second in enumerate(carried):
+            if second.source in longest:
+                ways[k, j] = longest[second.source]
+    best: _Cycle | None = None
+    for count in range(1, len(carried) + 1):
+        for order in permutations(range(len(carried)), count):
+            if order[0] != min(order):
+                continue
+            pairs = list(zip(order, (*order[1:], order[0]), strict=True))
+            if all(pair in ways for pair in pairs):
+                cycle = [edge for pair in pairs for edge in ways[pair]]
+                if best is None or _weight(cycle) * best.span > _weight(best.edges) * count:
+                    best = _Cycle(cycle, sum((e.operations for e in cycle), Counter()), count)
+    assert best is not None  # each carried read of a component lies on a cycle
+    return best
+
+
+def _weight(edges: Sequence[_Edge]) -> int:
+    return sum(e.operations.total() for e in edges)
+
+
+def _is_longer(way: Sequence[_Edge], other: Sequence[_Edge] | None) -> bool:
+    return other is None or _weight(way) > _weight(other)
+
+
+def _components(number: int, following: Sequence[Sequence[_Edge]]) -> list[set[int]]:
+    """Return the strongly connected components that have an edge; by reachability both ways."""
+    reached: list[set[int]] = []
+    for start in range(number):
+        seen: set[int] = set()
+        waiting = [edge.target for edge in following[start]]
+        while waiting:
+            node = waiting.pop()
+            if node not in seen:
+                seen.add(node)
+                waiting += [edge.target for edge in following[node]]
+        reached.append(seen)
+    result: list[set[int]] = []
+    done: set[int] = set()
+    for start in range(number):
+        if start in done or start not in reached[start]:
+            continue
+        component = {node for node in reached[start] if start in reached[node]}
+        done |= component
+        result.append(component)
+    return result
+
+
+# }}}

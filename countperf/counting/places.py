@@ -1,0 +1,66 @@
+"""Where instructions are executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from countperf.counting.domains import Domains, Grid
+from countperf.counting.keys import Case
+from countperf.symbolic import sets
+
+__all__ = ["Place", "always_full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Place:
+    """Where an instruction, or a part of it, is executed.
+
+    Attributes
+    ----------
+    domains : Domains
+        Of the kernel.
+    within : frozenset of str
+        Loop variables around it.
+    cases : tuple of Case
+        Conditions on them.
+    grid : Grid
+        Geometry of the launch.
+    loops : tuple of str
+        Sequential loops around it, outermost first; barrier loops and unrolled ones too.
+    own_loops : frozenset of str
+        Those of them that each item runs at its own pace.
+    memo : dict
+        Shared by the places of a kernel.
+    """
+
+    domains: Domains
+    within: frozenset[str]
+    cases: tuple[Case, ...]
+    grid: Grid
+    loops: tuple[str, ...]
+    own_loops: frozenset[str]
+    memo: dict[Any, Any] = field(default_factory=dict[Any, Any])
+
+    @property
+    def lanes(self) -> dict[str, int]:
+        """Local axis of each loop variable that is a work-item index."""
+        axes = self.domains.local_axes
+        return {name: axes[name] for name in self.within if name in axes}
+
+
+def always_full(place: Place) -> bool:
+    """Whether all items that the loop variables have execute each pass; False if in doubt.
+
+    There are as many executions as passes times items exactly if no pass lacks an item.
+    """
+    nowhere = Grid(groups={}, items={})
+    items = 1
+    for name in place.lanes:
+        low, high = sets.constant_bounds(place.domains.domain(frozenset([name])))[name]
+        if low is None or high is None:
+            return False
+        items *= high - low + 1
+    executed = place.domains.executions(place.within, place.cases, nowhere)
+    passes = place.domains.executions(place.within.difference(place.lanes), (), nowhere)
+    return executed == passes.scale(items)

@@ -1,0 +1,89 @@
+"""Values of size parameters, checked against what a kernel assumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+from countperf.errors import ParameterError
+from countperf.symbolic.cardinality import assumptions_text, guards_of
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+Guards = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeParameters:
+    """The size parameters of a kernel.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    names : tuple of str
+        Size parameters, sorted.
+    assumptions : str
+        Parameters for which the kernel is valid, in isl's notation.
+    guards : tuple of (frozenset, frozenset) of QuasiPolynomial
+        The same as alternatives: what must be at least zero, and what must be zero.
+    """
+
+    kernel: str
+    names: tuple[str, ...]
+    assumptions: str
+    guards: tuple[Guards, ...]
+
+    @classmethod
+    def of(cls, kernel: Any, names: frozenset[str]) -> SizeParameters:
+        """Read them from a kernel."""
+        return cls(
+            kernel=kernel.name,
+            names=tuple(sorted(names)),
+            assumptions=assumptions_text(kernel.assumptions),
+            guards=tuple(guards_of(kernel.assumptions)),
+        )
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
+        """Return the values of all parameters as Python integers.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is missing, unknown, no integer, or outside the assumptions.
+        """
+        values: dict[str, int] = {}
+        for name in self.names:
+            if name not in parameters:
+                listed = ", ".join(sorted(parameters)) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed}); "
+                    "pass every parameter",
+                    parameter=name,
+                )
+            try:
+                values[name] = index(parameters[name])
+            except TypeError as error:
+                raise ParameterError(
+                    f"kernel '{self.kernel}': parameter {name} is {parameters[name]!r}; pass an "
+                    "integer",
+                    parameter=name,
+                ) from error
+        for name in parameters:
+            if name not in values:
+                listed = ", ".join(self.names) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
+                    parameter=name,
+                )
+        if self.guards and not any(
+            all(g.evaluate(values) >= 0 for g in nonnegative)
+            and all(g.evaluate(values) == 0 for g in zero)
+            for nonnegative, zero in self.guards
+        ):
+            shown = ", ".join(f"{name}={value}" for name, value in values.items())
+            raise ParameterError(
+                f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
+            )
+        return values

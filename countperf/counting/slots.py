@@ -1,0 +1,195 @@
+"""Trip counts of loops, and the slots that a launch issues for an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from countperf.counting.domains import Domains
+from countperf.counting.places import Place
+from countperf.errors import CountingError
+from countperf.symbolic import sets
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.elimination import Polyhedron
+from countperf.symbolic.factors import FactoredDomain
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+_OPERATIONS = 500_000
+"""Of isl, about a second: beyond, a trip count or a number of slots is refused."""
+
+__all__ = ["Refusable", "slots_of", "trips_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusable:
+    """A count, or why there is none.
+
+    Attributes
+    ----------
+    count : PiecewiseQuasiPolynomial or None
+        None if it is refused.
+    reason : str
+        Why it is refused, or which statistics enter; empty if it is exact.
+    """
+
+    count: PiecewiseQuasiPolynomial | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"unknown ({self.reason})" if self.count is None else str(self.count)
+
+
+def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) -> Refusable:
+    """Count the iterations of loops for given values of what is around them.
+
+    Parameters
+    ----------
+    domains : Domains
+        Of the kernel.
+    names : collection of str
+        Loops whose iterations are counted together.
+    around : collection of str
+        Loop variables on which the trip count may depend.
+
+    Returns
+    -------
+    Refusable
+        In the size parameters, and in loop variables around where it depends on them; exact where
+        those have a value.
+    """
+    counted, factor = domains.trip_statistics(frozenset(names))
+    reason = ""
+    if counted != frozenset(names):
+        given = ", ".join(sorted(set(names) - counted))
+        reason = f"the mean trip count of {given} is the caller's statistic"
+    outside, _ = domains.trip_statistics(frozenset(around))
+    if not counted:
+        return Refusable(count=PiecewiseQuasiPolynomial.from_value(factor), reason=reason)
+    what = f"kernel '{domains.kernel.name}': the trip count of {', '.join(sorted(counted))}"
+    try:
+        with sets.limited_operations(_OPERATIONS, what):
+            return Refusable(count=_trips(domains, counted, outside).scale(factor), reason=reason)
+    except CountingError as error:
+        return Refusable(count=None, reason=str(error))
+
+
+def _trips(
+    domains: Domains, names: frozenset[str], around: frozenset[str]
+) -> PiecewiseQuasiPolynomial:
+    assumptions = domains.kernel.assumptions
+    factored = domains.factored(names | around)
+    if factored is not None:
+        around = around & frozenset[str]().union(*(factored.component_of(n) for n in names))
+    if not around:
+        return domains.counter.count(domains.domain(names))
+    joint = sets.under_assumptions(domains.domain(names | around), assumptions)
+    for name in sorted(around):
+        if sets.is_independent(joint, names | (around - {name}), name):
+            around = around - {name}
+            joint = sets.project_onto(joint, names | around)
+    context = sets.as_parameters(sets.project_onto(joint, around), sorted(around)).params()
+    return Counter(context).count(sets.as_parameters(joint, sorted(around)))
+
+
+def slots_of(place: Place) -> Refusable:
+    """Count the slots of an instruction: passes of a group through it, times the items of a group.
+
+    Items that have nothing to do in a pass (partial groups, guarded fetches, loops that end
+    earlier, conditions) have a slot all the same.
+
+    Parameters
+    ----------
+    place : Place
+        Where the instruction is executed; its conditions are ignored.
+
+    Returns
+    -------
+    Refusable
+        Over all groups. Items meet in the first, second ... iteration of their own loops.
+    """
+    domains = place.domains
+    counted, _ = domains.trip_statistics(place.within)
+    if counted != place.within:
+        given = ", ".join(sorted(place.within - counted))
+        return Refusable(count=None, reason=f"data decides how often '{given}' runs in each item")
+    what = f"kernel '{domains.kernel.name}': the slots in {', '.join(sorted(place.within))}"
+    try:
+        with sets.limited_operations(_OPERATIONS, what):
+            return _slots(place)
+    except CountingError as error:
+        return Refusable(count=None, reason=str(error))
+
+
+def _slots(place: Place) -> Refusable:
+    domains, lanes = place.domains, place.lanes
+    starts: dict[str, QuasiPolynomial] = {}
+    if lanes and place.own_loops & place.within:
+        factored = domains.factored(place.within)
+        for name in place.loops:
+            if name not in place.own_loops or name not in place.within:
+                continue
+            if factored is None:
+                if not _is_apart(place, name):
+                    return Refusable(
+                        count=None, reason=f"the bounds of '{name}' are no simple constraints"
+                    )
+                continue
+            lower = _lane_dependent_start(place, factored, name)
+            if isinstance(lower, str):
+                return Refusable(count=None, reason=lower)
+            if lower is not None:
+                starts[name] = lower
+    kept = place.within.difference(lanes)
+    if not starts:
+        return Refusable(count=domains.executions(kept, (), place.grid))
+    functions = [
+        QuasiPolynomial.name(name) - starts.get(name, QuasiPolynomial()) for name in sorted(kept)
+    ]
+    passes = domains.counter.count(sets.image(domains.domain(place.within), functions))
+    used = {domains.group_axes.get(name) for name in kept}
+    for axis, size in place.grid.groups.items():
+        if axis not in used:
+            passes = passes * size
+    return Refusable(count=passes.scale(place.grid.group_size))
+
+
+def _is_apart(place: Place, name: str) -> bool:
+    """Whether no work-item index bears on a loop."""
+    whole = place.domains.domain(place.within)
+    return all(sets.is_independent(whole, {name}, lane) for lane in place.lanes)
+
+
+def _lane_dependent_start(
+    place: Place, factored: FactoredDomain, name: str
+) -> QuasiPolynomial | str | None:
+    """Return the first value of a loop where it depends on the item, or why it is not known."""
+    axes = (place.domains.local_axes, place.domains.group_axes)
+    outside = set(place.loops[: place.loops.index(name)]).union(*axes) & place.within
+    polyhedra = factored.onto(frozenset(outside | {name}))
+    if polyhedra is None:
+        return f"the bounds of '{name}' are no simple constraints"
+    (polyhedron,) = (p for p in polyhedra if name in p.dimensions)
+    if not set(polyhedron.dimensions) & place.lanes.keys():
+        return None
+    return _start(polyhedron, name, place)
+
+
+def _start(polyhedron: Polyhedron, name: str, place: Place) -> QuasiPolynomial | str | None:
+    names = (*polyhedron.parameters, *polyhedron.dimensions)
+    column = 1 + names.index(name)
+    both_ways = [*polyhedron.equalities, *(tuple(-c for c in r) for r in polyhedron.equalities)]
+    rows = [row for row in (*polyhedron.inequalities, *both_ways) if row[column] > 0]
+    dependent = [
+        row
+        for row in rows
+        if any(c and n in place.lanes for n, c in zip(names, row[1:], strict=True))
+    ]
+    if not dependent:
+        return None
+    (row, *more) = rows
+    if more or row[column] != 1:
+        return f"the first value of '{name}' is the largest of several, or a quotient"
+    return -QuasiPolynomial.affine(
+        ((n, c) for n, c in zip(names, row[1:], strict=True) if n != name), row[0]
+    )

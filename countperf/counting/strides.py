@@ -1,0 +1,167 @@
+"""Strides of memory accesses along every axis of the launch and every loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from countperf.counting.accesses import Address, step_along
+from countperf.counting.domains import Domains
+from countperf.counting.places import Place
+from countperf.symbolic import sets
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+AxisKind = Literal["local", "group", "loop", "barrier loop", "launch loop", "unrolled"]
+
+__all__ = ["AxisKind", "AxisStride", "strides_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisStride:
+    """How the address of an access changes along one axis of the launch or one loop.
+
+    Attributes
+    ----------
+    kind : {"local", "group", "loop", "barrier loop", "launch loop", "unrolled"}
+        What runs along it: work items of a group, groups, iterations of an item's own loop, of a
+        loop that contains barriers, of a host loop around the launch, or copies of the instruction
+        (``unr``, ``ilp``).
+    axis : int or None
+        Number of the local or group axis; None for loops.
+    iname : str or None
+        The loop variable; None for an axis of the launch that the access does not use (all items
+        along it access the same element).
+    stride : QuasiPolynomial or None
+        Signed change of the address from one value to the next, elements; None where it is not the
+        same everywhere, or where the address is read from data.
+    reason : str
+        Why there is no stride; empty otherwise.
+    """
+
+    kind: AxisKind
+    axis: int | None
+    iname: str | None
+    stride: QuasiPolynomial | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        name = self.kind if self.axis is None else f"{self.kind} {self.axis}"
+        value = f"uneven ({self.reason})" if self.stride is None else str(self.stride)
+        return f"{name}{f' {self.iname}' if self.iname else ''}: {value}"
+
+
+def strides_of(
+    place: Place,
+    address: Address | None,
+    kinds: Mapping[str, AxisKind],
+    changing: Mapping[str, frozenset[str]],
+) -> tuple[AxisStride, ...]:
+    """Return the strides along all axes of the launch and all loops around an access.
+
+    Parameters
+    ----------
+    place : Place
+        Where the access is executed.
+    address : Address or None
+        None if it is read from data in a way that says nothing of strides. Private scalars may
+        occur in it: they are data that loops do not change in which they are not written.
+    kinds : mapping from str to str
+        Kind of each loop variable that is no axis of the launch.
+    changing : mapping from str to frozenset of str
+        Loops in which each private scalar is written.
+
+    Returns
+    -------
+    tuple of AxisStride
+        Local axes, group axes, loops from the outermost to the innermost, copies.
+    """
+    domains = place.domains
+    if address is not None:
+        address = _in_free_variables(place, address)
+    result: list[AxisStride] = []
+    for kind, extents, axes in (
+        ("local", place.grid.items, domains.local_axes),
+        ("group", place.grid.groups, domains.group_axes),
+    ):
+        names = {axes[name]: name for name in place.within if name in axes}
+        for axis in sorted(extents):
+            stride, reason = _stride(place, address, names.get(axis), changing)
+            result.append(
+                AxisStride(
+                    kind="local" if kind == "local" else "group",
+                    axis=axis,
+                    iname=names.get(axis),
+                    stride=stride,
+                    reason=reason,
+                )
+            )
+    copies = sorted(
+        name
+        for name in place.within
+        if name not in place.loops
+        and name not in domains.local_axes
+        and name not in domains.group_axes
+    )
+    for name in (*place.loops, *copies):
+        if name not in place.within:
+            continue
+        stride, reason = _stride(place, address, name, changing)
+        result.append(
+            AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride, reason=reason)
+        )
+    return tuple(result)
+
+
+def _stride(
+    place: Place,
+    address: Address | None,
+    name: str | None,
+    changing: Mapping[str, frozenset[str]],
+) -> tuple[QuasiPolynomial | None, str]:
+    if address is None:
+        return None, "the address is read from data"
+    data = sorted(address.flat.names() & changing.keys())
+    varying = [scalar for scalar in data if name is None or name in changing[scalar]]
+    if varying:
+        return None, f"it depends on {', '.join(varying)}, which is data"
+    if name is None or name not in address.flat.names():
+        return QuasiPolynomial(), ""
+    bounds = _bounds(place.domains, place)
+    stride = step_along(address.flat, name, bounds)
+    if stride is not None:
+        return stride, ""
+    step = address.flat.substitute({name: QuasiPolynomial.name(name) + 1}) - address.flat
+    causes = ", ".join(sorted(step.names() & set(bounds)))
+    return None, f"the change depends on {causes}"
+
+
+def _in_free_variables(place: Place, address: Address) -> Address:
+    """Put in loop variables that others decide: such a loop runs along with another one."""
+    domains = place.domains
+    counted, _ = domains.trip_statistics(place.within)
+    factored = domains.factored(counted) if counted else None
+    values: dict[str, QuasiPolynomial] = {}
+    for polyhedron in (None if factored is None else factored.onto(counted)) or ():
+        names = (*polyhedron.parameters, *polyhedron.dimensions)
+        for row in polyhedron.equalities:
+            terms = dict(zip(names, row[1:], strict=True))
+            inner = [n for n in place.loops if abs(terms.get(n, 0)) == 1 and n not in values]
+            if inner and not any(terms.get(n, 0) for n in values):
+                name = inner[-1]
+                rest = [(n, c) for n, c in terms.items() if c and n != name]
+                values[name] = QuasiPolynomial.affine(rest, row[0]) * -terms[name]
+    if not values:
+        return address
+    return replace(address, index=tuple(part.substitute(values) for part in address.index))
+
+
+def _bounds(domains: Domains, place: Place) -> sets.Bounds:
+    key = ("bounds", place.within)
+    found = place.memo.get(key)
+    if found is None:
+        counted, _ = domains.trip_statistics(place.within)
+        known = sets.constant_bounds(domains.domain(counted)) if counted else {}
+        found = {**dict.fromkeys(place.within, (None, None)), **known}
+        place.memo[key] = found
+    return found

@@ -1,0 +1,460 @@
+"""Regions, loops, slots, chains and group shapes of a device program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import loopy as lp
+
+from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.chains import Operations, Recurrence, Step, recurrences
+from countperf.counting.domains import Grid
+from countperf.counting.keys import type_name
+from countperf.counting.lanes import lane_patterns
+from countperf.counting.places import Place
+from countperf.counting.regions import RegionOutline
+from countperf.counting.schedule import DeviceProgram, LocalBarrier
+from countperf.counting.slots import Refusable, slots_of, trips_of
+from countperf.counting.strides import AxisKind
+from countperf.errors import CountingError
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+__all__ = [
+    "ChainAnalysis",
+    "GroupShape",
+    "InstructionAnalysis",
+    "LoopAnalysis",
+    "ProgramAnalysis",
+    "RegionAnalysis",
+    "analyzed_program",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupShape:
+    """The shape of a work group.
+
+    Attributes
+    ----------
+    extents : tuple of int
+        Work items along each local axis.
+    """
+
+    extents: tuple[int, ...]
+
+    @property
+    def items(self) -> int:
+        """Work items of a group."""
+        result = 1
+        for extent in self.extents:
+            result *= extent
+        return result
+
+    def sub_groups(self, size: int) -> tuple[int, int]:
+        """Return the full sub-groups of a group, and the items of the partial one.
+
+        Items are numbered over all local axes, axis 0 fastest, as GPUs do.
+        """
+        return divmod(self.items, size)
+
+    def vectors(self, width: int) -> tuple[int, int, int]:
+        """Return the full vectors along local axis 0, the items left over, and the rows.
+
+        A row is what lies along axis 0; compilers for CPUs vectorize it and repeat that for each
+        row.
+        """
+        row = self.extents[0] if self.extents else 1
+        return (*divmod(row, width), self.items // row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopAnalysis:
+    """A sequential loop, or copies of instructions.
+
+    Attributes
+    ----------
+    iname : str
+        The loop variable.
+    kind : {"loop", "barrier loop", "launch loop", "unrolled"}
+        An item's own loop; a loop that contains barriers; a loop of the host around the launch; or
+        copies that the code generator writes out (``unr``, ``ilp``).
+    around : tuple of str
+        Sequential loops around it, outermost first.
+    trips : Refusable
+        Iterations each time that it is entered, in the parameters and, where it depends on them, in
+        loop variables around it.
+    iterations : Refusable
+        Iterations by all work items together; for copies, executions of all copies.
+    """
+
+    iname: str
+    kind: AxisKind
+    around: tuple[str, ...]
+    trips: Refusable
+    iterations: Refusable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionAnalysis:
+    """An instruction in a region.
+
+    Attributes
+    ----------
+    id : str
+        Its id.
+    loops : tuple of str
+        Sequential loops around it inside the region, outermost first.
+    executions : PiecewiseQuasiPolynomial
+        By all work items, where its conditions hold.
+    slots : Refusable
+        Passes of groups through it, times the items of a group: what is issued when items that have
+        nothing to do wait for the others.
+    is_estimate : str
+        Which of the caller's statistics enter the executions; empty if they are exact.
+    place : Place
+        Where it is executed.
+    """
+
+    id: str
+    loops: tuple[str, ...]
+    executions: PiecewiseQuasiPolynomial
+    slots: Refusable
+    is_estimate: str
+    place: Place = field(repr=False, compare=False)
+
+    def slots_at(self, parameters: Mapping[str, int]) -> int:
+        """Return the slots at parameters; where no formula is known, by enumeration.
+
+        Raises
+        ------
+        CountingError
+            Data decides them, or too many points would have to be listed.
+        """
+        if self.slots.count is not None:
+            return int(self.slots.count.evaluate(parameters))
+        counted, _ = self.place.domains.trip_statistics(self.place.within)
+        if counted != self.place.within:
+            raise CountingError(f"instruction '{self.id}': {self.slots.reason}", where=self.id)
+        anywhere = replace(self.place, cases=())
+        passes = sum(
+            sum(pattern.shifts.values())
+            for pattern in lane_patterns(anywhere, QuasiPolynomial(), parameters, 1)
+        )
+        return passes * self.place.grid.group_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainAnalysis:
+    """A carried chain of one work item.
+
+    Attributes
+    ----------
+    instructions, variables : tuple of str
+        Instructions in order, and the private variables through which they feed each other.
+    loops : tuple of str
+        Loops that carry the chain, outermost first.
+    operations : tuple of (str, int), or None
+        Operations on the chain in `span` iterations of the innermost of the loops, by kind and type
+        (``fma.f32`` where an addition and a multiplication can be contracted). None if the
+        recurrence has too many carried reads to be taken apart.
+    span : int
+        Iterations that the chain takes to come back to where it began, mostly 1.
+    steps : Refusable
+        Iterations of all the loops together: the chain is steps / span times its operations long.
+    accumulators : Refusable
+        Independent chains of this kind that an item has side by side: values of copies (``unr``,
+        ``ilp``) and of the loops inside the outermost carrying one that tell the variables apart.
+    """
+
+    instructions: tuple[str, ...]
+    variables: tuple[str, ...]
+    loops: tuple[str, ...]
+    operations: Operations | None
+    span: int
+    steps: Refusable
+    accumulators: Refusable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionAnalysis:
+    """A barrier region.
+
+    Attributes
+    ----------
+    index : int
+        Its place in the program.
+    around : tuple of LoopAnalysis
+        Host loops around the launch and barrier loops around the region, outermost first.
+    loops : tuple of LoopAnalysis
+        Loops of each item in the region, and copies.
+    instructions : tuple of InstructionAnalysis
+        In order.
+    chains : tuple of ChainAnalysis
+        Those whose last instruction is in the region.
+    passes : Refusable
+        Passes of all work groups through the region.
+    ends_at_barrier : bool
+        Whether a barrier ends it, and not a border of a loop or of the program.
+    """
+
+    index: int
+    around: tuple[LoopAnalysis, ...]
+    loops: tuple[LoopAnalysis, ...]
+    instructions: tuple[InstructionAnalysis, ...]
+    chains: tuple[ChainAnalysis, ...]
+    passes: Refusable
+    ends_at_barrier: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramAnalysis:
+    """A device program.
+
+    Attributes
+    ----------
+    name : str
+        Name of the device function.
+    launches : PiecewiseQuasiPolynomial
+        How often it is launched.
+    groups : tuple of PiecewiseQuasiPolynomial
+        Work groups along each group axis.
+    shape : GroupShape
+        Work items of a group.
+    regions : tuple of RegionAnalysis
+        In order.
+    """
+
+    name: str
+    launches: PiecewiseQuasiPolynomial
+    groups: tuple[PiecewiseQuasiPolynomial, ...]
+    shape: GroupShape
+    regions: tuple[RegionAnalysis, ...]
+
+
+def analyzed_program(
+    analyzer: AccessAnalyzer,
+    program: DeviceProgram,
+    outlines: tuple[RegionOutline, ...],
+    grid: Grid,
+) -> ProgramAnalysis:
+    """Analyze the structure of a device program.
+
+    Parameters
+    ----------
+    analyzer : AccessAnalyzer
+        What is shared over the kernel.
+    program : DeviceProgram
+        The program.
+    outlines : tuple of RegionOutline
+        Its regions.
+    grid : Grid
+        Geometry of its launch.
+    """
+    builder = _Builder(analyzer, program, outlines, grid)
+    nowhere = Grid(groups={}, items={})
+    return ProgramAnalysis(
+        name=program.name,
+        launches=analyzer.domains.executions(program.launch_loops, (), nowhere),
+        groups=tuple(grid.groups[axis] for axis in sorted(grid.groups)),
+        shape=GroupShape(extents=tuple(grid.items[axis] for axis in sorted(grid.items))),
+        regions=tuple(builder.region(outline) for outline in outlines),
+    )
+
+
+class _Builder:
+    """Analyzes the regions of one device program."""
+
+    def __init__(
+        self,
+        analyzer: AccessAnalyzer,
+        program: DeviceProgram,
+        outlines: tuple[RegionOutline, ...],
+        grid: Grid,
+    ) -> None:
+        self.analyzer = analyzer
+        self.kernel = analyzer.kernel
+        self.domains = analyzer.domains
+        self.program = program
+        self.grid = grid
+        self.hardware = frozenset(self.domains.local_axes) | frozenset(self.domains.group_axes)
+        self.chains: dict[str, list[Recurrence]] = {}
+        self.nests: dict[str, tuple[str, ...]] = {}
+        self._find_chains(outlines)
+
+    def instruction(self, instruction_id: str) -> Any:
+        """Return an instruction that computes something; None for barriers and the like."""
+        found = self.kernel.id_to_insn[instruction_id]
+        return found if isinstance(found, lp.Assignment | lp.CallInstruction) else None
+
+    def region(self, outline: RegionOutline) -> RegionAnalysis:
+        """Analyze a region."""
+        ids = [i for i in outline.instruction_ids if self.instruction(i) is not None]
+        return RegionAnalysis(
+            index=outline.index,
+            around=self._around(outline),
+            loops=self._loops(outline, ids),
+            instructions=tuple(self._analyzed(outline, i) for i in ids),
+            chains=tuple(self._chain(c) for i in ids for c in self.chains.get(i, ())),
+            passes=self._passes(outline),
+            ends_at_barrier=outline.ends_at_barrier,
+        )
+
+    def _passes(self, outline: RegionOutline) -> Refusable:
+        barrier = LocalBarrier(
+            within=frozenset(outline.around), neighbors=frozenset(outline.instruction_ids)
+        )
+        return self._passed(barrier, Grid(groups=self.grid.groups, items={}))
+
+    def _passed(self, barrier: LocalBarrier, grid: Grid) -> Refusable:
+        """Count how often items come to a place in loops that have the same values for all."""
+        try:
+            count = self.domains.barrier_passes(barrier, self.program.launch_loops, grid)
+        except CountingError as error:
+            return Refusable(count=None, reason=str(error))
+        return Refusable(count=count)
+
+    # {{{ loops
+
+    def _around(self, outline: RegionOutline) -> tuple[LoopAnalysis, ...]:
+        groups = self._within(outline.instruction_ids) & frozenset(self.domains.group_axes)
+        result: list[LoopAnalysis] = []
+        for depth, name in enumerate(outline.around):
+            is_launch = name in self.program.launch_loops
+            around = outline.around[:depth]
+            barrier = LocalBarrier(
+                within=frozenset(outline.around[: depth + 1]),
+                neighbors=frozenset(outline.instruction_ids),
+            )
+            depends_on = frozenset(around) | (frozenset[str]() if is_launch else groups)
+            result.append(
+                LoopAnalysis(
+                    iname=name,
+                    kind="launch loop" if is_launch else "barrier loop",
+                    around=around,
+                    trips=trips_of(self.domains, [name], depends_on),
+                    iterations=self._passed(barrier, self.grid),
+                )
+            )
+        return tuple(result)
+
+    def _loops(self, outline: RegionOutline, ids: list[str]) -> tuple[LoopAnalysis, ...]:
+        inside: dict[tuple[str, ...], list[str]] = {}
+        copies: dict[str, list[str]] = {}
+        for i in ids:
+            nest = outline.loops[i]
+            for depth in range(len(nest)):
+                inside.setdefault(nest[: depth + 1], []).append(i)
+            loops = {*outline.around, *nest}
+            for name in sorted(self.kernel.id_to_insn[i].within_inames - self.hardware - loops):
+                copies.setdefault(name, []).append(i)
+        result: list[LoopAnalysis] = []
+        for nest, members in inside.items():
+            kind: AxisKind = "unrolled" if nest[-1] in self.analyzer.copied else "loop"
+            around = (*outline.around, *nest[:-1])
+            names = frozenset(around) | (self._within(members) & self.hardware)
+            result.append(self._loop(nest[-1], kind, around, names, members))
+        for name, members in copies.items():
+            result.append(
+                self._loop(
+                    name, "unrolled", outline.around, self._within(members) - {name}, members
+                )
+            )
+        return tuple(result)
+
+    def _within(self, instruction_ids: Any) -> frozenset[str]:
+        return frozenset[str]().union(
+            *(self.kernel.id_to_insn[i].within_inames for i in instruction_ids)
+        )
+
+    def _loop(
+        self,
+        name: str,
+        kind: AxisKind,
+        around: tuple[str, ...],
+        depends_on: frozenset[str],
+        members: Any,
+    ) -> LoopAnalysis:
+        kept = self.hardware | {*around, name}
+        counts = {
+            self.domains.executions(self._within([member]) & kept, (), self.grid)
+            for member in members
+        }
+        return LoopAnalysis(
+            iname=name,
+            kind=kind,
+            around=around,
+            trips=trips_of(self.domains, [name], depends_on - {name}),
+            iterations=Refusable(count=counts.pop())
+            if len(counts) == 1
+            else Refusable(count=None, reason="its instructions run in different work items"),
+        )
+
+    # }}}
+
+    def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
+        instruction = self.instruction(instruction_id)
+        predicates, probability = self.domains.predicate_conditions(instruction)
+        kinds = self.analyzer.kinds(self.program, outline, instruction_id)
+        place = self.analyzer.place(outline, instruction, predicates, self.grid, kinds)
+        counted, _ = self.domains.trip_statistics(place.within)
+        estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
+        if probability != 1:
+            estimates.append("the probability of its condition")
+        executions = self.domains.executions(place.within, predicates, self.grid)
+        return InstructionAnalysis(
+            id=instruction_id,
+            loops=outline.loops[instruction_id],
+            executions=executions.scale(probability),
+            slots=slots_of(place),
+            is_estimate=" and ".join(estimates),
+            place=place,
+        )
+
+    # {{{ chains
+
+    def _find_chains(self, outlines: tuple[RegionOutline, ...]) -> None:
+        types: dict[str, str] = {}
+        for name, variable in self.kernel.temporary_variables.items():
+            if variable.address_space == lp.AddressSpace.PRIVATE:
+                dtype = variable.dtype.numpy_dtype
+                types[name] = type_name(dtype) if dtype.kind in "fiub" else str(dtype)
+        steps: list[Step] = []
+        for outline in outlines:
+            for i in outline.instruction_ids:
+                self.nests[i] = (*outline.around, *outline.loops[i])
+                if self.instruction(i) is not None:
+                    entries = (*outline.around_entries, *outline.entries[i])
+                    steps.append(
+                        Step(instruction=self.instruction(i), loops=self.nests[i], entries=entries)
+                    )
+        for found in recurrences(self.kernel, steps, types):
+            self.chains.setdefault(found.instructions[-1], []).append(found)
+
+    def _chain(self, chain: Recurrence) -> ChainAnalysis:
+        last = chain.instructions[-1]
+        within = self.kernel.id_to_insn[last].within_inames
+        carried = frozenset(chain.loops)
+        around = within - carried
+        nest = self.nests[last]
+        outside = nest[: nest.index(chain.loops[0])] if chain.loops[0] in nest else ()
+        apart = chain.subscripts & (within - self.hardware - frozenset(outside))
+        apart |= chain.subscripts & self.analyzer.copied & within
+        accumulators = (
+            trips_of(self.domains, apart, within - apart - carried)
+            if apart
+            else Refusable(count=PiecewiseQuasiPolynomial.from_value(1))
+        )
+        return ChainAnalysis(
+            instructions=chain.instructions,
+            variables=chain.variables,
+            loops=chain.loops,
+            operations=chain.operations,
+            span=chain.span,
+            steps=trips_of(self.domains, carried, around),
+            accumulators=accumulators,
+        )
+
+    # }}}

@@ -1,0 +1,232 @@
+"""All points of integer sets at given parameters, as arrays, and quasi-polynomials on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import lcm, prod
+from typing import Any
+
+import islpy as isl
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import CountingError
+from countperf.symbolic.elimination import Polyhedron, Row
+from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
+from countperf.symbolic.sets import IntegerSet, from_isl, lifted_pieces, names_of, to_isl
+
+Points = dict[str, NDArray[np.int64]]
+"""One coordinate array for each name, all of one length."""
+
+_DT = isl.dim_type
+_LARGEST = 2**62
+
+
+def points_of_set(
+    integer_set: IntegerSet, parameters: Mapping[str, int], limit: int
+) -> tuple[Points, int]:
+    """List all points of a set.
+
+    Parameters
+    ----------
+    integer_set : IntegerSet
+        Existentially quantified variables are allowed.
+    parameters : mapping from str to int
+        Values of all parameters.
+    limit : int
+        Largest number of points that are listed.
+
+    Returns
+    -------
+    (dict from str to ndarray, int)
+        Coordinates by name of the dimension, and the number of points.
+
+    Raises
+    ------
+    CountingError
+        The set is unbounded or has more points.
+    """
+    names = names_of(integer_set, parameters=False)
+    parts: list[tuple[list[NDArray[np.int64]], int]] = []
+    for piece in lifted_pieces(_fixed(integer_set, parameters)):
+        columns, number = _enumerated(piece, parameters, limit)
+        parts.append((columns[: len(names)], number))
+        limit -= number
+    if not parts:
+        return {name: np.empty(0, np.int64) for name in names}, 0
+    joined = {
+        name: np.concatenate([columns[k] for columns, _ in parts]) for k, name in enumerate(names)
+    }
+    return joined, sum(number for _, number in parts)
+
+
+def points_of_polyhedron(
+    polyhedron: Polyhedron, parameters: Mapping[str, int], limit: int
+) -> tuple[Points, int]:
+    """List all points of a polyhedron; as for `points_of_set`."""
+    columns, number = _enumerated(polyhedron, parameters, limit)
+    return dict(zip(polyhedron.dimensions, columns, strict=True)), number
+
+
+def _fixed(integer_set: IntegerSet, parameters: Mapping[str, int]) -> IntegerSet:
+    for position, name in enumerate(names_of(integer_set, parameters=True)):
+        integer_set = integer_set.fix_val(_DT.param, position, isl.Val(str(parameters[name])))
+    whole = (
+        isl.Set.from_basic_set(integer_set)
+        if isinstance(integer_set, isl.BasicSet)
+        else integer_set
+    )
+    return whole.project_out(_DT.param, 0, whole.dim(_DT.param)).coalesce()
+
+
+def _enumerated(
+    polyhedron: Polyhedron, parameters: Mapping[str, int], limit: int
+) -> tuple[list[NDArray[np.int64]], int]:
+    """Nest the dimensions as loops, the bounds of each from the projection onto those outside it.
+
+    The projections may be too large (rational), so that all rows are tested in the end.
+    """
+    count = len(polyhedron.parameters)
+    values = [parameters[name] for name in polyhedron.parameters]
+
+    def bound(row: Row) -> Row:
+        head = row[0] + sum(c * v for c, v in zip(row[1 : count + 1], values, strict=True))
+        return (head, *row[count + 1 :])
+
+    fixed = Polyhedron(
+        (),
+        polyhedron.dimensions,
+        tuple(bound(r) for r in polyhedron.equalities),
+        tuple(bound(r) for r in polyhedron.inequalities),
+    )
+    columns: list[NDArray[np.int64]] = []
+    number = 1
+    depth = len(fixed.dimensions)
+    basic = to_isl(fixed)
+    if basic.is_empty():
+        return [np.empty(0, np.int64)] * depth, 0
+    for level in range(depth):
+        outer = basic.project_out(_DT.set, level + 1, depth - level - 1).remove_divs()
+        rows = _inequalities(from_isl(outer, (), fixed.dimensions[: level + 1]))
+        columns, number = _extended(columns, number, rows, limit)
+    kept = np.ones(number, bool)
+    for row in _inequalities(fixed):
+        kept &= _affine(row, columns, number) >= 0
+    if kept.all():
+        return columns, number
+    return [column[kept] for column in columns], int(kept.sum())
+
+
+def _inequalities(polyhedron: Polyhedron) -> list[Row]:
+    negated = (tuple(-c for c in row) for row in polyhedron.equalities)
+    return [*polyhedron.inequalities, *polyhedron.equalities, *negated]
+
+
+def _affine(
+    row: Sequence[int], columns: Sequence[NDArray[np.int64]], number: int
+) -> NDArray[np.int64]:
+    total = np.full(number, row[0], np.int64)
+    for c, column in zip(row[1:], columns, strict=False):
+        if c:
+            total += c * column
+    return total
+
+
+def _extended(
+    columns: list[NDArray[np.int64]], number: int, rows: Sequence[Row], limit: int
+) -> tuple[list[NDArray[np.int64]], int]:
+    """Add the innermost dimension of rows to the points of the outer ones."""
+    low: NDArray[np.int64] | None = None
+    high: NDArray[np.int64] | None = None
+    for row in rows:
+        c = row[-1]
+        if not c:
+            continue
+        rest = _affine(row[:-1], columns, number)
+        if c > 0:
+            edge = -(rest // c)
+            low = edge if low is None else np.maximum(low, edge)
+        else:
+            edge = rest // -c
+            high = edge if high is None else np.minimum(high, edge)
+    if low is None or high is None:
+        raise CountingError("a loop is unbounded: give it a bound in the domain")
+    lengths = np.maximum(high - low + 1, 0)
+    total = int(lengths.sum(dtype=object)) if number else 0
+    if total > limit:
+        raise CountingError(
+            f"more than {limit} points would have to be listed one by one; choose smaller "
+            "parameters"
+        )
+    starts = np.cumsum(lengths) - lengths
+    innermost = np.arange(total, dtype=np.int64) - np.repeat(starts, lengths)
+    innermost += np.repeat(low, lengths)
+    return [*(np.repeat(column, lengths) for column in columns), innermost], total
+
+
+def values_at(
+    polynomial: QuasiPolynomial, points: Mapping[str, NDArray[np.int64]], number: int
+) -> NDArray[np.int64]:
+    """Evaluate an integer-valued quasi-polynomial at points.
+
+    Parameters
+    ----------
+    polynomial : QuasiPolynomial
+        In the names of the points.
+    points : mapping from str to ndarray, shape (number,)
+        Coordinates.
+    number : int
+        Number of points.
+
+    Raises
+    ------
+    CountingError
+        The values do not fit into 64 bits.
+    """
+    largest = {
+        name: int(max(abs(int(c.max())), abs(int(c.min())), 1)) if number else 1
+        for name, c in points.items()
+    }
+    _checked_size(polynomial, largest)
+    return _values_at(polynomial, points, number)
+
+
+def _checked_size(polynomial: QuasiPolynomial, largest: Mapping[str, int]) -> int:
+    def size(atom: Atom) -> int:
+        if isinstance(atom, str):
+            return largest[atom]
+        return _checked_size(atom.numerator, largest)
+
+    scale = _scale(polynomial)
+    total = sum(
+        int(abs(c) * scale) * prod(size(atom) ** exponent for atom, exponent in monomial)
+        for monomial, c in polynomial.terms.items()
+    )
+    if total >= _LARGEST:
+        raise CountingError(
+            f"the values of {polynomial} do not fit into 64 bits; choose smaller parameters"
+        )
+    return total + 1
+
+
+def _scale(polynomial: QuasiPolynomial) -> int:
+    return lcm(*(Fraction(c).denominator for c in polynomial.terms.values()))
+
+
+def _values_at(
+    polynomial: QuasiPolynomial, points: Mapping[str, NDArray[np.int64]], number: int
+) -> NDArray[np.int64]:
+    scale = _scale(polynomial)
+    total = np.zeros(number, np.int64)
+    for monomial, c in polynomial.terms.items():
+        product: Any = int(c * scale)
+        for atom, exponent in monomial:
+            base = (
+                points[atom]
+                if isinstance(atom, str)
+                else _values_at(atom.numerator, points, number) // atom.denominator
+            )
+            product = product * base**exponent
+        total += product
+    return total if scale == 1 else total // scale
