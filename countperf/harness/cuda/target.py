@@ -1,0 +1,301 @@
+"""Loopy's CUDA target, with what loopy 2025.2 leaves out or gets wrong mended.
+
+What is mended, each from outside and for this target only:
+
+- functions: see `countperf.harness.cuda.functions`;
+- integer powers from the third on, whose helper is a host function, which nvcc refuses;
+- kernels that need several launches, of which only the first is generated;
+- arrays that launches share, which are declared like kernels, and arguments in constant memory,
+  which CUDA does not have: both are plain pointers;
+- 64-bit compare-and-swap, which wants ``unsigned long long``;
+- infinities and NaN, for which NVRTC has no macros.
+
+The host function is Python: it works out grid, group and arguments of each launch and hands them to
+whoever launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import loopy as lp
+import numpy as np
+from loopy.kernel.data import AddressSpace, ValueArg
+from loopy.target.cuda import CUDACASTBuilder, CudaTarget
+from loopy.target.python import PythonASTBuilderBase
+from pymbolic.mapper.stringifier import PREC_NONE
+
+from countperf.errors import KernelBuildError
+from countperf.harness.cuda.functions import HELPER_QUALIFIER, cuda_functions
+
+INDEX_LIMIT = 2**31
+"""Arrays of this many elements, and grids of this many work items, need 64-bit indices."""
+
+_LAUNCH, _ALLOCATE, _NUMPY = "_lpy_launch", "_lpy_allocate", "_lpy_np"
+_CONSTANTS = """\
+#ifdef __CUDACC_RTC__
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#endif"""
+
+
+class NvidiaTarget(CudaTarget):
+    """CUDA C, and a host function in Python that launches it."""
+
+    host_program_name_prefix = "_lpy_host_"
+    host_program_name_suffix = ""
+
+    def get_device_ast_builder(self) -> Any:
+        """Return what writes CUDA C."""
+        return _DeviceBuilder(self)
+
+    def get_host_ast_builder(self) -> Any:
+        """Return what writes the host function."""
+        return _HostBuilder(self)
+
+
+class _DeviceBuilder(CUDACASTBuilder):
+    @property
+    def known_callables(self) -> Any:
+        return {**super().known_callables, **cuda_functions()}
+
+    def preamble_generators(self) -> Any:
+        return [*map(_on_device, super().preamble_generators()), _constants]
+
+    def get_constant_arg_declarator(self, arg: Any) -> Any:
+        return self.get_array_arg_declarator(arg, is_written=False)
+
+    def wrap_decl_for_address_space(self, decl: Any, address_space: Any) -> Any:
+        if address_space == AddressSpace.GLOBAL:
+            return decl  # __global__ is for kernels
+        return super().wrap_decl_for_address_space(decl, address_space)
+
+    def wrap_global_constant(self, decl: Any) -> Any:
+        from cgen.cuda import CudaConstant
+
+        return CudaConstant(decl)
+
+    def emit_atomic_update(
+        self,
+        codegen_state: Any,
+        lhs_atomicity: Any,
+        lhs_var: Any,
+        lhs_expr: Any,
+        rhs_expr: Any,
+        lhs_dtype: Any,
+        rhs_type_context: Any,
+    ) -> Any:
+        update = super().emit_atomic_update(
+            codegen_state, lhs_atomicity, lhs_var, lhs_expr, rhs_expr, lhs_dtype, rhs_type_context
+        )
+        return _with_wide_swap(update)
+
+
+def _on_device(generator: Any) -> Any:
+    """Make the helper functions of a generator of Loopy's functions of the device."""
+
+    def generate(info: Any) -> Iterator[tuple[str, str]]:
+        for name, text in generator(info):
+            yield name, text.replace("static inline", HELPER_QUALIFIER)
+
+    return generate
+
+
+def _constants(info: Any) -> Iterator[tuple[str, str]]:
+    del info
+    yield "00_constants", _CONSTANTS
+
+
+def _with_wide_swap(update: Any) -> Any:
+    from cgen import Block, DoWhile, Line
+
+    if not isinstance(update, Block):
+        return update
+    contents: list[Any] = []
+    for part in update.contents:
+        changed = part
+        if isinstance(part, DoWhile):
+            condition = str(part.condition).replace("(long *)", "(unsigned long long *)")
+            changed = DoWhile(Line(condition), part.body)
+        contents.append(changed)
+    return Block(contents)
+
+
+class _HostBuilder(PythonASTBuilderBase):
+    """Writes ``host(launch, allocate, **arguments)``."""
+
+    def get_function_definition(
+        self,
+        codegen_state: Any,
+        codegen_result: Any,
+        schedule_index: int,
+        function_decl: Any,
+        function_body: Any,
+    ) -> Any:
+        from genpy import Function, Suite
+        from loopy.schedule.tools import get_kernel_arg_info
+
+        del schedule_index, function_decl
+        names = get_kernel_arg_info(codegen_state.kernel).passed_arg_names
+        name = codegen_result.current_program(codegen_state).name
+        return Function(name, [_LAUNCH, _ALLOCATE, *names], Suite([function_body]))
+
+    def get_temporary_decls(self, codegen_state: Any, schedule_index: int) -> Any:
+        from genpy import Assign
+
+        del schedule_index
+        mapper = self.get_expression_to_code_mapper(codegen_state)
+        declared: list[Any] = []
+        for name, variable in sorted(codegen_state.kernel.temporary_variables.items()):
+            if variable.address_space != AddressSpace.GLOBAL or variable.base_storage:
+                continue
+            if variable.initializer is None:
+                size = mapper(variable.nbytes, PREC_NONE, type_context="i")
+                declared.append(Assign(name, f"{_ALLOCATE}({size})"))
+        return declared
+
+    def get_kernel_call(
+        self, codegen_state: Any, subkernel_name: str, gsize: Any, lsize: Any
+    ) -> Any:
+        from genpy import Statement
+        from loopy.schedule.tools import get_subkernel_arg_info
+
+        kernel = codegen_state.kernel
+        mapper = self.get_expression_to_code_mapper(codegen_state)
+        passed = get_subkernel_arg_info(kernel, subkernel_name).passed_names
+        values = "".join(f"{_as_argument(kernel, name)}, " for name in passed)
+        grid, group = (
+            mapper(tuple(shape) or (1,), PREC_NONE, type_context="i") for shape in (gsize, lsize)
+        )
+        return Statement(f"{_LAUNCH}({subkernel_name!r}, {grid}, {group}, ({values}))")
+
+
+def _as_argument(kernel: Any, name: str) -> str:
+    """Write the argument of a launch, of the type that the kernel declares."""
+    if name in kernel.all_inames():
+        return f"{_NUMPY}.{np.dtype(kernel.index_dtype.numpy_dtype).name}({name})"
+    described: Any = kernel.get_var_descriptor(name)
+    is_scalar = isinstance(described, ValueArg)
+    dtype: Any = described.dtype
+    return f"{_NUMPY}.{np.dtype(dtype.numpy_dtype).name}({name})" if is_scalar else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaCode:
+    """A translation unit as CUDA.
+
+    Attributes
+    ----------
+    source : str
+        CUDA C.
+    kernels : tuple of str
+        The kernels in it, in the order of their launches.
+    host : callable
+        ``host(launch, allocate, **arguments)`` calls ``launch(kernel, grid, group, arguments)``
+        for each launch and ``allocate(bytes)`` for each array that only the launches share.
+    """
+
+    source: str
+    kernels: tuple[str, ...]
+    host: Any
+
+
+def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
+    """Generate CUDA for a translation unit.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point whose argument types are known, for any target.
+    wide_indices : bool, optional
+        Compute indices in 64 bits: `INDEX_LIMIT` says when that is needed.
+
+    Returns
+    -------
+    CudaCode
+        Device and host code.
+
+    Raises
+    ------
+    KernelBuildError
+        The unit is preprocessed for another target already.
+    loopy.LoopyError
+        Loopy generates no code for it.
+    """
+    unit = retarget(t_unit)
+    if wide_indices:
+        unit = _widened(unit)
+    code: Any = lp.generate_code_v2(unit)
+    from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
+
+    namespace: dict[str, Any] = {_NUMPY: np}
+    exec(DEF_EVEN_DIV_FUNCTION, namespace)  # a name that Loopy's code relies on
+    exec(code.host_code(), namespace)
+    entry = unit.default_entrypoint.name
+    return CudaCode(
+        source=code.device_code(),
+        kernels=tuple(program.name for program in code.device_programs),
+        host=namespace[code.host_programs[entry].name],
+    )
+
+
+def retarget(t_unit: Any) -> Any:
+    """Return a translation unit for CUDA, whatever it was made for.
+
+    Raises
+    ------
+    KernelBuildError
+        It is preprocessed for another target already.
+    """
+    from constantdict import constantdict
+    from loopy.kernel import KernelState
+    from loopy.kernel.function_interface import CallableKernel
+
+    if isinstance(t_unit.target, NvidiaTarget):
+        return t_unit
+    target = NvidiaTarget()
+    functions = cuda_functions()
+    table: dict[Any, Any] = {}
+    for key, known in t_unit.callables_table.items():
+        if isinstance(known, CallableKernel):
+            kernel: Any = known.subkernel
+            if kernel.state > KernelState.CALLS_RESOLVED:
+                message = (
+                    f"kernel {kernel.name!r} is preprocessed for {type(t_unit.target).__name__};"
+                    " give it as it was before lp.preprocess_program"
+                )
+                raise KernelBuildError(message)
+            table[key] = known.copy(subkernel=kernel.copy(target=target))
+        else:  # resolved for another target, by type inference
+            table[key] = functions.get(getattr(known, "name", ""), known)
+    return replace(t_unit, callables_table=constantdict(table), target=target)
+
+
+def _widened(t_unit: Any) -> Any:
+    """Compute indices, and the sizes that they are made of, in 64 bits."""
+    from loopy.types import to_loopy_type
+
+    wide = to_loopy_type(np.int64)
+    kernel = t_unit.default_entrypoint
+    arguments = [
+        arg.copy(dtype=wide)
+        if isinstance(arg, ValueArg) and arg.dtype is not None and arg.dtype.is_integral()
+        else arg
+        for arg in kernel.args
+    ]
+    return t_unit.with_kernel(kernel.copy(args=arguments, index_dtype=wide))
+
+
+def needs_wide_indices(element_counts: Mapping[str, int], grid_items: Sequence[int] = ()) -> bool:
+    """Tell whether 32-bit indices would overflow.
+
+    Parameters
+    ----------
+    element_counts : Mapping from str to int
+        Elements of memory that each array takes.
+    grid_items : sequence of int, optional
+        Work items along each axis.
+    """
+    return max((*element_counts.values(), *grid_items), default=0) >= INDEX_LIMIT

@@ -1,0 +1,213 @@
+"""Registers, spills and shared memory of kernels on NVIDIA GPUs, from nvcc, without a GPU.
+
+``ptxas -v`` says what each kernel takes once compiled for an architecture. Any number of kernels is
+put into one file, since starting the compiler takes longer than most kernels do.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from countperf.errors import DeviceError, KernelBuildError
+
+INSTALL_ADVICE = (
+    "install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-nvcc', or name the program in the"
+    " environment variable COUNTPERF_NVCC"
+)
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
+_KERNEL_NAME = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
+_MESSAGE_LIMIT = 800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelResources:
+    """What a kernel takes, compiled for an architecture.
+
+    Attributes
+    ----------
+    registers : int
+        Registers per work item.
+    spill_store_bytes, spill_load_bytes : int
+        Bytes of registers that did not fit and are stored and loaded, per work item.
+    stack_bytes : int
+        Stack per work item, byte.
+    shared_bytes : int
+        Local memory (CUDA: shared memory) per group that the kernel declares, byte.
+    """
+
+    registers: int
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    stack_bytes: int = 0
+    shared_bytes: int = 0
+
+
+def find_nvcc() -> Path | None:
+    """Find CUDA's compiler.
+
+    Returns
+    -------
+    Path or None
+        What ``COUNTPERF_NVCC`` names, else the one on the path, of the toolkit (``CUDA_HOME``,
+        ``CUDA_PATH``, ``/usr/local/cuda``), or of PyPI's ``nvidia-cuda-nvcc``; None if there is
+        none.
+    """
+    named = os.environ.get("COUNTPERF_NVCC")
+    if named:
+        found = shutil.which(named)
+        return None if found is None else Path(found)
+    return next((path for path in _candidates() if os.access(path, os.X_OK)), None)
+
+
+def _candidates() -> Iterator[Path]:
+    on_path = shutil.which("nvcc")
+    if on_path is not None:
+        yield Path(on_path)
+    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    for home in (*filter(None, homes), "/usr/local/cuda"):
+        yield Path(home) / "bin" / "nvcc"
+    package = importlib.util.find_spec("nvidia")
+    for place in (package.submodule_search_locations or ()) if package else ():
+        yield from sorted(Path(place).glob("*/bin/nvcc"), reverse=True)
+
+
+def compile_for(
+    t_unit: Any, capability: str = "9.0", *, wide_indices: bool = False
+) -> dict[str, KernelResources]:
+    """Compile a Loopy kernel for a compute capability and read what it takes.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        For any target, with one entry point whose argument types are known.
+    capability : str, optional
+        NVIDIA's compute capability, such as ``"9.0"``.
+    wide_indices : bool, optional
+        As for `countperf.harness.cuda.target.generate_cuda`.
+
+    Returns
+    -------
+    dict from str to KernelResources
+        One entry for each launch, by name of the kernel, in the order of the launches.
+
+    Raises
+    ------
+    KernelBuildError
+        nvcc refuses the code.
+    DeviceError
+        There is no nvcc.
+    loopy.LoopyError
+        Loopy generates no code for it.
+    """
+    from countperf.harness.cuda.target import generate_cuda
+
+    code = generate_cuda(t_unit, wide_indices=wide_indices)
+    found = compile_sources({"kernel": code.source}, capability)["kernel"]
+    return {name: found[name] for name in code.kernels}
+
+
+def compile_sources(
+    sources: Mapping[str, str], capability: str = "9.0"
+) -> dict[str, dict[str, KernelResources]]:
+    """Compile many sources in one go and read what their kernels take.
+
+    Parameters
+    ----------
+    sources : Mapping from str to str
+        CUDA C by any name; kernels of different sources may have the same name.
+    capability : str, optional
+        NVIDIA's compute capability, such as ``"9.0"``.
+
+    Returns
+    -------
+    dict from str to dict from str to KernelResources
+        For each source, its kernels by name.
+
+    Raises
+    ------
+    KernelBuildError
+        nvcc refuses the code; the message names the sources.
+    DeviceError
+        There is no nvcc.
+    """
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
+    names = list(sources)
+    texts = [_apart(sources[name], name, number) for number, name in enumerate(names)]
+    found: dict[str, dict[str, KernelResources]] = {name: {} for name in names}
+    for entry, resources in parse_resources(_compiled(nvcc, "\n".join(texts), capability)).items():
+        number, _, kernel = entry[1:].partition("_")
+        found[names[int(number)]][kernel] = resources
+    return found
+
+
+def _apart(source: str, label: str, number: int) -> str:
+    """Put a source into a namespace of its own, its kernels under names of their own."""
+    for name in set(_KERNEL_NAME.findall(source)):
+        source = re.sub(rf"\b{name}\b", f"k{number}_{name}", source)
+    return f'namespace n{number} {{\n#line 1 "{label}"\n{source}\n}}\n#undef bIdx\n#undef tIdx\n'
+
+
+def _compiled(nvcc: Path, source: str, capability: str) -> str:
+    architecture = f"sm_{capability.replace('.', '')}"
+    with tempfile.TemporaryDirectory(prefix="countperf-nvcc-") as folder:
+        path = Path(folder) / "kernels.cu"
+        path.write_text(source, encoding="utf-8")
+        command = [str(nvcc), f"-arch={architecture}", "-cubin", "-Xptxas", "-v", str(path)]
+        result = subprocess.run(
+            [*command, "-o", str(path.with_suffix(".cubin"))],
+            capture_output=True,
+            text=True,
+            check=False,
+            errors="replace",
+        )
+    said = result.stdout + result.stderr
+    if result.returncode:
+        lines = [line for line in said.splitlines() if "error" in line or "fatal" in line]
+        message = "; ".join(lines) or said.strip() or f"status {result.returncode}"
+        raise KernelBuildError(f"nvcc for {architecture}: {message[:_MESSAGE_LIMIT]}")
+    return said
+
+
+def parse_resources(text: str) -> dict[str, KernelResources]:
+    """Read what ``ptxas -v`` says.
+
+    Examples
+    --------
+    >>> parse_resources('''ptxas info    : Compiling entry function 'add' for 'sm_90'
+    ... ptxas info    : Function properties for add
+    ...     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+    ... ptxas info    : Used 10 registers, used 1 barriers, 1792 bytes smem''')["add"].shared_bytes
+    1792
+    """
+    found: dict[str, KernelResources] = {}
+    entry, stack = "", (0, 0, 0)
+    for line in text.splitlines():
+        if match := _ENTRY.search(line):
+            entry, stack = match[1], (0, 0, 0)
+        elif entry and (match := _STACK.search(line)):
+            stack = (int(match[1]), int(match[2]), int(match[3]))
+        elif entry and (match := _REGISTERS.search(line)):
+            shared = _SHARED.search(line)
+            found[entry] = KernelResources(
+                registers=int(match[1]),
+                stack_bytes=stack[0],
+                spill_store_bytes=stack[1],
+                spill_load_bytes=stack[2],
+                shared_bytes=sum(int(part or 0) for part in shared.groups()) if shared else 0,
+            )
+            entry = ""
+    return found

@@ -1,0 +1,204 @@
+"""Loopy's CUDA code: several launches, wide indices, what is shared, what is constant, atomics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pymbolic import var
+
+from countperf.errors import KernelBuildError
+from countperf.harness.cuda.target import CudaCode, generate_cuda, needs_wide_indices, retarget
+from countperf.harness.nvcc import compile_sources, find_nvcc
+from tests.harness.cuda.emulator import COMPILER, EmulatedModule, Memory
+from tests.harness.loopy_cases import two_launches
+
+GROUP = 16
+SIZE = 64
+
+
+def run(code: CudaCode, folder: Path, **arguments: Any) -> dict[str, NDArray[Any]]:
+    """Run on the host and return the arrays as they are afterwards."""
+    if COMPILER is None:
+        pytest.skip("no g++")
+    module = EmulatedModule({"code": code.source}, folder)
+    memory: dict[str, Memory] = {}
+    shared: list[Memory] = []
+    for name, value in arguments.items():
+        if isinstance(value, np.ndarray):
+            memory[name] = Memory(value.nbytes)
+            memory[name].content[:] = value.view(np.uint8)
+
+    def allocate(size: int) -> np.uint64:
+        shared.append(Memory(size))
+        return np.uint64(shared[-1].address)
+
+    given = {name: np.uint64(each.address) for name, each in memory.items()}
+    code.host(
+        lambda kernel, grid, group, values: module.launch("code", kernel, grid, group, values),
+        allocate,
+        **{**arguments, **given},
+    )
+    assert all(each.is_intact for each in (*memory.values(), *shared))
+    return {name: each.content.view(arguments[name].dtype).copy() for name, each in memory.items()}
+
+
+def unit(body: Any, arguments: list[Any], **more: Any) -> Any:
+    sizes = [lp.ValueArg("n", np.int32)]
+    made = lp.make_kernel(
+        "{[i]: 0<=i<n}", body, [*arguments, *sizes], lang_version=(2018, 2), **more
+    )
+    return lp.split_iname(made, "i", GROUP, outer_tag="g.0", inner_tag="l.0")
+
+
+def vector(size: int = SIZE) -> NDArray[Any]:
+    return np.random.default_rng(1).random(size, dtype=np.float32)
+
+
+def test_every_launch_is_generated_and_shares_the_temporary(tmp_path: Path) -> None:
+    code = generate_cuda(two_launches())
+    a = vector()
+
+    found = run(code, tmp_path, a=a, out=np.zeros_like(a), n=SIZE)
+
+    assert code.kernels == ("two_launches", "two_launches_0")
+    np.testing.assert_array_equal(found["out"], a[::-1] + 1)
+
+
+def test_wide_indices_reach_sizes_and_all_arithmetic(tmp_path: Path) -> None:
+    code = generate_cuda(two_launches(), wide_indices=True)
+    a = vector()
+
+    found = run(code, tmp_path, a=a, out=np.zeros_like(a), n=SIZE)
+
+    assert "long const n" in code.source
+    assert "(long) blockIdx" in code.source
+    assert " int " not in code.source
+    np.testing.assert_array_equal(found["out"], a[::-1] + 1)
+
+
+@pytest.mark.parametrize(
+    ("elements", "items", "wide"),
+    [
+        pytest.param(2**31 - 1, 2**31 - 1, False, id="the largest that fits"),
+        pytest.param(2**31, 1, True, id="an array"),
+        pytest.param(1, 2**31, True, id="a grid"),
+    ],
+)
+def test_when_indices_have_to_be_wide(elements: int, items: int, wide: bool) -> None:
+    assert needs_wide_indices({"a": 5, "b": elements}, (3, items)) is wide
+
+
+def test_types_inferred_for_opencl_are_inferred_anew() -> None:
+    arrays = [lp.GlobalArg("x,y,out", np.float32, shape="n")]
+    made = lp.infer_unknown_types(unit("out[i] = rsqrt(x[i]) + pow(x[i], y[i])", arrays))
+
+    source = generate_cuda(made).source
+
+    assert "powf(" in source
+    assert "rsqrtf(" in source
+
+
+def test_what_is_preprocessed_for_opencl_is_refused() -> None:
+    made = unit("out[i] = 1", [lp.GlobalArg("out", np.float32, shape="n")])
+
+    with pytest.raises(KernelBuildError, match="as it was before"):
+        generate_cuda(lp.preprocess_program(made))
+
+
+def test_a_unit_for_cuda_stays_as_it_is() -> None:
+    made = retarget(two_launches())
+
+    assert retarget(made) is made
+
+
+TABLE = np.array([0.5, 1.5, 2.5, 3.5], np.float32)
+
+
+@pytest.mark.parametrize("space", [lp.AddressSpace.GLOBAL, lp.AddressSpace.PRIVATE])
+def test_tables_in_the_kernel(space: Any, tmp_path: Path) -> None:
+    table = lp.TemporaryVariable(
+        "t", np.float32, shape=(4,), initializer=TABLE, read_only=True, address_space=space
+    )
+    made = unit("out[i] = t[i % 4]", [lp.GlobalArg("out", np.float32, shape="n"), table])
+
+    found = run(generate_cuda(made), tmp_path, out=np.zeros(SIZE, np.float32), n=SIZE)
+
+    np.testing.assert_array_equal(found["out"], np.tile(TABLE, SIZE // 4))
+
+
+def test_constant_arguments(tmp_path: Path) -> None:
+    arrays = [lp.GlobalArg("out", np.float32, shape="n"), lp.ConstantArg("t", np.float32, shape=4)]
+    code = generate_cuda(unit("out[i] = t[i % 4]", arrays))
+
+    found = run(code, tmp_path, out=np.zeros(SIZE, np.float32), t=TABLE, n=SIZE)
+
+    np.testing.assert_array_equal(found["out"], np.tile(TABLE, SIZE // 4))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("operator", ["+", "*"])
+def test_atomics(dtype: Any, operator: str, tmp_path: Path) -> None:
+    arrays = [
+        lp.GlobalArg("x", dtype, shape="n"),
+        lp.GlobalArg("out", dtype, shape="3", for_atomic=True),
+    ]
+    made = unit(f"out[i % 3] = out[i % 3] {operator} x[i] {{atomic}}", arrays)
+    code = generate_cuda(made)
+
+    if find_nvcc() is not None:
+        assert compile_sources({"atomic": code.source})["atomic"].keys() == set(code.kernels)
+    if operator == "+":
+        x = np.arange(SIZE, dtype=dtype)
+        found = run(code, tmp_path, x=x, out=np.zeros(3, dtype), n=SIZE)
+        np.testing.assert_array_equal(found["out"], [x[k::3].sum() for k in range(3)])
+
+
+def test_infinity_and_nan_have_names_for_nvrtc(tmp_path: Path) -> None:
+    from pymbolic.primitives import NaN
+
+    x, i = var("x"), var("i")
+    made = unit(
+        [
+            lp.Assignment(var("out")[i], x[i] + np.float32(np.inf)),
+            lp.Assignment(var("more")[i], x[i] + NaN(np.float32)),
+        ],
+        [lp.GlobalArg("x,out,more", np.float32, shape="n")],
+    )
+    code = generate_cuda(made)
+    zeros = np.zeros(SIZE, np.float32)
+
+    found = run(code, tmp_path, x=vector(), out=zeros, more=zeros, n=SIZE)
+
+    assert "#define INFINITY" in code.source
+    assert np.isposinf(found["out"]).all()
+    assert np.isnan(found["more"]).all()
+
+
+def test_the_emulator_sees_barriers_that_not_all_reach(tmp_path: Path) -> None:
+    if COMPILER is None:
+        pytest.skip("no g++")
+    source = 'extern "C" __global__ void half(int n) { if (threadIdx.x < n) __syncthreads(); }'
+    module = EmulatedModule({"code": source}, tmp_path)
+    module.launch("code", "half", (1,), (4,), [np.int32(4)])
+
+    with pytest.raises(AssertionError, match="not all work items"):
+        module.launch("code", "half", (1,), (4,), [np.int32(2)])
+
+
+def test_the_emulator_sees_writes_outside(tmp_path: Path) -> None:
+    if COMPILER is None:
+        pytest.skip("no g++")
+    source = 'extern "C" __global__ void write(float *a, int n) { a[n] = 1; }'
+    module = EmulatedModule({"code": source}, tmp_path)
+    memory = Memory(16)
+    module.launch("code", "write", (1,), (1,), [np.uint64(memory.address), np.int32(3)])
+    assert memory.is_intact
+
+    module.launch("code", "write", (1,), (1,), [np.uint64(memory.address), np.int32(4)])
+
+    assert not memory.is_intact

@@ -1,0 +1,121 @@
+"""What nvcc says of kernels; every kernel there is compiles for three architectures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from countperf.errors import DeviceError, KernelBuildError
+from countperf.harness import nvcc
+from countperf.harness.nvcc import (
+    KernelResources,
+    compile_for,
+    compile_sources,
+    find_nvcc,
+    parse_resources,
+)
+from measurement_kernels.catalog import entry
+from tests.harness.cuda.sources import all_code
+from tests.harness.loopy_cases import two_launches
+
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason=f"no nvcc: {nvcc.INSTALL_ADVICE}")
+
+SAID = """\
+ptxas info    : 0 bytes gmem, 16 bytes cmem[3]
+ptxas info    : Compiling entry function 'first' for 'sm_90'
+ptxas info    : Function properties for first
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 2048 bytes smem
+ptxas info    : Compile time = 13.117 ms
+ptxas info    : Function properties for helper
+    80 bytes stack frame, 40 bytes spill stores, 40 bytes spill loads
+ptxas info    : Compiling entry function 'second' for 'sm_75'
+ptxas info    : Function properties for second
+    24 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 255 registers, 24 bytes cumulative stack size, 100+16 bytes smem, 368 bytes cmem[0]
+"""  # noqa: E501
+
+
+def test_reading_what_ptxas_says() -> None:
+    assert parse_resources(SAID) == {
+        "first": KernelResources(registers=32, shared_bytes=2048),
+        "second": KernelResources(
+            registers=255,
+            stack_bytes=24,
+            spill_store_bytes=12,
+            spill_load_bytes=16,
+            shared_bytes=116,
+        ),
+    }
+
+
+@needs_nvcc
+def test_the_resources_of_each_launch_of_a_kernel() -> None:
+    assert list(compile_for(two_launches())) == ["two_launches", "two_launches_0"]
+
+
+@needs_nvcc
+def test_wide_indices_take_more_registers() -> None:
+    narrow, wide = (
+        compile_for(entry("matmul-tiled/square/16x16").build(), "8.0", wide_indices=wide)
+        for wide in (False, True)
+    )
+
+    assert narrow["matmul_tiled"].shared_bytes == wide["matmul_tiled"].shared_bytes == 2048
+    assert narrow["matmul_tiled"].registers < wide["matmul_tiled"].registers
+
+
+@needs_nvcc
+def test_a_refusal_names_the_source() -> None:
+    broken = 'extern "C" __global__ void f(float *a) { a[0] = nothing; }'
+
+    with pytest.raises(KernelBuildError, match=r'broken\(1\): error: .*"nothing" is undefined'):
+        compile_sources({"good": broken.replace("nothing", "0"), "broken": broken})
+
+
+@needs_nvcc
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0"])
+def test_every_kernel_compiles_without_spills(capability: str) -> None:
+    code = all_code()
+
+    found = compile_sources({name: each.source for name, each in code.items()}, capability)
+
+    assert len(found) == 314
+    for name, each in code.items():
+        assert set(found[name]) == set(each.kernels), name
+        for resources in found[name].values():
+            assert 0 < resources.registers <= 255, name
+            assert resources.spill_store_bytes == resources.spill_load_bytes == 0, name
+    tiled = "matmul-tiled/square/16x16/f64"
+    assert found[tiled]["matmul_tiled"].shared_bytes == 2 * 16 * 16 * 8
+
+
+def test_without_nvcc_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTPERF_NVCC", "/nowhere/nvcc")
+
+    with pytest.raises(DeviceError, match="pip install nvidia-cuda-nvcc"):
+        compile_sources({})
+
+
+def test_a_named_program_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "my-nvcc"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("COUNTPERF_NVCC", str(program))
+
+    assert find_nvcc() == program
+
+
+def test_the_toolkit_is_found_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "nvcc"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.delenv("COUNTPERF_NVCC", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+
+    assert find_nvcc() == program
