@@ -292,7 +292,9 @@ class GpuMechModel(MechanisticModel):
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
         intervals = profile.intervals
+        repetitions = 1.0
         if intervals is None:
+            repetitions = profile.repetitions()
             graph: InstructionGraph = profile.require("idg", model=self.model)
             intervals = intervals_of(
                 graph,
@@ -306,7 +308,7 @@ class GpuMechModel(MechanisticModel):
             intervals, geometry.occupancy, self.policy, cpi_issue=self.cpi_issue
         )
         time_s = seconds_from_throughput(
-            result.wpc, geometry.total_sub_groups, self.device, model=self.model
+            result.wpc / repetitions, geometry.total_sub_groups, self.device, model=self.model
         )
         own = self.cpi_issue * sum(interval.insts for interval in intervals)
         is_idle = result.cpr > geometry.occupancy * own * (1 + _LATENCY_BOUND)
@@ -319,8 +321,8 @@ class GpuMechModel(MechanisticModel):
                 "latency": time_s * result.stall_cycles / result.cpr,
             },
             results={
-                "cpr": result.cpr,
-                "wpc": result.wpc,
+                "cpr": result.cpr * repetitions,
+                "wpc": result.wpc / repetitions,
                 "ipc": result.ipc,
                 "occupancy": geometry.occupancy,
             },

@@ -227,7 +227,8 @@ class PipelineModel(MechanisticModel):
         geometry = launch_geometry(profile, launch, self.device)
         workload = self.workload(profile, launch, geometry)
         run, cycles = self._cycles(workload)
-        check_positive(cycles, "cycles")
+        repetitions = profile.repetitions(workload.programs)
+        cycles = check_positive(cycles, "cycles") * repetitions
         kind, share = _busiest(run, workload)
         time_s = cycles / clock
         return Estimate(
@@ -236,7 +237,7 @@ class PipelineModel(MechanisticModel):
             breakdown={kind: share * time_s, "latency": (1 - share) * time_s},
             results={
                 "cycles": cycles,
-                "wpc": run.wpc,
+                "wpc": run.wpc / repetitions,
                 "ipc": run.ipc,
                 "occupancy": geometry.occupancy,
                 "occupied_any": run.occupied_any,

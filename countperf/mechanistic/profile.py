@@ -201,6 +201,9 @@ class KernelProfile:
         Work of the whole kernel.
     idg : InstructionGraph or None
         Instructions and dependencies of a sub-group.
+    idg_is_sample : bool
+        Whether the graphs stand for a longer or shorter program (loops cut short, a typical
+        sub-group): what they take scales with the instructions in ``alpha``, see `repetitions`.
     sub_group_idgs : tuple of InstructionGraph, or None
         One graph per sub-group of a group, where they differ (divergence).
     blocks : tuple of Block, or None
@@ -238,6 +241,7 @@ class KernelProfile:
     total_flops: float | None = None
     total_bytes: float | None = None
     idg: InstructionGraph | None = None
+    idg_is_sample: bool = False
     sub_group_idgs: tuple[InstructionGraph, ...] | None = None
     blocks: tuple[Block, ...] | None = None
     intervals: tuple[Interval, ...] | None = None
@@ -298,6 +302,25 @@ class KernelProfile:
             return {name: float(count) for name, count in self.idg.counts().items()}
         raise self._lacking("alpha", model)
 
+    def repetitions(self, graphs: Sequence[InstructionGraph] | None = None) -> float:
+        """Return how many times as long as its graphs the program of a sub-group is.
+
+        Parameters
+        ----------
+        graphs : sequence of InstructionGraph, optional
+            Their mean length counts; default: ``idg``.
+
+        Returns
+        -------
+        float
+            Instructions in ``alpha`` over those of the graphs; 1 unless the graphs are a sample.
+        """
+        chosen = graphs or (() if self.idg is None else (self.idg,))
+        if not self.idg_is_sample or not self.alpha or not chosen:
+            return 1.0
+        mean = sum(len(graph.nodes) for graph in chosen) / len(chosen)
+        return sum(self.alpha.values()) / mean
+
     def instructions_per_sub_group(self, *, model: str = "the model") -> float:
         """Return the number of instructions of a sub-group over all classes."""
         return sum(self.counts(model=model).values())
@@ -340,7 +363,7 @@ class KernelProfile:
         given = ", ".join(
             entry.name
             for entry in fields(self)
-            if entry.name != "name" and getattr(self, entry.name) not in (None, {})
+            if entry.name != "name" and getattr(self, entry.name) not in (None, {}, False)
         )
         message = (
             f"kernel {self.name!r}: no {name}, which {model} needs (given: {given or 'nothing'});"

@@ -186,7 +186,7 @@ def latency_alone(
     if profile.latency_app is not None:
         return profile.latency_app
     if profile.idg is not None:
-        latency = latency_from_graph(profile.idg, device)
+        latency = latency_from_graph(profile.idg, device) * profile.repetitions()
     elif profile.dependent is not None or profile.independent is not None:
         latency = latency_from_instructions(profile.dependent or (), profile.independent or ())
     elif profile.alpha:

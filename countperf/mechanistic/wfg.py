@@ -331,14 +331,16 @@ class WorkFlowModel(MechanisticModel):
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
         """Estimate the time of one launch; errors as in the base class."""
         blocks = profile.blocks
+        repetitions = 1.0
         if blocks is None:
+            repetitions = profile.repetitions()
             graph: InstructionGraph = profile.require("idg", model=self.model)
             blocks = blocks_of(graph, self.device)
         geometry = launch_geometry(profile, launch, self.device)
         costs = self._costs(profile, blocks)
         result = work_flow_cycles(blocks, geometry.occupancy, costs, variant=self.variant)
         time_s = seconds_from_throughput(
-            result.wpc, geometry.total_sub_groups, self.device, model=self.model
+            result.wpc / repetitions, geometry.total_sub_groups, self.device, model=self.model
         )
         return Estimate(
             time_s=time_s,
@@ -349,9 +351,9 @@ class WorkFlowModel(MechanisticModel):
                 "barrier": time_s * result.barrier / result.cpw,
             },
             results={
-                "cpw": result.cpw,
-                "cpr": result.cpr,
-                "wpc": result.wpc,
+                "cpw": result.cpw * repetitions,
+                "cpr": result.cpr * repetitions,
+                "wpc": result.wpc / repetitions,
                 "occupancy": geometry.occupancy,
             },
         )

@@ -1,0 +1,350 @@
+"""What one sub-group executes at given sizes, written out: instructions and dependencies.
+
+Rules
+-----
+1. The sub-group is one of the middle group of the launch. Its loops run over all values for which
+   one of its work items is active, and it executes a statement where one of them is.
+2. A private variable carries what its value waited for to every later use, also in later
+   iterations; an element of a private array does so by its index.
+3. A load waits for the last store of the first work item of the sub-group to the same address.
+   What other work items store is seen after a barrier.
+4. A barrier waits for everything before it, and everything after it waits for the barrier.
+5. A program with more instructions than are wanted is shortened: the outermost loops run
+   a part of their iterations, all by the same factor; inner ones only if that is not enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+from countperf.counting.keys import MemoryAccess
+from countperf.counting.programs import (
+    BarrierItem,
+    Item,
+    KernelProgram,
+    LoopItem,
+    Place,
+    statements_of,
+)
+from countperf.counting.statements import Node, Read, Source, Statement
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.sub_groups import SUB_GROUP, Membership, at_values
+
+Index: TypeAlias = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """A sub-group's instructions in program order.
+
+    Attributes
+    ----------
+    nodes : tuple of Node or None
+        What each instruction is; None: a barrier.
+    edges : tuple of (int, int)
+        Which instruction waits for which.
+    is_shortened : bool
+        Whether loops were cut short.
+    """
+
+    nodes: tuple[Node | None, ...]
+    edges: tuple[tuple[int, int], ...]
+    is_shortened: bool
+
+
+class SubGroup:
+    """One sub-group of the middle work group, at given sizes.
+
+    Parameters
+    ----------
+    program : KernelProgram
+        What it executes.
+    parameters : mapping from str to int
+        Values of all sizes.
+    sub_group_size : int
+        Work items of a sub-group.
+    number : int
+        Which sub-group of its group.
+    """
+
+    def __init__(
+        self,
+        program: KernelProgram,
+        parameters: Mapping[str, int],
+        *,
+        sub_group_size: int,
+        number: int = 0,
+    ) -> None:
+        self.program = program
+        self.sub_group_size = sub_group_size
+        self.number = number
+        self.fixed: dict[str, int] = {**parameters, SUB_GROUP: number}
+        domains = program.domains
+        within = frozenset[str]().union(*(s.within for s in program.statements))
+        for name in sorted(within | program.launch_loops):
+            if name in domains.group_axes:
+                extent = program.grid.groups[domains.group_axes[name]].evaluate(parameters)
+                self.fixed[name] = self._middle(name, parameters, int(extent))
+            elif name in program.launch_loops:
+                self.fixed[name] = self._middle(name, parameters, None)
+        self._first_lane = self.lane(number * sub_group_size)
+        self._members: dict[Place, Membership] = {}
+
+    def _middle(self, name: str, parameters: Mapping[str, int], extent: int | None) -> int:
+        line = Membership(at_values(self.program.domains.domain(frozenset([name])), parameters))
+        if line.is_empty:
+            return 0
+        ((low, high),) = line.bounds
+        return min(low + (high - low + 1 if extent is None else extent) // 2, high)
+
+    def lane(self, item: int) -> dict[int, int]:
+        """Return the index along each local axis of a work item of the group."""
+        found: dict[int, int] = {}
+        for axis in sorted(self.program.grid.items):
+            item, found[axis] = divmod(item, self.program.grid.items[axis])
+        return found
+
+    def members(self, place: Place) -> Membership:
+        """Return the values of the sequential loops at which something is executed."""
+        if place not in self._members:
+            executed = self.program.executed_set(place, self.sub_group_size)
+            self._members[place] = Membership(at_values(executed, self.fixed))
+        return self._members[place]
+
+    def values_of(self, statement: Statement, item: int | None = None) -> dict[str, int]:
+        """Return the values that do not change: sizes, groups, and the indices of a work item."""
+        lane = self._first_lane if item is None else self.lane(item)
+        axes = self.program.domains.local_axes
+        lanes = {name: lane[axes[name]] for name in statement.within if name in axes}
+        return {**self.fixed, **lanes}
+
+    def loop_range(self, name: str, statements: Iterable[Statement]) -> range:
+        """Return the values of a loop for which one of its statements is executed."""
+        given = self.program.domains.statistics.get(name)
+        if given is not None:
+            return range(round(given))
+        lows: list[int] = []
+        highs: list[int] = []
+        for statement in statements:
+            members = self.members((statement.within, statement.cases))
+            if not members.is_empty:
+                low, high = members.bounds[members.names.index(name)]
+                lows.append(low)
+                highs.append(high)
+        return range(min(lows), max(highs) + 1) if lows else range(0)
+
+    def expanded(self, max_instructions: int) -> Expansion:
+        """Write its instructions out, about as many as wanted at most."""
+        return _Writer(self).written(max_instructions)
+
+
+@dataclass(slots=True)
+class _Offset:
+    """An affine function of loop variables, fast to evaluate."""
+
+    constant: int
+    steps: tuple[tuple[str, int], ...]
+    whole: QuasiPolynomial | None
+
+    @staticmethod
+    def of(expression: QuasiPolynomial, fixed: Mapping[str, int]) -> _Offset:
+        names = expression.names() & fixed.keys()
+        rest = expression.substitute({n: QuasiPolynomial.constant(fixed[n]) for n in names})
+        if not rest.is_affine or rest.floors():
+            return _Offset(0, (), rest)
+        steps = ((name, int(rest.terms[((name, 1),)])) for name in sorted(rest.names()))
+        return _Offset(int(rest.constant_term), tuple(steps), None)
+
+    def at(self, values: Mapping[str, int]) -> int:
+        if self.whole is not None:
+            return int(self.whole.evaluate(values))
+        return self.constant + sum(step * values[name] for name, step in self.steps)
+
+
+class _Writer:
+    """Writes the instructions of one sub-group out."""
+
+    def __init__(self, sub_group: SubGroup) -> None:
+        self.sub_group = sub_group
+        self.program = sub_group.program
+        self.nodes: list[Node | None] = []
+        self.edges: list[tuple[int, int]] = []
+        self.values: dict[str, int] = {}
+        self.fence = -1
+        self.unused: set[int] = set()  # since the last barrier
+        self.private: dict[str, dict[Index, frozenset[int]]] = {}
+        self.stored: dict[tuple[str, int], int] = {}
+        self._ranges: dict[int, range] = {}
+        self._projected: dict[Any, Membership] = {}
+        self._offsets: dict[tuple[int, str, Any], _Offset | tuple[_Offset, ...]] = {}
+        accesses = [
+            node.key
+            for statement in self.program.statements
+            for node in statement.nodes
+            if isinstance(node.key, MemoryAccess)
+        ]
+        loaded = {access.array for access in accesses if access.direction == "load"}
+        self._forwarding = loaded & {a.array for a in accesses if a.direction == "store"}
+
+    def written(self, max_instructions: int) -> Expansion:
+        size = self._size(self.program.body)
+        fraction = min(1.0, max_instructions / size) if size else 1.0
+        self._run(self.program.body, fraction)
+        return Expansion(
+            nodes=tuple(self.nodes), edges=tuple(self.edges), is_shortened=fraction < 1
+        )
+
+    def _range(self, loop: LoopItem) -> range:
+        found = self._ranges.get(id(loop))
+        if found is None:
+            found = self.sub_group.loop_range(loop.name, statements_of(loop.body))
+            self._ranges[id(loop)] = found
+        return found
+
+    def _size(self, items: tuple[Item, ...]) -> int:
+        total = 0
+        for item in items:
+            if isinstance(item, LoopItem):
+                total += len(self._range(item)) * self._size(item.body)
+            else:
+                total += len(item.nodes) if isinstance(item, Statement) else 1
+        return total
+
+    def _run(self, items: tuple[Item, ...], fraction: float) -> None:
+        for item in items:
+            if isinstance(item, Statement):
+                self._run_statement(item)
+            elif isinstance(item, BarrierItem):
+                self._run_barrier()
+            else:
+                values = self._range(item)
+                kept = max(1, round(fraction * len(values)))
+                inner = min(1.0, fraction * len(values) / kept)
+                statements = tuple(statements_of(item.body))
+                for value in values[:kept]:
+                    self.values[item.name] = value
+                    if self._is_entered(statements):
+                        self._run(item.body, inner)
+                self.values.pop(item.name, None)
+
+    def _is_entered(self, statements: tuple[Statement, ...]) -> bool:
+        """Whether one of the statements is executed for the values of the loops so far."""
+        return any(self._is_executed((s.within, s.cases)) for s in statements)
+
+    def _is_executed(self, place: Place) -> bool:
+        members = self.sub_group.members(place)
+        if members.is_empty:
+            return False
+        known = tuple(name for name in members.names if name in self.values)
+        if len(known) < len(members.names):
+            members = self._onto(place, members, known)
+        return members.contains([self.values[name] for name in known])
+
+    def _onto(self, place: Place, members: Membership, names: tuple[str, ...]) -> Membership:
+        key = (*place, names)
+        found = self._projected.get(key)
+        if found is None:
+            found = self._projected[key] = members.onto(names)
+        return found
+
+    def _instances(self, statement: Statement) -> Iterator[None]:
+        """Step through the values of loops that are no loops of the schedule (tagged ``ilp``)."""
+        members = self.sub_group.members((statement.within, statement.cases))
+        own = [name for name in members.names if name not in self.values]
+        if not own:
+            yield
+            return
+        ranges = [self.sub_group.loop_range(name, [statement]) for name in own]
+        for point in product(*ranges):
+            self.values.update(zip(own, point, strict=True))
+            yield
+        for name in own:
+            del self.values[name]
+
+    def _run_statement(self, statement: Statement) -> None:
+        for _ in self._instances(statement):
+            if self._is_executed((statement.within, statement.cases)):
+                self._run_instance(statement)
+
+    def _run_instance(self, statement: Statement) -> None:
+        written: dict[Node, int] = {}
+        for node in statement.nodes:
+            if node.cases != statement.cases and not self._is_executed(
+                (statement.within, node.cases)
+            ):
+                continue
+            waits = self._resolved(statement, node.operands, written)
+            if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
+                waits |= self._through_memory(statement, node.key, len(self.nodes))
+            written[node] = self._add(node, waits)
+        if statement.writes:
+            value = frozenset(self._resolved(statement, statement.value, written))
+            for write in statement.writes:
+                index = self._index(statement, write)
+                elements = self.private.setdefault(write.name, {})
+                if index is None and None in elements:
+                    value |= elements[None]
+                elements[index] = value
+
+    def _resolved(
+        self, statement: Statement, sources: Iterable[Source], written: Mapping[Node, int]
+    ) -> set[int]:
+        found: set[int] = set()
+        for source in sources:
+            if isinstance(source, Node):
+                if source in written:
+                    found.add(written[source])
+                continue
+            elements = self.private.get(source.name, {})
+            index = self._index(statement, source)
+            if index is None:
+                found.update(*elements.values())
+            else:
+                found |= elements.get(index, frozenset())
+                found |= elements.get(None, frozenset())
+        return found
+
+    def _index(self, statement: Statement, read: Read) -> Index:
+        if not read.index:
+            return None if read.index is None else ()
+        key = (id(statement), read.name, read.index)
+        offsets = self._offsets.get(key)
+        if offsets is None:
+            fixed = self.sub_group.values_of(statement)
+            offsets = self._offsets[key] = tuple(_Offset.of(part, fixed) for part in read.index)
+        assert isinstance(offsets, tuple)
+        return tuple(offset.at(self.values) for offset in offsets)
+
+    def _through_memory(self, statement: Statement, access: MemoryAccess, number: int) -> set[int]:
+        """Return the store that a load reads from, or note a store."""
+        key = (id(statement), access.array, access.index)
+        offset = self._offsets.get(key)
+        if offset is None:
+            address = self.program.address(access)
+            if address is None:
+                return set()
+            offset = self._offsets[key] = _Offset.of(address, self.sub_group.values_of(statement))
+        assert isinstance(offset, _Offset)
+        place = (access.array, offset.at(self.values))
+        if access.direction == "store":
+            self.stored[place] = number
+            return set()
+        return {self.stored[place]} if place in self.stored else set()
+
+    def _add(self, node: Node | None, waits: set[int]) -> int:
+        number = len(self.nodes)
+        waits = {source for source in waits if source > self.fence}
+        if not waits and self.fence >= 0:
+            waits = {self.fence}
+        self.nodes.append(node)
+        self.edges += [(source, number) for source in sorted(waits)]
+        self.unused -= waits
+        self.unused.add(number)
+        return number
+
+    def _run_barrier(self) -> None:
+        number = self._add(None, set(self.unused))
+        self.fence, self.unused = number, {number}

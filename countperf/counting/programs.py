@@ -1,0 +1,329 @@
+"""What a work item, and a sub-group, of a device program executes: its schedule as a tree.
+
+The tree has loops, statements (see `countperf.counting.statements`) and barriers in the order of
+Loopy's schedule. Executions per sub-group are symbolic in the sizes: a sub-group executes something
+where at least one of its work items does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import loopy as lp
+from loopy.schedule import (
+    Barrier,
+    CallKernel,
+    EnterLoop,
+    LeaveLoop,
+    ReturnFromKernel,
+    RunInstruction,
+)
+
+from countperf.counting.accesses import Layout, address_of, layout_of
+from countperf.counting.domains import Domains, Grid
+from countperf.counting.keys import Case, MemoryAccess
+from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
+from countperf.counting.statements import Statement, StatementReader
+from countperf.errors import UnsupportedExpressionError
+from countperf.symbolic import sets
+from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.sub_groups import executed_by_sub_groups
+
+Place: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
+"""Loop variables around something, and the conditions on them under which it is executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierItem:
+    """A barrier that the work items of a group wait at."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopItem:
+    """A loop of the schedule.
+
+    Attributes
+    ----------
+    name : str
+        Its loop variable.
+    body : tuple of items
+        What it repeats, in order.
+    """
+
+    name: str
+    body: tuple[Item, ...]
+
+
+Item: TypeAlias = LoopItem | Statement | BarrierItem
+
+
+def statements_of(items: tuple[Item, ...]) -> Iterator[Statement]:
+    """Yield the statements of items and of the loops among them."""
+    for item in items:
+        if isinstance(item, Statement):
+            yield item
+        elif isinstance(item, LoopItem):
+            yield from statements_of(item.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KernelProgram:
+    """One device program of a kernel, symbolic in the sizes.
+
+    Attributes
+    ----------
+    name : str
+        Name of its device function.
+    domains : Domains
+        Loops, sizes and axes of the kernel.
+    grid : Grid
+        Geometry of a launch.
+    launches : PiecewiseQuasiPolynomial
+        How often it is launched.
+    launch_loops : frozenset of str
+        Host loops around the launch.
+    body : tuple of items
+        What a work item executes, in order.
+    is_estimate : str
+        Which of the caller's statistics entered; empty if none.
+    """
+
+    name: str
+    domains: Domains
+    grid: Grid
+    launches: PiecewiseQuasiPolynomial
+    launch_loops: frozenset[str]
+    body: tuple[Item, ...]
+    barriers: PiecewiseQuasiPolynomial
+    is_estimate: str
+    _executions: dict[Any, PiecewiseQuasiPolynomial] = field(
+        default_factory=dict[Any, PiecewiseQuasiPolynomial]
+    )
+    _sets: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    _layouts: dict[str, Layout] = field(default_factory=dict[str, Layout])
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel that it belongs to."""
+        return self.domains.kernel
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the size parameters, sorted."""
+        return tuple(sorted(self.domains.sizes))
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """All statements, in order."""
+        return tuple(statements_of(self.body))
+
+    def lanes(self, within: frozenset[str]) -> dict[int, str]:
+        """Return the loop variable along each local axis that is among some."""
+        axes = self.domains.local_axes
+        return {axes[name]: name for name in within if name in axes}
+
+    def depends_on_lane(self, place: Place) -> bool:
+        """Return whether some work items of a group execute something and others don't."""
+        within, cases = place
+        lanes = set(self.lanes(within).values())
+        if not lanes:
+            return False
+        guards = [guard for case in cases for part in case.alternatives for guard in part]
+        if any(lanes & guard.names() for guard in guards):
+            return True
+        nothing = Grid(groups={}, items={})
+        each = self.domains.executions(within, cases, nothing)
+        without = self.domains.executions(within - lanes, cases, nothing)
+        for name in lanes:
+            without = without.scale(self.grid.items[self.domains.local_axes[name]])
+        return each != without
+
+    def executed_set(self, place: Place, sub_group_size: int) -> Any:
+        """Return where sub-groups execute something.
+
+        Returns
+        -------
+        IntegerSet
+            Over the loop variables that are no local axes; with a dimension for the number of the
+            sub-group if it depends on the work item.
+        """
+        key = (place, sub_group_size)
+        if key not in self._sets:
+            within, cases = place
+            counted, _ = self.domains.trip_statistics(within)
+            executed = self.domains.executed_set(counted, cases)
+            lanes = self.lanes(within)
+            if self.depends_on_lane(place):
+                found = executed_by_sub_groups(executed, lanes, self.grid.items, sub_group_size)
+            else:
+                found = sets.project_onto(executed, counted - set(lanes.values()))
+            self._sets[key] = found
+        return self._sets[key]
+
+    def executions(self, place: Place, sub_group_size: int) -> PiecewiseQuasiPolynomial:
+        """Count how often all sub-groups of all launches together execute something.
+
+        Raises
+        ------
+        CountingError
+            The executions cannot be counted.
+        """
+        key = (place, sub_group_size)
+        if key not in self._executions:
+            self._executions[key] = self._counted(place, sub_group_size)
+        return self._executions[key]
+
+    def sub_groups_per_group(self, sub_group_size: int) -> int:
+        """Return the sub-groups of a work group; a part of one counts as one."""
+        return -(-self.grid.group_size // sub_group_size)
+
+    def _counted(self, place: Place, sub_group_size: int) -> PiecewiseQuasiPolynomial:
+        within, cases = place
+        number = self.sub_groups_per_group(sub_group_size)
+        if not self.depends_on_lane(place):
+            items = self.domains.executions(within, cases, self.grid)
+            return items.scale(Fraction(number, self.grid.group_size))
+        _, factor = self.domains.trip_statistics(within)
+        found = self.domains.counter.count(self.executed_set(place, sub_group_size)).scale(factor)
+        used = {self.domains.group_axes.get(name) for name in within}
+        for axis, size in self.grid.groups.items():
+            if axis not in used:
+                found = found * size
+        return found
+
+    def address(self, access: MemoryAccess) -> QuasiPolynomial | None:
+        """Return the flattened address of an access in elements, None if it is read from data."""
+        if access.array not in self._layouts:
+            array = self.kernel.arg_dict.get(access.array)
+            if array is None:
+                array = self.kernel.temporary_variables[access.array]
+            self._layouts[access.array] = layout_of(self.kernel, array, self.domains.to_polynomial)
+        found = address_of(access, self._layouts[access.array], self.domains.to_polynomial)
+        return None if found is None else found.flat
+
+    def local_bytes(self, parameters: Mapping[str, int]) -> int:
+        """Return the bytes of local memory that a work group holds."""
+        largest: dict[str, int] = {}
+        used = {
+            node.key.array
+            for statement in self.statements
+            for node in statement.nodes
+            if isinstance(node.key, MemoryAccess) and node.key.address_space == "local"
+        }
+        for name in used:
+            variable = self.kernel.temporary_variables[name]
+            number = variable.dtype.numpy_dtype.itemsize
+            for extent in variable.storage_shape or variable.shape:
+                try:
+                    size = self.domains.to_polynomial(extent)
+                except NotAffineError as error:
+                    raise UnsupportedExpressionError(
+                        f"kernel '{self.kernel.name}', array '{name}': its extent {extent} is no "
+                        "polynomial of the sizes; declare its shape",
+                        kernel=self.kernel.name,
+                        where=name,
+                    ) from error
+                number *= int(size.evaluate(parameters))
+            storage = variable.base_storage or name
+            largest[storage] = max(largest.get(storage, 0), number)
+        return sum(largest.values())
+
+
+def kernel_programs(
+    t_unit: Any, *, statistics: Mapping[str, Any] | None = None, contract: bool = True
+) -> tuple[KernelProgram, ...]:
+    """Return the device programs of a kernel, in the order of their launches.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point; preprocessed and scheduled here unless that is done already.
+    statistics : mapping from str to number, optional
+        What data decides, as for `count_kernel`. A probability is taken to be the same for all work
+        items of a sub-group at a time.
+    contract : bool, optional
+        Whether additions and multiplications become ``fma`` within an expression.
+
+    Raises
+    ------
+    CountingError
+        As `count_kernel`.
+    """
+    kernel, callables = prepared(t_unit)
+    counter = Counter(kernel.assumptions)
+    given = dict(statistics or {})
+    domains = Domains(kernel, callables, counter, given)
+    reader = StatementReader(kernel, callables, domains, statistics=given, contract=contract)
+    return tuple(
+        _program(program, domains, reader, ", ".join(sorted(given)))
+        for program in schedule_of(kernel).programs
+    )
+
+
+def _program(
+    program: DeviceProgram, domains: Domains, reader: StatementReader, is_estimate: str
+) -> KernelProgram:
+    grid = domains.grid(program.instruction_ids)
+    nothing = Grid(groups={}, items={})
+    barriers = ZERO_COUNT
+    for barrier in program.barriers:
+        barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
+    return KernelProgram(
+        name=program.name,
+        domains=domains,
+        grid=grid,
+        launches=domains.executions(program.launch_loops, (), nothing) or one_count(),
+        launch_loops=program.launch_loops,
+        body=_tree(domains.kernel, program.name, reader),
+        barriers=barriers,
+        is_estimate=is_estimate,
+    )
+
+
+def _tree(kernel: Any, name: str, reader: StatementReader) -> tuple[Item, ...]:
+    open_bodies: list[list[Item]] = []
+    inside = False
+    for item in kernel.linearization:
+        match item:
+            case CallKernel():
+                inside = item.kernel_name == name
+                if inside:
+                    open_bodies = [[]]
+            case EnterLoop() if inside:
+                open_bodies.append([])
+            case LeaveLoop() if inside and len(open_bodies) > 1:
+                body = tuple(open_bodies.pop())
+                open_bodies[-1].append(LoopItem(item.iname, body))
+            case RunInstruction() if inside:
+                instruction = kernel.id_to_insn[item.insn_id]
+                statement = _statement(kernel, instruction, reader)
+                if statement is not None:
+                    open_bodies[-1].append(statement)
+            case Barrier(synchronization_kind="local") if inside:
+                open_bodies[-1].append(BarrierItem())
+            case ReturnFromKernel() if inside:
+                break
+            case _:
+                pass
+    return tuple(open_bodies[0])
+
+
+def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statement | None:
+    if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
+        return None
+    if not isinstance(instruction, lp.Assignment | lp.CallInstruction) or (
+        isinstance(instruction, lp.Assignment) and instruction.atomicity
+    ):
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}', instruction '{instruction.id}': no profile of a "
+            f"{type(instruction).__name__} that is no plain assignment; write it as assignments",
+            kernel=kernel.name,
+            where=instruction.id,
+        )
+    return reader.read(instruction)

@@ -1,0 +1,168 @@
+"""Instruction classes of kernels, and their costs on devices that state those of a few classes.
+
+Names of a kernel's classes
+---------------------------
+- ``add.f32``, ``fma.f64``, ``mul.i32`` ...: kind and type of an operation; ``special.f32.rsqrt``
+  with its function;
+- ``load.global.32``, ``store.local.64``: direction, memory and bits of an element;
+  ``load.global.32.x8`` where a sub-group moves 8 times the bytes that it asks for;
+- ``barrier``.
+
+Devices describe what someone measured, such as ``mul.f32`` or ``ld.global.s32``. A class that the
+device does not state takes the cost of the nearest one that it does, by these rules (ours; each
+is what the throughput tables of the CUDA C++ Programming Guide have in common):
+
+1. ``add``, ``mul``, ``fma`` of a real type, and its minima, comparisons, selections and
+   conversions cost the same.
+2. Additions, shifts, logical operations and the like on integers cost what ``add.s32`` does, else
+   what ``mul.s32`` does; signed and unsigned ones cost the same; 64-bit ones take two.
+3. Special functions cost what the device states for any of them (``cos.approx.f32``), in their
+   type; a real power takes a logarithm, a multiplication and an exponential.
+4. Stores cost what loads do. An element of 64 bits takes twice the cost of one of 32.
+5. Waste in global memory (``x8``) raises the cost as `countperf.mechanistic.pipeline.memory_cost`
+   does for traffic beyond what was asked for.
+
+Divisions, remainders and functions of types for which the device states nothing are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from countperf.devices.parameters import DeviceParameters, InstructionClass
+from countperf.errors import DeviceParameterError
+from countperf.mechanistic.pipeline import memory_cost
+
+BARRIER = "barrier"
+
+_LIKE_ADDITION = (
+    "add",
+    "mul",
+    "fma",
+    "minmax",
+    "compare",
+    "select",
+    "convert",
+    "shift",
+    "bitwise",
+)
+_FUNCTIONS = ("rsqrt", "sqrt", "rcp", "sin", "cos", "exp", "log", "ex2", "lg2", "tanh")
+
+
+def with_kernel_classes(device: DeviceParameters, names: Iterable[str]) -> DeviceParameters:
+    """Return a device that states the cost of all classes of a kernel.
+
+    Parameters
+    ----------
+    device : DeviceParameters
+        With some classes of its own.
+    names : iterable of str
+        Classes of the kernel, see the module.
+
+    Raises
+    ------
+    DeviceParameterError
+        Nothing that the device states stands in for a class; ``field`` is ``classes.<name>``.
+
+    Examples
+    --------
+    >>> from countperf.devices.library import load_device
+    >>> device = with_kernel_classes(load_device("nvidia-k620"), ["fma.f32", "store.global.64"])
+    >>> device.classes["fma.f32"].cpi, device.classes["store.global.64"].cpi
+    (0.375, 36.0)
+    """
+    missing = [name for name in dict.fromkeys(names) if name not in device.classes]
+    found = {name: kernel_class(device, name) for name in missing}
+    return device.replaced(classes={**device.classes, **found}) if found else device
+
+
+def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
+    """Return the cost of a class of a kernel on a device; errors as of `with_kernel_classes`."""
+    base, waste = _without_waste(name)
+    tried: list[str] = []
+    for other, times in _stand_ins(base):
+        tried.append(other)
+        stated = device.classes.get(other)
+        if stated is not None:
+            return _adapted(stated, name, other, times, waste)
+    known = ", ".join(device.classes) or "none"
+    message = (
+        f"device {device.slug!r}: no instruction class {name!r}, and none that stands in for it"
+        f" ({', '.join(dict.fromkeys(tried))}; known: {known}); add one to the device's document"
+    )
+    raise DeviceParameterError(message, field=f"classes.{name}")
+
+
+def _adapted(
+    stated: InstructionClass, name: str, other: str, times: float, waste: float
+) -> InstructionClass:
+    source = stated.source if name == other else f"{stated.source} (as {other})"
+    found = replace(
+        stated,
+        name=name,
+        cpi=stated.cpi * times,
+        latency=stated.latency + (times - 1) * stated.cpi,
+        source=source,
+    )
+    return found if waste <= 1 else memory_cost(waste, dram=found, cache=found)
+
+
+def _without_waste(name: str) -> tuple[str, float]:
+    parts = name.split(".")
+    if len(parts) > 3 and parts[1] == "global" and parts[3].startswith("x"):
+        return ".".join(parts[:3]), float(".".join(parts[3:])[1:])
+    return name, 1.0
+
+
+def _stand_ins(name: str) -> Iterator[tuple[str, float]]:
+    """Yield classes that may stand in for one, the nearest first, and how many of them it takes."""
+    yield name, 1
+    if name == BARRIER:
+        yield "bar.sync", 1
+        return
+    kind, middle, *rest = name.split(".")
+    if kind in ("load", "store"):
+        yield from _memory(kind, middle, int(rest[0]))
+    elif middle.startswith("f"):
+        yield from _real(kind, middle, rest[0] if rest else "")
+    else:
+        yield from _integer(kind, int(middle[1:]))
+
+
+def _memory(kind: str, space: str, bits: int) -> Iterator[tuple[str, float]]:
+    for direction in (kind, "load"):
+        yield f"{direction}.{space}.{bits}", 1
+        short = "ld" if direction == "load" else "st"
+        for letter in "sbf":
+            yield f"{short}.{space}.{letter}{bits}", 1
+    times = max(1.0, bits / 32)
+    for direction in (kind, "load"):
+        yield f"{direction}.{space}.32", times
+        short = "ld" if direction == "load" else "st"
+        for letter in "sbf":
+            yield f"{short}.{space}.{letter}32", times
+
+
+def _real(kind: str, type_name: str, function: str) -> Iterator[tuple[str, float]]:
+    if kind in _LIKE_ADDITION:
+        for other in ("fma", "add", "mul"):
+            yield f"{other}.{type_name}", 1
+    elif kind in ("special", "pow"):
+        times = 2 if kind == "pow" else 1
+        yield f"special.{type_name}", times
+        for other in dict.fromkeys((function or "exp", *_FUNCTIONS)):
+            yield f"{other}.approx.{type_name}", times
+            yield f"{other}.{type_name}", times
+
+
+def _integer(kind: str, bits: int) -> Iterator[tuple[str, float]]:
+    times = 2 if bits > 32 else 1
+    for letter in "iusb":
+        yield f"{kind}.{letter}{bits}", 1
+    for letter in "iusb":
+        yield f"{kind}.{letter}32", times
+    if kind in _LIKE_ADDITION:
+        for other in ("add", "mul") if kind != "mul" else ():
+            for letter in "is":
+                yield f"{other}.{letter}32", times

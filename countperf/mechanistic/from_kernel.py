@@ -1,0 +1,231 @@
+"""From a Loopy kernel to its profile, and to the predictions of all models.
+
+What a sub-group executes comes from `countperf.counting.programs` (counts, symbolic in the sizes)
+and `countperf.counting.expansion` (the dependency graph at given sizes). What Loopy does not know
+is declared: the registers of a work item, and where addresses are read from data, the lines that a
+sub-group touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from countperf.counting.programs import KernelProgram, kernel_programs
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic.profile import (
+    KernelProfile,
+    LaunchConfiguration,
+    ProfiledKernel,
+)
+from countperf.mechanistic.program_profile import ProgramAtSizes
+from countperf.properties.vector import PropertyVector
+from countperf.symbolic.cardinality import assumptions_text, guards_of
+
+MAX_INSTRUCTIONS = 20_000
+"""Instructions of a sub-group up to which its graph is written out in full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelProfiler:
+    """A Loopy kernel on a device: gives its profile at any sizes.
+
+    Attributes
+    ----------
+    programs : tuple of KernelProgram
+        Its device programs.
+    device : DeviceParameters
+        Gives the size of sub-groups and lines.
+    registers_per_work_item : int, mapping from str to int, or None
+        Declared, for all device programs or by their names.
+    occupancy, active_groups : float, int or None
+        Declared, see `LaunchConfiguration`; the registers are then not needed.
+    lines : mapping from str to float
+        Lines that a sub-group touches in accesses to arrays whose addresses are read from data.
+    max_instructions : int
+        Longest graph of a sub-group.
+    """
+
+    programs: tuple[KernelProgram, ...]
+    device: DeviceParameters
+    registers_per_work_item: int | Mapping[str, int] | None = None
+    occupancy: float | None = None
+    active_groups: int | None = None
+    lines: Mapping[str, float] = field(default_factory=dict[str, float])
+    max_instructions: int = MAX_INSTRUCTIONS
+
+    def at(self, parameters: Mapping[str, Any], /) -> ProfiledKernel:
+        """Return profile and launch at parameter values.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is missing, unknown, no integer, or outside the kernel's assumptions.
+        ModelNotApplicableError
+            The kernel has several device programs (see `launches_at`), the registers of a work item
+            are not declared although the device limits them, or nothing is executed.
+        CountingError
+            The address of an access is read from data, and its lines are not declared.
+        DeviceParameterError
+            The device states no size of sub-groups or lines.
+        """
+        if len(self.programs) != 1:
+            names = ", ".join(program.name for program in self.programs)
+            message = (
+                f"kernel '{self.kernel}' has {len(self.programs)} device programs ({names}) and no"
+                " single profile; take launches_at() or predict_all()"
+            )
+            raise ModelNotApplicableError(message, parameter="kernel")
+        ((found, _),) = self.launches_at(parameters)
+        if self.lacks_registers(found.profile):
+            raise missing_registers(found.profile.name, self.device)
+        return found
+
+    def launches_at(
+        self, parameters: Mapping[str, Any], /
+    ) -> tuple[tuple[ProfiledKernel, int], ...]:
+        """Return profile and launch of each device program, and how often it is launched.
+
+        Raises
+        ------
+        ParameterError, ModelNotApplicableError, CountingError, DeviceParameterError
+            As in `at`; registers may be missing.
+        """
+        values = self._checked(parameters)
+        found: list[tuple[ProfiledKernel, int]] = []
+        for program in self.programs:
+            at_sizes = ProgramAtSizes(
+                program,
+                values,
+                self.device,
+                lines=self.lines,
+                max_instructions=self.max_instructions,
+            )
+            if not at_sizes.launches or not at_sizes.groups:
+                continue
+            launch = LaunchConfiguration(
+                work_items_per_group=program.grid.group_size,
+                num_groups=at_sizes.groups,
+                occupancy=self.occupancy,
+                active_groups=self.active_groups,
+            )
+            profile = at_sizes.profile(self._registers(program))
+            found.append((ProfiledKernel(profile=profile, launch=launch), at_sizes.launches))
+        if not found:
+            message = f"kernel '{self.kernel}' launches nothing at {values}"
+            raise ModelNotApplicableError(message, parameter="kernel")
+        return tuple(found)
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return self.programs[0].kernel.name
+
+    def lacks_registers(self, profile: KernelProfile) -> bool:
+        """Return whether the occupancy cannot be known without the registers of a work item."""
+        return (
+            profile.registers_per_work_item is None
+            and self.device.registers_per_compute_unit is not None
+            and self.occupancy is None
+            and self.active_groups is None
+        )
+
+    def _checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
+        kernel = self.programs[0].kernel
+        vector = PropertyVector(
+            {},
+            kernel=kernel.name,
+            parameters=self.programs[0].parameters,
+            assumptions=assumptions_text(kernel.assumptions),
+            assumption_guards=tuple(guards_of(kernel.assumptions)),
+        )
+        values = vector.checked_parameters(parameters, {})
+        for name, value in values.items():
+            if not isinstance(value, int):
+                message = f"kernel '{kernel.name}': {name} must be one integer for a profile"
+                raise ParameterError(message, parameter=name)
+        return values
+
+    def _registers(self, program: KernelProgram) -> int | None:
+        declared = self.registers_per_work_item
+        if isinstance(declared, Mapping):
+            declared = declared.get(program.name)
+        # where registers limit nothing (on a CPU), they don't matter
+        return None if self.device.registers_per_compute_unit is None else declared
+
+
+def profile_kernel(
+    kernel: Any,
+    device: DeviceParameters,
+    *,
+    registers_per_work_item: int | Mapping[str, int] | None = None,
+    occupancy: float | None = None,
+    active_groups: int | None = None,
+    statistics: Mapping[str, Any] | None = None,
+    lines: Mapping[str, float] | None = None,
+    contract: bool = True,
+    max_instructions: int = MAX_INSTRUCTIONS,
+) -> KernelProfiler:
+    """Profile a Loopy kernel for the mechanistic models.
+
+    Parameters
+    ----------
+    kernel : loopy.TranslationUnit
+        With one entry point.
+    device : DeviceParameters
+        Must state the size of its sub-groups.
+    registers_per_work_item : int or mapping from str to int, optional
+        Registers of a work item, of all device programs or by their names. Where ``nvcc`` is
+        available, `countperf.harness.ptxas.program_resources` finds them.
+    occupancy, active_groups : float, int, optional
+        Concurrent sub-groups or groups of a compute unit, where they are known.
+    statistics : mapping from str to number, optional
+        What data decides, as for `count_kernel`.
+    lines : mapping from str to float, optional
+        Lines that a sub-group touches in accesses whose addresses are read from data, by array.
+    contract : bool, optional
+        Whether compilers fuse multiplications and additions (by default they do).
+    max_instructions : int, optional
+        Graphs of longer programs are shortened.
+
+    Returns
+    -------
+    KernelProfiler
+        A `ParametricProfile`: ``at({"n": 1024})`` is the profile at these sizes.
+
+    Raises
+    ------
+    CountingError
+        As `count_kernel`.
+
+    Examples
+    --------
+    >>> import measurement_kernels.catalog
+    >>> from countperf.devices.library import load_device
+    >>> unit = measurement_kernels.catalog.entry("transpose/naive/16x16").builder()
+    >>> profiler = profile_kernel(unit, load_device("nvidia-k620"), registers_per_work_item=16)
+    >>> dict(profiler.at({"n": 1024}).profile.alpha)
+    {'load.global.32': 1.0, 'store.global.32.x4': 1.0}
+    """
+    return KernelProfiler(
+        programs=kernel_programs(kernel, statistics=statistics, contract=contract),
+        device=device,
+        registers_per_work_item=registers_per_work_item,
+        occupancy=occupancy,
+        active_groups=active_groups,
+        lines=dict(lines or {}),
+        max_instructions=max_instructions,
+    )
+
+
+def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicableError:
+    """Return the error about registers that nobody declared."""
+    message = (
+        f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
+        " which Loopy does not know; pass registers_per_work_item=..., such as what"
+        " countperf.harness.ptxas.program_resources finds where nvcc is available, or active_groups"
+        " or occupancy"
+    )
+    return ModelNotApplicableError(message, parameter="registers_per_work_item")

@@ -1,0 +1,187 @@
+"""Predictions of a Loopy kernel by all mechanistic models in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import DeviceParameterError, ParameterError
+from countperf.mechanistic.classes import kernel_class
+from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
+from countperf.mechanistic.gpumech import GpuMechModel
+from countperf.mechanistic.merpsys import MerpsysModel
+from countperf.mechanistic.model import MechanisticModel, MechanisticPrediction
+from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
+from countperf.mechanistic.occupancy import launch_geometry
+from countperf.mechanistic.pipeline import PipelineModel
+from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
+from countperf.mechanistic.tmm import TmmModel
+from countperf.mechanistic.transit import TransitModel
+from countperf.mechanistic.volkov import VolkovModel
+from countperf.mechanistic.wfg import WorkFlowModel
+from countperf.predictions import largest_first
+
+SIMULATED_INSTRUCTIONS = 300_000
+"""Instructions of all sub-groups that a simulation may start, about."""
+
+Answer = MechanisticPrediction | ParameterError | DeviceParameterError
+"""A prediction, or the error that says what input a model lacks."""
+
+
+def all_models(device: DeviceParameters) -> tuple[MechanisticModel, ...]:
+    """Return every model of a device: as published, and corrected where there is a correction.
+
+    The pipeline simulation runs two waves of work groups and takes the rate of the second for the
+    rest.
+    """
+    return (
+        RooflineModel(device=device),
+        ByteRooflineModel(device=device),
+        VolkovModel(device=device),
+        TransitModel(device=device),
+        MwpCwpModel(device=device),
+        RestatedMwpCwpModel(device=device, variant="published"),
+        RestatedMwpCwpModel(device=device),
+        WorkFlowModel(device=device, variant="original"),
+        WorkFlowModel(device=device),
+        GpuMechModel(device=device, policy="rr"),
+        GpuMechModel(device=device),
+        GpuMechModel(device=device, policy="gto"),
+        PipelineModel(device=device, simulated_groups=1),
+        TmmModel(device=device),
+        MerpsysModel(device=device),
+    )
+
+
+def predict_all(
+    kernel: Any,
+    device: DeviceParameters,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    models: Callable[[DeviceParameters], Sequence[MechanisticModel]] = all_models,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Answer]:
+    """Predict the time of a Loopy kernel by every mechanistic model.
+
+    Parameters
+    ----------
+    kernel : loopy.TranslationUnit or KernelProfiler
+        The kernel, or its profiler for this device.
+    device : DeviceParameters
+        The device.
+    parameters, **more : int
+        Values of all size parameters.
+    models : callable, optional
+        Returns the models of a device; default: all.
+    profile_options : mapping, optional
+        Keyword arguments of `profile_kernel`, such as ``registers_per_work_item``.
+
+    Returns
+    -------
+    dict from str to MechanisticPrediction, ParameterError or DeviceParameterError
+        For each model by its name the prediction, summed over the launches of the kernel, or the
+        error that says which input it lacks.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be counted.
+    ParameterError
+        A parameter is missing, unknown, or outside the kernel's assumptions.
+    DeviceParameterError
+        The device states no size of sub-groups or lines, without which there is no profile.
+
+    Examples
+    --------
+    >>> import measurement_kernels.catalog
+    >>> from countperf.devices.library import load_device
+    >>> unit = measurement_kernels.catalog.entry("matmul-tiled/square/16x16").builder()
+    >>> options = {"registers_per_work_item": 32}
+    >>> found = predict_all(unit, load_device("nvidia-k620"), n=512, m=512, l=512,
+    ...                     profile_options=options)
+    >>> found["roofline"].bound
+    'memory'
+    """
+    values = {**(parameters or {}), **more}
+    profiler = (
+        kernel
+        if isinstance(kernel, KernelProfiler)
+        else profile_kernel(kernel, device, **(profile_options or {}))
+    )
+    launches = profiler.launches_at(values)
+    names = {name for profiled, _ in launches for name in profiled.profile.alpha}
+    adapted = _with_known_classes(device, names)
+    found: dict[str, Answer] = {}
+    for model in models(adapted):
+        try:
+            found[model.model] = _predicted(model, profiler, launches, values)
+        except (ParameterError, DeviceParameterError) as error:
+            found[model.model] = error
+    return found
+
+
+def _with_known_classes(device: DeviceParameters, names: set[str]) -> DeviceParameters:
+    """Add the classes for which there is a cost; a model that needs another one names it."""
+    classes = dict(device.classes)
+    for name in sorted(names):
+        try:
+            classes[name] = kernel_class(device, name)
+        except DeviceParameterError:
+            continue
+    return device.replaced(classes=classes)
+
+
+def _predicted(
+    model: MechanisticModel,
+    profiler: KernelProfiler,
+    launches: Sequence[tuple[ProfiledKernel, int]],
+    values: Mapping[str, Any],
+) -> MechanisticPrediction:
+    parts: list[tuple[MechanisticPrediction, int]] = []
+    for place, (profiled, number) in enumerate(launches):
+        if not isinstance(model, RooflineModel | ByteRooflineModel) and profiler.lacks_registers(
+            profiled.profile
+        ):
+            raise missing_registers(profiled.profile.name, profiler.device)
+        if isinstance(model, PipelineModel):
+            profiled = _simulated(model, profiler, profiled, values, place)
+        parts.append((model.predict(profiled, values), number))
+    if len(parts) == 1 and parts[0][1] == 1:
+        return replace(parts[0][0], kernel=profiler.kernel)
+    breakdown: dict[str, float] = {}
+    for part, number in parts:
+        for name, seconds in part.breakdown.items():
+            breakdown[name] = breakdown.get(name, 0.0) + number * float(seconds)
+    longest, _ = max(parts, key=lambda entry: float(entry[0].time_s) * entry[1])
+    return replace(
+        longest,
+        kernel=profiler.kernel,
+        time_s=sum(float(part.time_s) * number for part, number in parts),
+        breakdown=largest_first(breakdown),
+        ignored=tuple(sorted({name for part, _ in parts for name in part.ignored})),
+    )
+
+
+def _simulated(
+    model: PipelineModel,
+    profiler: KernelProfiler,
+    profiled: ProfiledKernel,
+    values: Mapping[str, Any],
+    place: int,
+) -> ProfiledKernel:
+    """Return the kernel with a graph so short that its simulation takes seconds at most."""
+    graph = profiled.profile.idg
+    if graph is None:
+        return profiled
+    geometry = launch_geometry(profiled.profile, profiled.launch, model.device)
+    waves = min(3, -(-geometry.groups_on_compute_unit // geometry.concurrent_groups))
+    each = int(SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
+    if len(graph.nodes) <= each:
+        return profiled
+    shorter = replace(profiler, max_instructions=max(1, each))
+    return shorter.launches_at(values)[place][0]

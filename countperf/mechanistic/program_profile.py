@@ -1,0 +1,292 @@
+"""The profile of one device program of a Loopy kernel at given sizes.
+
+Conventions
+-----------
+- Counts are means over all sub-groups of a launch. A sub-group executes what at least one of its
+  work items does.
+- A *transaction* is a line of memory that a sub-group touches (``cache_line_bytes``; 128 bytes on
+  NVIDIA devices that state none); traffic moves in sectors (32 bytes there). Nothing is taken to be
+  cached.
+- A memory instruction is coalesced if it touches at most twice the lines that its bytes fill.
+- ``total_flops`` counts fused operations twice, functions and powers once; ``work`` counts all
+  operations, on integers too; ``ins_issued`` has one more issue for each line beyond the fewest.
+- Address arithmetic and loop control are no part of the profile, as they are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from countperf.counting.expansion import Expansion, SubGroup
+from countperf.counting.keys import MemoryAccess, Operation
+from countperf.counting.lines import LineCount, lines_of
+from countperf.counting.programs import KernelProgram
+from countperf.counting.statements import Node, Statement
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import ModelNotApplicableError
+from countperf.mechanistic.classes import BARRIER
+from countperf.mechanistic.profile import InstructionGraph, KernelProfile
+
+_LINE_BYTES = 128
+_SECTOR_BYTES = 32
+_FLOPS = {"add": 1, "mul": 1, "div": 1, "pow": 1, "special": 1, "minmax": 1, "fma": 2}
+_MOST_INSTRUCTIONS = 200_000
+"""Instructions of all graphs of a work group together, beyond which one stands for all."""
+
+
+def line_bytes(device: DeviceParameters) -> tuple[int, int]:
+    """Return the bytes of a line and of a sector of a device's global memory.
+
+    Raises
+    ------
+    DeviceParameterError
+        The device states no line and is not NVIDIA's; ``field`` is ``cache_line_bytes``.
+    """
+    if device.compute_capability is None:
+        stated = device.require_int("cache_line_bytes", model="the kernel's profile")
+        return stated, stated
+    line = device.cache_line_bytes or _LINE_BYTES
+    return line, min(line, _SECTOR_BYTES)
+
+
+@dataclass(slots=True)
+class _Instruction:
+    """A node of a statement, how often sub-groups execute it, and the lines that it touches."""
+
+    node: Node
+    name: str
+    sub_group_executions: Fraction
+    item_executions: Fraction
+    count: LineCount | None
+
+
+class ProgramAtSizes:
+    """One device program at given sizes, on a device.
+
+    Parameters
+    ----------
+    program : KernelProgram
+        The program.
+    values : mapping from str to int
+        Values of all size parameters.
+    device : DeviceParameters
+        Gives the size of sub-groups and lines.
+    lines : mapping from str to float
+        Lines of accesses whose addresses are read from data, by array.
+    max_instructions : int
+        Longest graph of a sub-group.
+
+    Raises
+    ------
+    DeviceParameterError
+        The device states no size of sub-groups or lines.
+    """
+
+    def __init__(
+        self,
+        program: KernelProgram,
+        values: Mapping[str, int],
+        device: DeviceParameters,
+        *,
+        lines: Mapping[str, float],
+        max_instructions: int,
+    ) -> None:
+        self.program = program
+        self.values = values
+        self.lines = lines
+        self.max_instructions = max_instructions
+        self.sub_group_size = device.require_int("sub_group_size", model="the kernel's profile")
+        self.line, self.sector = line_bytes(device)
+        self.launches = int(program.launches.evaluate(values))
+        self.groups = int(program.grid.work_groups.evaluate(values))
+        self.per_group = program.sub_groups_per_group(self.sub_group_size)
+        self.sub_groups = self.groups * self.per_group  # of one launch
+
+    def profile(self, registers_per_work_item: int | None) -> KernelProfile:
+        """Return the profile of one launch.
+
+        Raises
+        ------
+        ModelNotApplicableError
+            Nothing is executed.
+        CountingError
+            An address is read from data, and the lines are not declared.
+        """
+        instructions = self._instructions()
+        names = {each.node: each.name for each in instructions}
+        graphs, is_shortened = self._graphs(names)
+        barriers = Fraction(self.program.barriers.evaluate(self.values)) / (
+            self.program.grid.group_size * self.groups * self.launches
+        )
+        alpha: dict[str, Fraction] = {}
+        for each in instructions:
+            alpha[each.name] = alpha.get(each.name, Fraction(0)) + self._mean(each)
+        if barriers:
+            alpha[BARRIER] = barriers
+        alpha = {name: count for name, count in alpha.items() if count}
+        if not alpha:
+            message = f"program '{self.program.name}' executes nothing at {self.values}"
+            raise ModelNotApplicableError(message, parameter="kernel")
+        exact = sum(alpha.values())
+        lengths = [len(graph.nodes) for graph in graphs]
+        nearest = min(graphs, key=lambda graph: abs(len(graph.nodes) - exact))
+        is_sample = is_shortened or Fraction(sum(lengths), len(lengths)) != exact
+        differ = len(graphs) > 1
+        return KernelProfile(
+            name=self.program.name,
+            alpha={name: float(count) for name, count in alpha.items()},
+            alpha_comp=float(sum(n for name, n in alpha.items() if _kind(name) == "compute")),
+            alpha_mem=float(sum(n for name, n in alpha.items() if _kind(name) == "memory")),
+            alpha_sync=float(barriers),
+            idg=nearest,
+            sub_group_idgs=tuple(graphs) if differ else None,
+            idg_is_sample=is_sample or differ,
+            registers_per_work_item=registers_per_work_item,
+            local_bytes_per_group=self.program.local_bytes(self.values),
+            **self._memory(instructions),
+            **self._totals(instructions),
+            span=_depth(nearest) * float(exact) / len(nearest.nodes),
+        )
+
+    def _mean(self, each: _Instruction) -> Fraction:
+        return each.sub_group_executions / (self.sub_groups * self.launches)
+
+    def _instructions(self) -> list[_Instruction]:
+        found: list[_Instruction] = []
+        for statement in self.program.statements:
+            for node in statement.nodes:
+                place = (statement.within, node.cases)
+                executions = self.program.executions(place, self.sub_group_size)
+                by_sub_groups = Fraction(executions.evaluate(self.values)) * node.share
+                items = self.program.domains.executions(*place, self.program.grid)
+                count = self._lines(statement, node) if by_sub_groups else None
+                found.append(
+                    _Instruction(
+                        node=node,
+                        name=_class_name(node.key, None if count is None else count.waste),
+                        sub_group_executions=by_sub_groups,
+                        item_executions=Fraction(items.evaluate(self.values)) * node.share,
+                        count=count,
+                    )
+                )
+        return found
+
+    def _lines(self, statement: Statement, node: Node) -> LineCount | None:
+        if not isinstance(node.key, MemoryAccess) or node.key.address_space != "global":
+            return None
+        return lines_of(
+            self.program,
+            statement,
+            node,
+            self.values,
+            sub_group_size=self.sub_group_size,
+            line_bytes=self.line,
+            sector_bytes=self.sector,
+            declared=self.lines.get(node.key.array),
+        )
+
+    def _graphs(self, names: Mapping[Node, str]) -> tuple[list[InstructionGraph], bool]:
+        places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
+        differ = any(self.program.depends_on_lane(place) for place in places)
+        first = self._expanded(0)
+        if not first.nodes and not differ:
+            message = (
+                f"program '{self.program.name}': the middle work group executes nothing at "
+                f"{dict(self.values)}, so that there is no graph"
+            )
+            raise ModelNotApplicableError(message, parameter="idg")
+        others = self.per_group - 1 if differ and not first.is_shortened else 0
+        if others * len(first.nodes) > _MOST_INSTRUCTIONS:
+            others = 0
+        expansions = [first, *(self._expanded(number + 1) for number in range(others))]
+        graphs = [self._graph(each, names) for each in expansions if each.nodes]
+        is_shortened = any(each.is_shortened for each in expansions)
+        if len(set(graphs)) == 1:
+            return graphs[:1], is_shortened
+        # a program for each sub-group of the group, or that of one of them for all
+        is_whole = len(graphs) == self.per_group and not is_shortened
+        return (graphs, False) if is_whole else (graphs[:1], True)
+
+    def _expanded(self, number: int) -> Expansion:
+        sub_group = SubGroup(
+            self.program, self.values, sub_group_size=self.sub_group_size, number=number
+        )
+        return sub_group.expanded(self.max_instructions)
+
+    def _graph(self, expansion: Expansion, names: Mapping[Node, str]) -> InstructionGraph:
+        nodes = [BARRIER if node is None else names[node] for node in expansion.nodes]
+        return InstructionGraph(nodes, expansion.edges)
+
+    def _memory(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
+        coalesced, uncoalesced, lines, size, moved = (Fraction(0) for _ in range(5))
+        for each in instructions:
+            if each.count is None or not isinstance(each.node.key, MemoryAccess):
+                continue
+            number = self._mean(each)
+            bytes_asked = self.sub_group_size * each.node.key.bits // 8
+            size += number * bytes_asked
+            moved += number * each.count.bytes_moved
+            if each.count.lines <= 2 * -(-bytes_asked // self.line):
+                coalesced += number
+            else:
+                uncoalesced += number
+                lines += number * each.count.lines
+        accesses = coalesced + uncoalesced
+        return {
+            "alpha_mem_coal": float(coalesced),
+            "alpha_mem_uncoal": float(uncoalesced),
+            "uncoal_per_mw": float(lines / uncoalesced) if uncoalesced else 1.0,
+            "load_bytes_per_sub_group": float(size / accesses) if accesses else None,
+            "gmem_bytes": float(moved),
+        }
+
+    def _totals(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
+        flops, work, lines, moved, cuda, issued = (Fraction(0) for _ in range(6))
+        for each in instructions:
+            issued += self._mean(each)
+            if isinstance(each.node.key, Operation):
+                kind, type_name = each.node.key.kind, each.node.key.type_name
+                work += each.item_executions
+                cuda += self._mean(each)
+                if type_name.startswith("f"):
+                    flops += each.item_executions * _FLOPS.get(kind, 0)
+            elif each.count is not None:
+                lines += each.sub_group_executions * each.count.lines
+                moved += each.sub_group_executions * each.count.bytes_moved
+                fewest = -(-self.sub_group_size * each.node.key.bits // (8 * self.line))
+                issued += self._mean(each) * max(0, each.count.lines - fewest)
+        barriers = Fraction(self.program.barriers.evaluate(self.values))
+        issued += barriers / (self.program.grid.group_size * self.groups * self.launches)
+        return {
+            "total_flops": float(flops / self.launches),
+            "total_bytes": float(moved / self.launches),
+            "work": float(work / self.launches),
+            "transactions": float(lines / self.launches),
+            "ins_cuda": float(cuda),
+            "ins_issued": float(issued),
+        }
+
+
+def _class_name(key: Operation | MemoryAccess, waste: Fraction | None) -> str:
+    if isinstance(key, Operation):
+        return f"{key.kind}.{key.type_name}" + (f".{key.function}" if key.function else "")
+    name = f"{key.direction}.{key.address_space}.{key.bits}"
+    return f"{name}.x{float(waste):.4g}" if waste is not None and waste > 1 else name
+
+
+def _kind(name: str) -> str:
+    """Return the kind of a class; local memory counts as computation (Hong & Kim 2009)."""
+    if name == BARRIER:
+        return "barrier"
+    return "memory" if name.startswith(("load.global", "store.global")) else "compute"
+
+
+def _depth(graph: InstructionGraph) -> int:
+    """Return the instructions on the longest chain."""
+    depths = [1] * len(graph.nodes)
+    for source, target in graph.edges:  # sorted by source: all that a source waits for is done
+        depths[target] = max(depths[target], depths[source] + 1)
+    return max(depths)

@@ -1,0 +1,171 @@
+"""Which sub-groups of a work group execute something, where single work items do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import islpy as isl
+
+from countperf.errors import CountingError
+from countperf.symbolic import sets
+from countperf.symbolic.elimination import Row
+from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
+
+SUB_GROUP = "_sub_group"
+"""Dimension that numbers the sub-groups of a group."""
+
+_DT = isl.dim_type
+
+
+def executed_by_sub_groups(
+    executed: sets.IntegerSet,
+    lanes: Mapping[int, str],
+    extents: Mapping[int, int],
+    sub_group_size: int,
+) -> sets.IntegerSet:
+    """Return where at least one work item of a sub-group executes something.
+
+    Parameters
+    ----------
+    executed : IntegerSet
+        Loop variables for which work items do.
+    lanes : mapping from int to str
+        Loop variable along each local axis that the set has; they start at zero.
+    extents : mapping from int to int
+        Work items of a group along each local axis, those that the set lacks included.
+    sub_group_size : int
+        Consecutive work items, local axis 0 fastest, that form a sub-group.
+
+    Returns
+    -------
+    IntegerSet
+        The other dimensions of `executed`, in their order, and `SUB_GROUP` as the last one.
+
+    Examples
+    --------
+    >>> lanes = isl.Set("{ [k, x, y]: 0 <= k < 3 and 0 <= x < 2 and 0 <= y < 4 }")
+    >>> found = executed_by_sub_groups(lanes, {0: "x", 1: "y"}, {0: 16, 1: 4}, 32)
+    >>> found.is_equal(isl.Set("{ [k, s]: 0 <= k < 3 and 0 <= s < 2 }"))
+    True
+    """
+    whole = sets.union([executed])
+    position = ZERO
+    stride = 1
+    hidden: set[str] = set()
+    for axis in sorted(extents):
+        name = lanes.get(axis, f"_lane{axis}")
+        if axis not in lanes:
+            whole = _with_interval(whole, name, extents[axis])
+        hidden.add(name)
+        position = position + QuasiPolynomial.name(name) * stride
+        stride *= extents[axis]
+    kept = [name for name in sets.names_of(whole, parameters=False) if name not in hidden]
+    number = position.floor_divide(sub_group_size) if stride > sub_group_size else ZERO
+    found = sets.image(whole, [*map(QuasiPolynomial.name, kept), number])
+    for place, name in enumerate((*kept, SUB_GROUP)):
+        found = found.set_dim_name(_DT.set, place, name)
+    return found
+
+
+def _with_interval(integer_set: sets.IntegerSet, name: str, extent: int) -> sets.IntegerSet:
+    """Add a dimension that takes the values from 0 to extent - 1, whatever the others are."""
+    place = integer_set.dim(_DT.set)
+    wider = integer_set.add_dims(_DT.set, 1).set_dim_name(_DT.set, place, name)
+    dimension = QuasiPolynomial.name(name)
+    return sets.restrict(wider, nonnegative=[dimension, extent - 1 - dimension])
+
+
+def at_values(integer_set: sets.IntegerSet, values: Mapping[str, int]) -> sets.IntegerSet:
+    """Fix parameters and dimensions and project them out; names that the set lacks don't matter.
+
+    Examples
+    --------
+    >>> at_values(isl.Set("[n] -> { [i, j]: 0 <= j <= i < n }"), {"n": 9, "i": 2, "m": 1})
+    Set("{ [j] : 0 <= j <= 2 }")
+    """
+    result = sets.union([integer_set])
+    for kind in (_DT.param, _DT.set):
+        for place in reversed(range(result.dim(kind))):
+            value = values.get(result.get_dim_name(kind, place))
+            if value is not None:
+                result = result.fix_val(kind, place, isl.Val(int(value)))
+                result = result.project_out(kind, place, 1)
+    return result
+
+
+class Membership:
+    """Tells whether points are in a set without parameters, fast where the set is simple.
+
+    Parameters
+    ----------
+    integer_set : IntegerSet
+        Bounded, without parameters.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Its dimensions.
+    bounds : tuple of (int, int)
+        Smallest and largest value of each; empty if the set is.
+    is_empty : bool
+        Whether it has no point.
+    is_box : bool
+        Whether the bounds say everything.
+
+    Raises
+    ------
+    CountingError
+        A dimension is not bounded.
+    """
+
+    def __init__(self, integer_set: sets.IntegerSet) -> None:
+        self._set = sets.union([integer_set])
+        self.names = sets.names_of(self._set, parameters=False)
+        self.is_empty = bool(self._set.is_empty())
+        self.bounds: tuple[tuple[int, int], ...] = ()
+        self.is_box = True
+        self._pieces: list[tuple[tuple[Row, ...], tuple[Row, ...]]] | None = None
+        if self.is_empty:
+            return
+        bounds: list[tuple[int, int]] = []
+        for name, (low, high) in sets.constant_bounds(self._set).items():
+            if low is None or high is None:
+                raise CountingError(f"the loop '{name}' is not bounded in {self._set}", where=name)
+            bounds.append((low, high))
+        self.bounds = tuple(bounds)
+        box: Any = isl.Set.universe(self._set.get_space())
+        for place, (low, high) in enumerate(bounds):
+            box = box.lower_bound_val(_DT.set, place, isl.Val(low))
+            box = box.upper_bound_val(_DT.set, place, isl.Val(high))
+        self.is_box = bool(box.is_subset(self._set))
+        basic_sets = [piece.remove_redundancies() for piece in self._set.get_basic_sets()]
+        if not any(piece.dim(_DT.div) for piece in basic_sets):
+            polyhedra = [sets.from_isl(piece, (), self.names) for piece in basic_sets]
+            self._pieces = [(p.equalities, p.inequalities) for p in polyhedra]
+
+    def onto(self, names: Sequence[str]) -> Membership:
+        """Return the same for the values of some dimensions alone."""
+        return Membership(sets.project_onto(self._set, names))
+
+    def contains(self, point: Sequence[int]) -> bool:
+        """Return whether a point, in the order of `names`, is in the set."""
+        if self.is_empty:
+            return False
+        for value, (low, high) in zip(point, self.bounds, strict=True):
+            if not low <= value <= high:
+                return False
+        if self.is_box:
+            return True
+        if self._pieces is None:
+            values = dict(zip(self.names, point, strict=True))
+            return not at_values(self._set, values).is_empty()
+        return any(
+            all(_at(row, point) == 0 for row in equalities)
+            and all(_at(row, point) >= 0 for row in inequalities)
+            for equalities, inequalities in self._pieces
+        )
+
+
+def _at(row: Row, point: Sequence[int]) -> int:
+    return row[0] + sum(c * value for c, value in zip(row[1:], point, strict=True) if c)
