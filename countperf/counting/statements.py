@@ -307,7 +307,7 @@ def _contracted(nodes: list[Node], value: Sequence[Source]) -> list[Node]:
             if (
                 isinstance(source, Node)
                 and source.key == product
-                and source.cases == node.cases
+                and (source.cases, source.share) == (node.cases, node.share)
                 and uses[source] == 1
             ):
                 node.key = replace(key, kind="fma")
