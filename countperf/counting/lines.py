@@ -1,4 +1,4 @@
-"""Lines of memory that a sub-group touches in an access."""
+"""What the accesses of sub-groups move: lines, sectors, passes over the banks of local memory."""
 
 from __future__ import annotations
 
@@ -6,91 +6,130 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countperf.counting.expansion import SubGroup
+from countperf.counting.analysis import AccessAnalysis
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.programs import KernelProgram
 from countperf.counting.statements import Node, Statement
+from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.errors import DataDependentControlFlowError
-from countperf.symbolic.sub_groups import Membership, at_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineCount:
-    """What one sub-group instruction moves, a mean.
+class MemoryShape:
+    """How a device's memory is cut up.
+
+    Attributes
+    ----------
+    line_bytes, sector_bytes : int
+        A line of global memory, and what of it moves together.
+    banks, bank_bytes : int
+        Banks of local memory and the width of one; 0 banks: none.
+    """
+
+    line_bytes: int
+    sector_bytes: int
+    banks: int = 0
+    bank_bytes: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessCost:
+    """What one sub-group instruction costs, means over all executions.
 
     Attributes
     ----------
     lines : Fraction
-        Lines touched.
+        Lines of global memory that it touches; 0 for local memory.
     bytes_moved : Fraction
-        Bytes of the sectors touched.
-    waste : Fraction
-        Bytes moved over bytes that a full sub-group asks for.
+        Bytes of the sectors that it touches; 0 for local memory.
+    excess : Fraction
+        Bytes moved over those that a full sub-group asks for, or the passes over the banks.
     """
 
     lines: Fraction
     bytes_moved: Fraction
-    waste: Fraction
+    excess: Fraction
 
 
-def lines_of(
+def access_cost(
     program: KernelProgram,
     statement: Statement,
     node: Node,
     parameters: Mapping[str, int],
     *,
     sub_group_size: int,
-    line_bytes: int,
-    sector_bytes: int,
-    declared: float | None,
-) -> LineCount:
-    """Count the lines that the sub-groups of the middle work group touch in an access."""
-    access = node.key
-    assert isinstance(access, MemoryAccess)
-    size = access.bits // 8
-    asked = sub_group_size * size
-    address = program.address(access)
-    if address is None:
-        if declared is None:
-            raise DataDependentControlFlowError(
-                f"kernel '{program.kernel.name}', instruction '{statement.name}': the address of "
-                f"'{access.array}' is read from data; pass the lines of {line_bytes} bytes that a "
-                f"sub-group touches, lines={{{access.array!r}: {sub_group_size}}}",
-                kernel=program.kernel.name,
-                where=access.array,
+    shape: MemoryShape,
+    declared: float | None = None,
+) -> AccessCost:
+    """Find what one access of a statement costs.
+
+    Parameters
+    ----------
+    program, statement, node
+        Where the access is.
+    parameters : mapping from str to int
+        Values of all size parameters.
+    sub_group_size : int
+        Work items of a sub-group.
+    shape : MemoryShape
+        Lines and banks.
+    declared : float, optional
+        Lines of global memory that a sub-group touches, where addresses are read from data.
+
+    Raises
+    ------
+    DataDependentControlFlowError
+        The address in global memory is read from data, or statistics decide when it is accessed,
+        and nothing is declared.
+    CountingError
+        As `countperf.counting.transactions.transactions`.
+    """
+    key = node.key
+    assert isinstance(key, MemoryAccess)
+    asked = sub_group_size * key.bits // 8
+    access = _analysis(program, statement, node)
+    if key.address_space == "local":
+        passes = Fraction(1)
+        if shape.banks and access.address is not None and not access.is_estimate:
+            found = bank_conflicts(
+                access,
+                parameters,
+                banks=shape.banks,
+                bank_width_bytes=shape.bank_bytes,
+                sub_group_size=sub_group_size,
             )
+            fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
+            passes = max(passes, found.mean / fewest)
+        return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
+    if declared is not None:
         lines = Fraction(declared).limit_denominator(10**6)
-        moved = lines * sector_bytes
-        return LineCount(lines=lines, bytes_moved=moved, waste=moved / asked)
-    place = (statement.within, node.cases)
-    is_partial = program.depends_on_lane(place)
-    counts: list[tuple[int, int]] = []
-    for number in range(program.sub_groups_per_group(sub_group_size)):
-        sub_group = SubGroup(program, parameters, sub_group_size=sub_group_size, number=number)
-        members = sub_group.members(place)
-        if members.is_empty:
-            continue
-        loops = dict(zip(members.names, (low for low, _ in members.bounds), strict=True))
-        first = number * sub_group_size
-        items = range(first, min(first + sub_group_size, program.grid.group_size))
-        lanes = [{**sub_group.values_of(statement, item), **loops} for item in items]
-        if is_partial:
-            counted, _ = program.domains.trip_statistics(statement.within)
-            executed = program.domains.executed_set(counted, node.cases)
-            fixed = {**sub_group.fixed, **loops}
-            inside = Membership(at_values(executed, fixed))
-            active = [
-                lane for lane in lanes if inside.contains([lane[name] for name in inside.names])
-            ]
-            lanes = active or lanes
-        places = [int(address.evaluate(lane)) * size for lane in lanes]
-        counts.append((_touched(places, size, line_bytes), _touched(places, size, sector_bytes)))
-    number = max(1, len(counts))
-    lines = Fraction(sum(lines for lines, _ in counts), number)
-    moved = Fraction(sum(sectors for _, sectors in counts) * sector_bytes, number)
-    return LineCount(lines=lines, bytes_moved=moved, waste=moved / asked)
+        moved = lines * shape.sector_bytes
+        return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+    if access.address is None or access.is_estimate:
+        why = access.is_estimate or "its address"
+        raise DataDependentControlFlowError(
+            f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
+            f"sub-group touches are not known; pass them, lines={{{key.array!r}: "
+            f"{sub_group_size}}} if each work item touches one of its own",
+            kernel=program.kernel.name,
+            where=key.array,
+        )
+    lines, sectors = (
+        transactions(access, parameters, line_bytes=size, sub_group_size=sub_group_size)
+        for size in (shape.line_bytes, shape.sector_bytes)
+    )
+    moved = sectors.bytes_per_instruction
+    return AccessCost(
+        lines=lines.lines_per_instruction, bytes_moved=moved, excess=Fraction(moved, asked)
+    )
 
 
-def _touched(places: list[int], size: int, unit: int) -> int:
-    touched = {k for place in places for k in range(place // unit, (place + size - 1) // unit + 1)}
-    return len(touched)
+def _analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
+    """Return the analysis of an access, of several equal ones that of the same conditions."""
+    found = [
+        each
+        for each in program.accesses
+        if each.instruction == statement.name and each.access == node.key
+    ]
+    same = [each for each in found if each.place.cases == node.cases]
+    return (same or found)[0]

@@ -23,6 +23,7 @@ from loopy.schedule import (
 )
 
 from countperf.counting.accesses import Layout, address_of, layout_of
+from countperf.counting.analysis import AccessAnalysis, analyze_kernel
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
@@ -90,6 +91,10 @@ class KernelProgram:
         Host loops around the launch.
     body : tuple of items
         What a work item executes, in order.
+    barriers : PiecewiseQuasiPolynomial
+        Local barriers times the work items that wait at them.
+    accesses : tuple of AccessAnalysis
+        Its accesses to memory, for what they cost.
     is_estimate : str
         Which of the caller's statistics entered; empty if none.
     """
@@ -101,6 +106,7 @@ class KernelProgram:
     launch_loops: frozenset[str]
     body: tuple[Item, ...]
     barriers: PiecewiseQuasiPolynomial
+    accesses: tuple[AccessAnalysis, ...]
     is_estimate: str
     _executions: dict[Any, PiecewiseQuasiPolynomial] = field(
         default_factory=dict[Any, PiecewiseQuasiPolynomial]
@@ -260,14 +266,23 @@ def kernel_programs(
     given = dict(statistics or {})
     domains = Domains(kernel, callables, counter, given)
     reader = StatementReader(kernel, callables, domains, statistics=given, contract=contract)
+    accesses = analyze_kernel(t_unit, statistics=statistics).accesses
     return tuple(
-        _program(program, domains, reader, ", ".join(sorted(given)))
-        for program in schedule_of(kernel).programs
+        _program(
+            program,
+            domains,
+            reader,
+            tuple(access for access in accesses if access.program == number),
+        )
+        for number, program in enumerate(schedule_of(kernel).programs)
     )
 
 
 def _program(
-    program: DeviceProgram, domains: Domains, reader: StatementReader, is_estimate: str
+    program: DeviceProgram,
+    domains: Domains,
+    reader: StatementReader,
+    accesses: tuple[AccessAnalysis, ...],
 ) -> KernelProgram:
     grid = domains.grid(program.instruction_ids)
     nothing = Grid(groups={}, items={})
@@ -282,7 +297,8 @@ def _program(
         launch_loops=program.launch_loops,
         body=_tree(domains.kernel, program.name, reader),
         barriers=barriers,
-        is_estimate=is_estimate,
+        accesses=accesses,
+        is_estimate=", ".join(sorted(domains.statistics)),
     )
 
 

@@ -5,7 +5,8 @@ Names of a kernel's classes
 - ``add.f32``, ``fma.f64``, ``mul.i32`` ...: kind and type of an operation; ``special.f32.rsqrt``
   with its function;
 - ``load.global.32``, ``store.local.64``: direction, memory and bits of an element;
-  ``load.global.32.x8`` where a sub-group moves 8 times the bytes that it asks for;
+  ``load.global.32.x8`` where a sub-group moves 8 times the bytes that it asks for, and
+  ``load.local.32.x2`` where it takes two passes over the banks;
 - ``barrier``.
 
 Devices describe what someone measured, such as ``mul.f32`` or ``ld.global.s32``. A class that the
@@ -20,7 +21,8 @@ is what the throughput tables of the CUDA C++ Programming Guide have in common):
    type; a real power takes a logarithm, a multiplication and an exponential.
 4. Stores cost what loads do. An element of 64 bits takes twice the cost of one of 32.
 5. Waste in global memory (``x8``) raises the cost as `countperf.mechanistic.pipeline.memory_cost`
-   does for traffic beyond what was asked for.
+   does for traffic beyond what was asked for; passes over the banks of local memory as
+   `countperf.mechanistic.pipeline.conflict_cost` does.
 
 Divisions, remainders and functions of types for which the device states nothing are refused.
 """
@@ -32,7 +34,7 @@ from dataclasses import replace
 
 from countperf.devices.parameters import DeviceParameters, InstructionClass
 from countperf.errors import DeviceParameterError
-from countperf.mechanistic.pipeline import memory_cost
+from countperf.mechanistic.pipeline import conflict_cost, memory_cost
 
 BARRIER = "barrier"
 
@@ -79,13 +81,13 @@ def with_kernel_classes(device: DeviceParameters, names: Iterable[str]) -> Devic
 
 def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
     """Return the cost of a class of a kernel on a device; errors as of `with_kernel_classes`."""
-    base, waste = _without_waste(name)
+    base, excess = _without_excess(name)
     tried: list[str] = []
     for other, times in _stand_ins(base):
         tried.append(other)
         stated = device.classes.get(other)
         if stated is not None:
-            return _adapted(stated, name, other, times, waste)
+            return _adapted(stated, name, other, times, excess)
     known = ", ".join(device.classes) or "none"
     message = (
         f"device {device.slug!r}: no instruction class {name!r}, and none that stands in for it"
@@ -95,7 +97,7 @@ def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
 
 
 def _adapted(
-    stated: InstructionClass, name: str, other: str, times: float, waste: float
+    stated: InstructionClass, name: str, other: str, times: float, excess: float
 ) -> InstructionClass:
     source = stated.source if name == other else f"{stated.source} (as {other})"
     found = replace(
@@ -105,12 +107,16 @@ def _adapted(
         latency=stated.latency + (times - 1) * stated.cpi,
         source=source,
     )
-    return found if waste <= 1 else memory_cost(waste, dram=found, cache=found)
+    if excess <= 1:
+        return found
+    if ".local." in name:
+        return conflict_cost(excess - 1, found)
+    return memory_cost(excess, dram=found, cache=found)
 
 
-def _without_waste(name: str) -> tuple[str, float]:
+def _without_excess(name: str) -> tuple[str, float]:
     parts = name.split(".")
-    if len(parts) > 3 and parts[1] == "global" and parts[3].startswith("x"):
+    if len(parts) > 3 and parts[3].startswith("x"):
         return ".".join(parts[:3]), float(".".join(parts[3:])[1:])
     return name, 1.0
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from countperf.counting.expansion import Expansion, SubGroup
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.lines import LineCount, lines_of
+from countperf.counting.lines import AccessCost, MemoryShape, access_cost
 from countperf.counting.programs import KernelProgram
 from countperf.counting.statements import Node, Statement
 from countperf.devices.parameters import DeviceParameters
@@ -32,13 +32,15 @@ from countperf.mechanistic.profile import InstructionGraph, KernelProfile
 
 _LINE_BYTES = 128
 _SECTOR_BYTES = 32
+_BANKS = 32
+_OLD_BANKS = 16
 _FLOPS = {"add": 1, "mul": 1, "div": 1, "pow": 1, "special": 1, "minmax": 1, "fma": 2}
 _MOST_INSTRUCTIONS = 200_000
 """Instructions of all graphs of a work group together, beyond which one stands for all."""
 
 
-def line_bytes(device: DeviceParameters) -> tuple[int, int]:
-    """Return the bytes of a line and of a sector of a device's global memory.
+def memory_shape(device: DeviceParameters) -> MemoryShape:
+    """Return how a device's memory is cut up.
 
     Raises
     ------
@@ -47,9 +49,10 @@ def line_bytes(device: DeviceParameters) -> tuple[int, int]:
     """
     if device.compute_capability is None:
         stated = device.require_int("cache_line_bytes", model="the kernel's profile")
-        return stated, stated
+        return MemoryShape(line_bytes=stated, sector_bytes=stated)
     line = device.cache_line_bytes or _LINE_BYTES
-    return line, min(line, _SECTOR_BYTES)
+    banks = _OLD_BANKS if device.compute_capability.startswith("1.") else _BANKS
+    return MemoryShape(line_bytes=line, sector_bytes=min(line, _SECTOR_BYTES), banks=banks)
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class _Instruction:
     name: str
     sub_group_executions: Fraction
     item_executions: Fraction
-    count: LineCount | None
+    cost: AccessCost | None
 
 
 class ProgramAtSizes:
@@ -99,7 +102,7 @@ class ProgramAtSizes:
         self.lines = lines
         self.max_instructions = max_instructions
         self.sub_group_size = device.require_int("sub_group_size", model="the kernel's profile")
-        self.line, self.sector = line_bytes(device)
+        self.shape = memory_shape(device)
         self.launches = int(program.launches.evaluate(values))
         self.groups = int(program.grid.work_groups.evaluate(values))
         self.per_group = program.sub_groups_per_group(self.sub_group_size)
@@ -162,29 +165,28 @@ class ProgramAtSizes:
                 executions = self.program.executions(place, self.sub_group_size)
                 by_sub_groups = Fraction(executions.evaluate(self.values)) * node.share
                 items = self.program.domains.executions(*place, self.program.grid)
-                count = self._lines(statement, node) if by_sub_groups else None
+                cost = self._cost(statement, node) if by_sub_groups else None
                 found.append(
                     _Instruction(
                         node=node,
-                        name=_class_name(node.key, None if count is None else count.waste),
+                        name=_class_name(node.key, cost),
                         sub_group_executions=by_sub_groups,
                         item_executions=Fraction(items.evaluate(self.values)) * node.share,
-                        count=count,
+                        cost=cost,
                     )
                 )
         return found
 
-    def _lines(self, statement: Statement, node: Node) -> LineCount | None:
-        if not isinstance(node.key, MemoryAccess) or node.key.address_space != "global":
+    def _cost(self, statement: Statement, node: Node) -> AccessCost | None:
+        if not isinstance(node.key, MemoryAccess):
             return None
-        return lines_of(
+        return access_cost(
             self.program,
             statement,
             node,
             self.values,
             sub_group_size=self.sub_group_size,
-            line_bytes=self.line,
-            sector_bytes=self.sector,
+            shape=self.shape,
             declared=self.lines.get(node.key.array),
         )
 
@@ -223,17 +225,19 @@ class ProgramAtSizes:
     def _memory(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
         coalesced, uncoalesced, lines, size, moved = (Fraction(0) for _ in range(5))
         for each in instructions:
-            if each.count is None or not isinstance(each.node.key, MemoryAccess):
+            if not isinstance(each.node.key, MemoryAccess) or each.cost is None:
+                continue
+            if not each.cost.lines:
                 continue
             number = self._mean(each)
             bytes_asked = self.sub_group_size * each.node.key.bits // 8
             size += number * bytes_asked
-            moved += number * each.count.bytes_moved
-            if each.count.lines <= 2 * -(-bytes_asked // self.line):
+            moved += number * each.cost.bytes_moved
+            if each.cost.lines <= 2 * -(-bytes_asked // self.shape.line_bytes):
                 coalesced += number
             else:
                 uncoalesced += number
-                lines += number * each.count.lines
+                lines += number * each.cost.lines
         accesses = coalesced + uncoalesced
         return {
             "alpha_mem_coal": float(coalesced),
@@ -253,11 +257,11 @@ class ProgramAtSizes:
                 cuda += self._mean(each)
                 if type_name.startswith("f"):
                     flops += each.item_executions * _FLOPS.get(kind, 0)
-            elif each.count is not None:
-                lines += each.sub_group_executions * each.count.lines
-                moved += each.sub_group_executions * each.count.bytes_moved
-                fewest = -(-self.sub_group_size * each.node.key.bits // (8 * self.line))
-                issued += self._mean(each) * max(0, each.count.lines - fewest)
+            elif each.cost is not None:
+                lines += each.sub_group_executions * each.cost.lines
+                moved += each.sub_group_executions * each.cost.bytes_moved
+                fewest = -(-self.sub_group_size * each.node.key.bits // (8 * self.shape.line_bytes))
+                issued += self._mean(each) * max(0, each.cost.lines - fewest)
         barriers = Fraction(self.program.barriers.evaluate(self.values))
         issued += barriers / (self.program.grid.group_size * self.groups * self.launches)
         return {
@@ -270,11 +274,11 @@ class ProgramAtSizes:
         }
 
 
-def _class_name(key: Operation | MemoryAccess, waste: Fraction | None) -> str:
+def _class_name(key: Operation | MemoryAccess, cost: AccessCost | None) -> str:
     if isinstance(key, Operation):
         return f"{key.kind}.{key.type_name}" + (f".{key.function}" if key.function else "")
     name = f"{key.direction}.{key.address_space}.{key.bits}"
-    return f"{name}.x{float(waste):.4g}" if waste is not None and waste > 1 else name
+    return f"{name}.x{float(cost.excess):.4g}" if cost is not None and cost.excess > 1 else name
 
 
 def _kind(name: str) -> str:
