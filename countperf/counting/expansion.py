@@ -15,9 +15,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, TypeAlias
 
 from countperf.counting.keys import MemoryAccess
@@ -216,7 +215,8 @@ class _Writer:
     def _run(self, items: tuple[Item, ...], fraction: float) -> None:
         for item in items:
             if isinstance(item, Statement):
-                self._run_statement(item)
+                if self._is_executed((item.within, item.cases)):
+                    self._run_statement(item)
             elif isinstance(item, BarrierItem):
                 self._run_barrier()
             else:
@@ -250,26 +250,7 @@ class _Writer:
             found = self._projected[key] = members.onto(names)
         return found
 
-    def _instances(self, statement: Statement) -> Iterator[None]:
-        """Step through the values of loops that are no loops of the schedule (tagged ``ilp``)."""
-        members = self.sub_group.members((statement.within, statement.cases))
-        own = [name for name in members.names if name not in self.values]
-        if not own:
-            yield
-            return
-        ranges = [self.sub_group.loop_range(name, [statement]) for name in own]
-        for point in product(*ranges):
-            self.values.update(zip(own, point, strict=True))
-            yield
-        for name in own:
-            del self.values[name]
-
     def _run_statement(self, statement: Statement) -> None:
-        for _ in self._instances(statement):
-            if self._is_executed((statement.within, statement.cases)):
-                self._run_instance(statement)
-
-    def _run_instance(self, statement: Statement) -> None:
         written: dict[Node, int] = {}
         for node in statement.nodes:
             if node.cases != statement.cases and not self._is_executed(

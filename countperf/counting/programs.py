@@ -266,22 +266,24 @@ def kernel_programs(
     given = dict(statistics or {})
     domains = Domains(kernel, callables, counter, given)
     reader = StatementReader(kernel, callables, domains, statistics=given, contract=contract)
+    programs = schedule_of(kernel).programs
+    bodies = [_tree(kernel, program.name, reader) for program in programs]
     accesses = analyze_kernel(t_unit, statistics=statistics).accesses
     return tuple(
         _program(
             program,
             domains,
-            reader,
+            body,
             tuple(access for access in accesses if access.program == number),
         )
-        for number, program in enumerate(schedule_of(kernel).programs)
+        for number, (program, body) in enumerate(zip(programs, bodies, strict=True))
     )
 
 
 def _program(
     program: DeviceProgram,
     domains: Domains,
-    reader: StatementReader,
+    body: tuple[Item, ...],
     accesses: tuple[AccessAnalysis, ...],
 ) -> KernelProgram:
     grid = domains.grid(program.instruction_ids)
@@ -295,7 +297,7 @@ def _program(
         grid=grid,
         launches=domains.executions(program.launch_loops, (), nothing) or one_count(),
         launch_loops=program.launch_loops,
-        body=_tree(domains.kernel, program.name, reader),
+        body=body,
         barriers=barriers,
         accesses=accesses,
         is_estimate=", ".join(sorted(domains.statistics)),
