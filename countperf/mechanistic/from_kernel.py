@@ -178,7 +178,7 @@ def profile_kernel(
         Must state the size of its sub-groups.
     registers_per_work_item : int or mapping from str to int, optional
         Registers of a work item, of all device programs or by their names. Where ``nvcc`` is
-        available, `countperf.harness.ptxas.program_resources` finds them.
+        available, `countperf.harness.profiles.compiled_registers` finds them.
     occupancy, active_groups : float, int, optional
         Concurrent sub-groups or groups of a compute unit, where they are known.
     statistics : mapping from str to number, optional
@@ -204,9 +204,9 @@ def profile_kernel(
     --------
     >>> import measurement_kernels.catalog
     >>> from countperf.devices.library import load_device
-    >>> unit = measurement_kernels.catalog.entry("transpose/naive/16x16").builder()
+    >>> unit = measurement_kernels.catalog.entry("transpose/stride1-reads/16x16").builder()
     >>> profiler = profile_kernel(unit, load_device("nvidia-k620"), registers_per_work_item=16)
-    >>> dict(profiler.at({"n": 1024}).profile.alpha)
+    >>> dict(profiler.at({"n": 1024, "m": 1024}).profile.alpha)
     {'load.global.32': 1.0, 'store.global.32.x4': 1.0}
     """
     return KernelProfiler(
@@ -225,7 +225,7 @@ def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicable
     message = (
         f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
         " which Loopy does not know; pass registers_per_work_item=..., such as what"
-        " countperf.harness.ptxas.program_resources finds where nvcc is available, or active_groups"
-        " or occupancy"
+        " countperf.harness.profiles.compiled_registers finds where nvcc is available, or"
+        " active_groups or occupancy"
     )
     return ModelNotApplicableError(message, parameter="registers_per_work_item")

@@ -29,7 +29,8 @@ K620 = load_device("nvidia-k620")  # sub-groups of 32, sectors of 32 bytes
 def profile_at(
     t_unit: Any, sizes: dict[str, int], device: DeviceParameters = K620, **options: Any
 ) -> KernelProfile:
-    profiler = profile_kernel(t_unit, device, **{"registers_per_work_item": 16, **options})
+    given: dict[str, Any] = {"registers_per_work_item": 16, **options}
+    profiler = profile_kernel(t_unit, device, **given)
     return profiler.at(sizes).profile
 
 
@@ -284,5 +285,5 @@ def test_all_refusals_are_ours() -> None:
         lang_version=(2018, 2),
     )
 
-    with pytest.raises(CountperfError, match="atomic|assignment"):
+    with pytest.raises(CountperfError, match="plain assignment"):
         profile_kernel(unit, K620)

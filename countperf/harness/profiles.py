@@ -1,0 +1,111 @@
+"""Profiles and predictions of Loopy kernels, with the registers that nvcc gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from countperf.devices.library import load_device
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import DeviceError, KernelBuildError
+from countperf.harness.nvcc import compile_for, find_nvcc
+from countperf.mechanistic import predict_all as models
+from countperf.mechanistic.from_kernel import KernelProfiler
+from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
+
+_DECLARED = ("registers_per_work_item", "occupancy", "active_groups")
+
+
+def profile_kernel(
+    kernel: Any, device: DeviceParameters | str | Path, **options: Any
+) -> KernelProfiler:
+    """Profile a Loopy kernel for the mechanistic models.
+
+    Parameters
+    ----------
+    kernel : loopy.TranslationUnit
+        With one entry point.
+    device : DeviceParameters, str or Path
+        A device, its slug in the catalogue, or the path of its TOML file.
+    **options
+        As of `countperf.mechanistic.from_kernel.profile_kernel`. If none of
+        ``registers_per_work_item``, ``occupancy`` and ``active_groups`` is given although the
+        device's registers limit its occupancy, ``nvcc`` says how many registers the kernel takes,
+        where it is installed and compiles for the device's compute capability.
+
+    Returns
+    -------
+    KernelProfiler
+        Its profiles ask for the registers if nobody knows them.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be counted.
+    DeviceError, DocumentError
+        There is no such device, or its file is damaged.
+    """
+    described = device if isinstance(device, DeviceParameters) else load_device(device)
+    if all(options.get(name) is None for name in _DECLARED):
+        options = {**options, "registers_per_work_item": compiled_registers(kernel, described)}
+    return profile_declared(kernel, described, **options)
+
+
+def compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] | None:
+    """Return the registers of a work item by device program, as ``nvcc`` allocates them.
+
+    Returns
+    -------
+    dict from str to int, or None
+        None if registers limit nothing on the device, there is no ``nvcc``, or it does not compile
+        the kernel for the device's compute capability.
+    """
+    if device.registers_per_compute_unit is None or device.compute_capability is None:
+        return None
+    if find_nvcc() is None:
+        return None
+    try:
+        compiled = compile_for(kernel, device.compute_capability)
+    except (KernelBuildError, DeviceError):
+        return None
+    return {name: resources.registers for name, resources in compiled.items()}
+
+
+def predict_all(
+    kernel: Any,
+    device: DeviceParameters | str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, models.Answer]:
+    """Predict the time of a Loopy kernel by every mechanistic model, in one call.
+
+    Parameters
+    ----------
+    kernel : loopy.TranslationUnit
+        With one entry point.
+    device : DeviceParameters, str or Path
+        A device, its slug in the catalogue, or the path of its TOML file.
+    parameters, **more : int
+        Values of all size parameters.
+    profile_options : mapping, optional
+        Options of `profile_kernel`.
+
+    Returns
+    -------
+    dict from str to MechanisticPrediction, ParameterError or DeviceParameterError
+        For each model by its name the prediction, or the error that says which input it lacks; see
+        `countperf.mechanistic.predict_all.predict_all`.
+
+    Raises
+    ------
+    CountingError, ParameterError, DeviceParameterError
+        As in `countperf.mechanistic.predict_all.predict_all`.
+    DeviceError, DocumentError
+        There is no such device, or its file is damaged.
+    """
+    profiler = profile_kernel(kernel, device, **(profile_options or {}))
+    return models.predict_all(profiler, profiler.device, {**(parameters or {}), **more})
