@@ -28,6 +28,7 @@ from countperf.counting.programs import (
     Place,
     statements_of,
 )
+from countperf.counting.recorder import Recorder
 from countperf.counting.statements import Node, Read, Source, Statement
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sub_groups import SUB_GROUP, Membership, at_values
@@ -170,10 +171,8 @@ class _Writer:
         self.sub_group = sub_group
         self.program = sub_group.program
         self.nodes: list[Node | None] = []
-        self.edges: list[tuple[int, int]] = []
+        self.recorder = Recorder()
         self.values: dict[str, int] = {}
-        self.fence = -1
-        self.unused: set[int] = set()  # since the last barrier
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
         self.stored: dict[tuple[str, int], int] = {}
         self._ranges: dict[int, range] = {}
@@ -193,7 +192,7 @@ class _Writer:
         fraction = min(1.0, max_instructions / size) if size else 1.0
         self._run(self.program.body, fraction)
         return Expansion(
-            nodes=tuple(self.nodes), edges=tuple(self.edges), is_shortened=fraction < 1
+            nodes=tuple(self.nodes), edges=tuple(self.recorder.edges), is_shortened=fraction < 1
         )
 
     def _range(self, loop: LoopItem) -> range:
@@ -315,17 +314,10 @@ class _Writer:
             return set()
         return {self.stored[place]} if place in self.stored else set()
 
-    def _add(self, node: Node | None, waits: set[int]) -> int:
-        number = len(self.nodes)
-        waits = {source for source in waits if source > self.fence}
-        if not waits and self.fence >= 0:
-            waits = {self.fence}
+    def _add(self, node: Node, waits: set[int]) -> int:
         self.nodes.append(node)
-        self.edges += [(source, number) for source in sorted(waits)]
-        self.unused -= waits
-        self.unused.add(number)
-        return number
+        return self.recorder.add(waits)
 
     def _run_barrier(self) -> None:
-        number = self._add(None, set(self.unused))
-        self.fence, self.unused = number, {number}
+        self.nodes.append(None)
+        self.recorder.barrier()

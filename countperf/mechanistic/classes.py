@@ -48,6 +48,7 @@ _LIKE_ADDITION = (
     "convert",
     "shift",
     "bitwise",
+    "branch",
 )
 _FUNCTIONS = ("rsqrt", "sqrt", "rcp", "sin", "cos", "exp", "log", "ex2", "lg2", "tanh")
 
