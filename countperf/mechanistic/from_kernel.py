@@ -105,18 +105,26 @@ class KernelProfiler:
             )
             if not at_sizes.launches or not at_sizes.groups:
                 continue
+            profile = at_sizes.profile(self._registers(program))
             launch = LaunchConfiguration(
                 work_items_per_group=program.grid.group_size,
                 num_groups=at_sizes.groups,
                 occupancy=self.occupancy,
-                active_groups=self.active_groups,
+                active_groups=self._active_groups(profile),
             )
-            profile = at_sizes.profile(self._registers(program))
             found.append((ProfiledKernel(profile=profile, launch=launch), at_sizes.launches))
         if not found:
             message = f"kernel '{self.kernel}' launches nothing at {values}"
             raise ModelNotApplicableError(message, parameter="kernel")
         return tuple(found)
+
+    def _active_groups(self, profile: KernelProfile) -> int | None:
+        if self.active_groups is None and profile.local_bytes_per_group:
+            device = self.device
+            # a CPU core: one group at a time, and local memory that is cache
+            is_core = device.max_groups_per_compute_unit == 1
+            return 1 if is_core and device.local_bytes_per_compute_unit is None else None
+        return self.active_groups
 
     @property
     def kernel(self) -> str:

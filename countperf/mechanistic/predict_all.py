@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from countperf.devices.parameters import DeviceParameters
+from countperf.devices.parameters import DeviceParameters, InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.mechanistic.classes import kernel_class
+from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
@@ -26,6 +26,15 @@ from countperf.predictions import largest_first
 
 SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""
+
+_FREE_BARRIER = InstructionClass(
+    name=BARRIER,
+    subsystem=BARRIER,
+    cpi=1e-9,
+    latency=0.0,
+    kind="barrier",
+    source="not stated; free, in models that have no cost of barriers",
+)
 
 Answer = MechanisticPrediction | ParameterError | DeviceParameterError
 """A prediction, or the error that says what input a model lacks."""
@@ -96,6 +105,12 @@ def predict_all(
     DeviceParameterError
         The device states no size of sub-groups or lines, without which there is no profile.
 
+    Notes
+    -----
+    Only the pipeline simulation has a cost of barriers. On a device that states none, they are free
+    in the other models, which count them (MWP-CWP, the work flow graph) or name them among what
+    they ignore.
+
     Examples
     --------
     >>> import measurement_kernels.catalog
@@ -115,25 +130,36 @@ def predict_all(
     )
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
-    adapted = _with_known_classes(device, names)
+    adapted, unknown = _with_known_classes(device, names)
+    free = adapted
+    if BARRIER in unknown:
+        free = adapted.replaced(classes={**adapted.classes, BARRIER: _FREE_BARRIER})
     found: dict[str, Answer] = {}
-    for model in models(adapted):
+    for model in models(free):
+        if isinstance(model, PipelineModel):
+            model = replace(model, device=adapted)
         try:
             found[model.model] = _predicted(model, profiler, launches, values)
-        except (ParameterError, DeviceParameterError) as error:
+        except DeviceParameterError as error:
+            # say what could stand in for the class that the model asked for
+            found[model.model] = unknown.get((error.field or "").removeprefix("classes."), error)
+        except ParameterError as error:
             found[model.model] = error
     return found
 
 
-def _with_known_classes(device: DeviceParameters, names: set[str]) -> DeviceParameters:
-    """Add the classes for which there is a cost; a model that needs another one names it."""
+def _with_known_classes(
+    device: DeviceParameters, names: set[str]
+) -> tuple[DeviceParameters, dict[str, DeviceParameterError]]:
+    """Add the classes for which there is a cost, and return the errors of the others."""
     classes = dict(device.classes)
+    unknown: dict[str, DeviceParameterError] = {}
     for name in sorted(names):
         try:
             classes[name] = kernel_class(device, name)
-        except DeviceParameterError:
-            continue
-    return device.replaced(classes=classes)
+        except DeviceParameterError as error:
+            unknown[name] = error
+    return device.replaced(classes=classes), unknown
 
 
 def _predicted(

@@ -116,15 +116,48 @@ def test_only_models_that_need_the_occupancy_ask_for_registers() -> None:
 
 
 def test_a_class_without_a_cost_is_named() -> None:
-    classes = {name: cost for name, cost in K620.classes.items() if name != "bar.sync"}
+    classes = {name: cost for name, cost in K620.classes.items() if name != "ld.local.s32"}
     device = GTX_970.replaced(classes=classes)
 
     found = predict_all(matmul(), device, SIZES, profile_options=OPTIONS)
 
     answer = found["volkov"]
     assert isinstance(answer, DeviceParameterError)
-    assert answer.field == "classes.barrier"
+    assert answer.field in ("classes.load.local.32", "classes.store.local.32")
+    assert "none that stands in for it" in str(answer)
     assert "roofline-bytes" in answered(found)
+
+
+def test_only_the_simulation_has_a_cost_of_barriers() -> None:
+    classes = {name: cost for name, cost in K620.classes.items() if name != "bar.sync"}
+
+    found = predict_all(matmul(), GTX_970.replaced(classes=classes), SIZES, profile_options=OPTIONS)
+
+    predictions = answered(found)
+    assert [name for name in found if name not in predictions] == ["pipeline-rr"]
+    missing = found["pipeline-rr"]
+    assert isinstance(missing, DeviceParameterError)
+    assert missing.field == "classes.barrier"
+    for name in ("roofline", "volkov", "transit", "gpumech-gto", "merpsys"):
+        assert "barriers" in predictions[name].ignored
+
+
+@pytest.mark.parametrize("slug", ["nvidia-h200", "pocl-epyc-zen5", "intel-epyc-zen5"])
+def test_devices_of_today_get_most_predictions(slug: str) -> None:
+    found = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
+
+    expected = {"roofline", "roofline-bytes", "volkov", "transit", "wfg-corrected", "gpumech-gto"}
+    assert expected | {"mwp-cwp-corrected", "merpsys"} - _unknown(found) <= set(answered(found))
+
+
+def _unknown(found: Mapping[str, Answer]) -> set[str]:
+    """Return the models for which the device document lacks a number that is no class."""
+    return {
+        name
+        for name, answer in found.items()
+        if isinstance(answer, DeviceParameterError)
+        and not (answer.field or "").startswith("classes.")
+    }
 
 
 def test_errors_of_counting_and_of_sizes_are_not_swallowed() -> None:
