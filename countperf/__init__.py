@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from countperf.errors import CountperfError
     from countperf.harness.campaign import measure
     from countperf.harness.doctor import examine as doctor
+    from countperf.harness.profiles import predict_all, profile_kernel
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
     from countperf.models.library import available_weights, load_weights
     from countperf.models.weights import WeightSet
@@ -52,6 +53,8 @@ _HOMES = {
     "measure": "countperf.harness.campaign",
     "measure_catalogue": "countperf.workflow",
     "predict": "countperf.workflow",
+    "predict_all": "countperf.harness.profiles",
+    "profile_kernel": "countperf.harness.profiles",
 }
 
 __all__ = [
@@ -77,6 +80,8 @@ __all__ = [
     "measure",
     "measure_catalogue",
     "predict",
+    "predict_all",
+    "profile_kernel",
 ]
 
 

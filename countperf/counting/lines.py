@@ -101,11 +101,11 @@ def access_cost(
             fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
             passes = max(passes, found.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
-    if declared is not None:
-        lines = Fraction(declared).limit_denominator(10**6)
-        moved = lines * shape.sector_bytes
-        return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
     if access.address is None or access.is_estimate:
+        if declared is not None:
+            lines = Fraction(declared).limit_denominator(10**6)
+            moved = lines * shape.sector_bytes
+            return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
         why = access.is_estimate or "its address"
         raise DataDependentControlFlowError(
             f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "

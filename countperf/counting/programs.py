@@ -25,7 +25,7 @@ from loopy.schedule import (
 from countperf.counting.accesses import Layout, address_of, layout_of
 from countperf.counting.analysis import AccessAnalysis, analyze_kernel
 from countperf.counting.domains import Domains, Grid
-from countperf.counting.keys import Case, MemoryAccess
+from countperf.counting.keys import Case, MemoryAccess, Operation
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.statements import Statement, StatementReader
 from countperf.errors import UnsupportedExpressionError
@@ -184,6 +184,23 @@ class KernelProgram:
         if key not in self._executions:
             self._executions[key] = self._counted(place, sub_group_size)
         return self._executions[key]
+
+    def instruction_totals(
+        self, sub_group_size: int
+    ) -> dict[Operation | MemoryAccess, PiecewiseQuasiPolynomial]:
+        """Count the instructions of all sub-groups of all launches, symbolic in the sizes.
+
+        Raises
+        ------
+        CountingError
+            The executions cannot be counted.
+        """
+        found: dict[Operation | MemoryAccess, PiecewiseQuasiPolynomial] = {}
+        for statement in self.statements:
+            for node in statement.nodes:
+                executions = self.executions((statement.within, node.cases), sub_group_size)
+                found[node.key] = found.get(node.key, ZERO_COUNT) + executions.scale(node.share)
+        return found
 
     def sub_groups_per_group(self, sub_group_size: int) -> int:
         """Return the sub-groups of a work group; a part of one counts as one."""

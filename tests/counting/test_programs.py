@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from countperf.counting.kernel import count_loopy_kernel
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.programs import KernelProgram, kernel_programs
+from countperf.counting.programs import KernelProgram, Place, kernel_programs
 from countperf.counting.statements import Node, Read, Statement
 from countperf.errors import CountingError, UnsupportedExpressionError
 from measurement_kernels import catalog
@@ -235,6 +235,20 @@ def test_a_loop_takes_as_long_as_that_of_the_last_item() -> None:
     assert program.executions((end.within, end.cases), 32).evaluate({"n": 256}) == 8
 
 
+def test_totals_are_symbolic() -> None:
+    program = only_program(catalog.entry("matmul-tiled/square/16x16").builder())
+
+    totals = program.instruction_totals(32)
+
+    fma = totals[Operation(kind="fma", type_name="f32")]
+    assert str(fma) == "(1/32)*l*m*n"
+    assert {str(total) for total in totals.values()} == {
+        "(1/32)*l*m*n",  # products, and loads of both factors from local memory
+        "(1/512)*l*m*n",  # fetches
+        "(1/32)*l*n",  # results
+    }
+
+
 def test_fetches_of_halos_by_some_sub_groups() -> None:
     # 18 x 18 cells by 16 x 16 items: all 8 sub-groups twice, that of rows 0 and 1 twice more
     program = only_program(catalog.entry("finite-differences/16x16").builder())
@@ -387,12 +401,12 @@ def test_generated_kernels_in_sub_groups_of_any_size() -> None:
     assert compared["equal"] >= 15, compared
 
 
-def _check_executions(program: KernelProgram, place: Any, parameters: dict[str, int]) -> None:
+def _check_executions(program: KernelProgram, place: Place, parameters: dict[str, int]) -> None:
     """Sub-groups of one item execute what items do; larger ones what is left when they join."""
     items = program.domains.executions(*place, program.grid).evaluate(parameters)
     numbers = [program.executions(place, size).evaluate(parameters) for size in (1, 4, 10**6)]
     assert numbers[0] == items
-    assert numbers[0] >= numbers[1] >= numbers[2] >= Fraction(items) / program.grid.group_size
+    assert numbers[0] >= numbers[1] >= numbers[2] >= items / Fraction(program.grid.group_size)
 
 
 def test_accesses_are_those_of_the_analysis() -> None:

@@ -21,6 +21,7 @@ from countperf.mechanistic.model import ParametricProfile
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile
 from measurement_kernels import catalog
 from tests.counting import profiled
+from tests.counting.applications import spmv
 from tests.mechanistic.builders import example_device
 
 K620 = load_device("nvidia-k620")  # sub-groups of 32, sectors of 32 bytes
@@ -222,6 +223,27 @@ def test_lines_of_addresses_that_are_data_are_declared() -> None:
     }
     assert profile.idg is not None
     assert (0, 1) in profile.idg.edges
+
+
+def test_a_sparse_matrix_needs_statistics_and_lines() -> None:
+    lines = {"values": 32, "columns": 32, "x": 32, "starts": 999}
+    options: dict[str, Any] = {"statistics": {"j": 4}, "lines": lines}
+    sizes = {"n": 64, "nonzeros": 256}
+
+    with pytest.raises(DataDependentControlFlowError, match="statistics="):
+        profile_at(spmv(), sizes)
+    with pytest.raises(DataDependentControlFlowError, match="lines=") as raised:
+        profile_at(spmv(), sizes, statistics={"j": 4})
+    profile = profile_at(spmv(), sizes, **options)
+
+    assert raised.value.where == "values"
+    assert dict(profile.alpha) == {
+        "load.global.32": 2,  # where the row begins and ends: not declared, but known
+        "add.i32": 1,
+        "load.global.32.x8": 4 * 3,
+        "fma.f32": 4,
+        "store.global.32": 1,
+    }
 
 
 def test_a_kernel_of_several_launches_has_several_profiles() -> None:
