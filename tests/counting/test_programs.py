@@ -15,6 +15,7 @@ from countperf.counting.kernel import count_loopy_kernel
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.programs import KernelProgram, Place, kernel_programs
 from countperf.counting.statements import Node, Read, Statement
+from countperf.counting.transactions import transactions
 from countperf.errors import CountingError, UnsupportedExpressionError
 from measurement_kernels import catalog
 from tests.counting import profiled
@@ -334,10 +335,11 @@ def _counted(t_unit: Any, parameters: dict[str, int]) -> Totals:
     return {key: number for key, number in found.items() if number}
 
 
+_SHAPES = (((16, 12), "f32"), ((16, 12), "f64"), ((256, 1), "f32"), ((16, 16), "f32"))
 _CATALOGUE = [
     each
     for each in catalog.entries(purpose=None, element_type=None)
-    if each.group_shape in ((16, 16), (16, 12), (256, 1))
+    if (each.group_shape, each.element_type) in _SHAPES
 ]
 
 
@@ -415,3 +417,27 @@ def test_accesses_are_those_of_the_analysis() -> None:
     keys = [n.key for s in program.statements for n in s.nodes if isinstance(n.key, MemoryAccess)]
 
     assert {access.access for access in program.accesses} == set(keys)
+
+
+@pytest.mark.parametrize("entry", _CATALOGUE[::2], ids=lambda each: each.name)
+def test_accesses_are_executed_as_often_as_work_items_that_are_listed_do(
+    entry: Any,
+) -> None:
+    sub_group_size = 32
+    parameters = dict(entry.check_parameters)
+
+    program = only_program(entry.builder())
+
+    executed: dict[tuple[str, MemoryAccess], Fraction] = defaultdict(Fraction)
+    for statement in program.statements:
+        for node in statement.nodes:
+            if isinstance(node.key, MemoryAccess):
+                found = program.executions((statement.within, node.cases), sub_group_size)
+                executed[statement.name, node.key] += Fraction(found.evaluate(parameters))
+    listed: dict[tuple[str, MemoryAccess], Fraction] = defaultdict(Fraction)
+    for access in program.accesses:
+        counted = transactions(
+            access, parameters, line_bytes=64, sub_group_size=sub_group_size
+        ).instructions
+        listed[access.instruction, access.access] += counted
+    assert executed == listed
