@@ -20,14 +20,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.programs import (
-    BarrierItem,
-    Item,
-    KernelProgram,
-    LoopItem,
-    Place,
-    statements_of,
-)
+from countperf.counting.program_tree import BarrierItem, Item, LoopItem, statements_of
+from countperf.counting.programs import KernelProgram, Place
 from countperf.counting.recorder import Recorder
 from countperf.counting.statements import Node, Read, Source, Statement
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

@@ -1,31 +1,22 @@
-"""What a work item, and a sub-group, of a device program executes: its schedule as a tree.
+"""What the sub-groups of a device program execute, symbolic in the sizes.
 
-The tree has loops, statements (see `countperf.counting.statements`) and barriers in the order of
-Loopy's schedule. Executions per sub-group are symbolic in the sizes: a sub-group executes something
-where at least one of its work items does.
+A sub-group executes something where at least one of its work items does. Its work items meet in
+equal values of the loop variables: loops that begin at a value of each item's own run over all
+values of any of them, which lockstep of the first, second ... iterations would not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
-
-import loopy as lp
-from loopy.schedule import (
-    Barrier,
-    CallKernel,
-    EnterLoop,
-    LeaveLoop,
-    ReturnFromKernel,
-    RunInstruction,
-)
 
 from countperf.counting.accesses import Layout, address_of, layout_of
 from countperf.counting.analysis import AccessAnalysis, analyze_kernel
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
+from countperf.counting.program_tree import Item, program_tree, statements_of
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.statements import Statement, StatementReader
 from countperf.errors import UnsupportedExpressionError
@@ -38,39 +29,6 @@ from countperf.symbolic.sub_groups import executed_by_sub_groups
 
 Place: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierItem:
-    """A barrier that the work items of a group wait at."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoopItem:
-    """A loop of the schedule.
-
-    Attributes
-    ----------
-    name : str
-        Its loop variable.
-    body : tuple of items
-        What it repeats, in order.
-    """
-
-    name: str
-    body: tuple[Item, ...]
-
-
-Item: TypeAlias = LoopItem | Statement | BarrierItem
-
-
-def statements_of(items: tuple[Item, ...]) -> Iterator[Statement]:
-    """Yield the statements of items and of the loops among them."""
-    for item in items:
-        if isinstance(item, Statement):
-            yield item
-        elif isinstance(item, LoopItem):
-            yield from statements_of(item.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -284,7 +242,7 @@ def kernel_programs(
     domains = Domains(kernel, callables, counter, given)
     reader = StatementReader(kernel, callables, domains, statistics=given, contract=contract)
     programs = schedule_of(kernel).programs
-    bodies = [_tree(kernel, program.name, reader) for program in programs]
+    bodies = [program_tree(kernel, program.name, reader) for program in programs]
     accesses = analyze_kernel(t_unit, statistics=statistics).accesses
     return tuple(
         _program(
@@ -319,46 +277,3 @@ def _program(
         accesses=accesses,
         is_estimate=", ".join(sorted(domains.statistics)),
     )
-
-
-def _tree(kernel: Any, name: str, reader: StatementReader) -> tuple[Item, ...]:
-    open_bodies: list[list[Item]] = []
-    inside = False
-    for item in kernel.linearization:
-        match item:
-            case CallKernel():
-                inside = item.kernel_name == name
-                if inside:
-                    open_bodies = [[]]
-            case EnterLoop() if inside:
-                open_bodies.append([])
-            case LeaveLoop() if inside and len(open_bodies) > 1:
-                body = tuple(open_bodies.pop())
-                open_bodies[-1].append(LoopItem(item.iname, body))
-            case RunInstruction() if inside:
-                instruction = kernel.id_to_insn[item.insn_id]
-                statement = _statement(kernel, instruction, reader)
-                if statement is not None:
-                    open_bodies[-1].append(statement)
-            case Barrier(synchronization_kind="local") if inside:
-                open_bodies[-1].append(BarrierItem())
-            case ReturnFromKernel() if inside:
-                break
-            case _:
-                pass
-    return tuple(open_bodies[0])
-
-
-def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statement | None:
-    if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-        return None
-    if not isinstance(instruction, lp.Assignment | lp.CallInstruction) or (
-        isinstance(instruction, lp.Assignment) and instruction.atomicity
-    ):
-        raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}', instruction '{instruction.id}': no profile of a "
-            f"{type(instruction).__name__} that is no plain assignment; write it as assignments",
-            kernel=kernel.name,
-            where=instruction.id,
-        )
-    return reader.read(instruction)
