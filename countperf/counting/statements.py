@@ -205,9 +205,7 @@ class StatementReader(InstructionCounter):
         self._frames.append(frame)
         dtype = super().rec(expr)
         self._frames.pop()
-        self._frames[-1].attach(
-            frame.result(), dtype, is_constant=not isinstance(expr, p.ExpressionNode)
-        )
+        self._frames[-1].attach(frame.result(), dtype, is_constant=_is_number(expr))
         return dtype
 
     def _node(self, key: Key, operands: list[Source]) -> Node:
@@ -287,6 +285,17 @@ class StatementReader(InstructionCounter):
             aggregate: Any = assignee.aggregate
             self._writes += self._private(aggregate.name, index)
         return dtype
+
+
+def _is_number(expr: Any) -> bool:
+    """Whether an expression is a number, or made of numbers alone."""
+    match expr:
+        case p.Sum() | p.Product():
+            return all(map(_is_number, expr.children))
+        case p.Quotient():
+            return _is_number(expr.numerator) and _is_number(expr.denominator)
+        case _:
+            return not isinstance(expr, p.ExpressionNode)
 
 
 def _unique(sources: Sequence[Source]) -> list[Source]:

@@ -269,7 +269,7 @@ def test_graphs_of_a_group_hold_what_is_counted() -> None:
     compared: Counter[str] = Counter()
 
     @settings(
-        max_examples=40,
+        max_examples=60,
         derandomize=True,
         deadline=None,
         database=None,
@@ -308,4 +308,4 @@ def test_graphs_of_a_group_hold_what_is_counted() -> None:
             compared["equal"] += 1
 
     check()
-    assert compared["equal"] >= 8, compared
+    assert compared["equal"] >= 5, compared

@@ -112,6 +112,12 @@ _ARRAYS = "x(n) y(n) z(n)"
             id="a square reads its base twice",
         ),
         pytest.param(
+            "(2 + 3)*(4 + 5)*x[i]*y[i]",
+            True,
+            [("load x", []), ("load y", []), ("mul", ["0"]), ("mul", ["2", "1"])],
+            id="numbers are folded",
+        ),
+        pytest.param(
             "x[i]**5",
             True,
             [("load x", []), ("mul", ["0"]), ("mul", ["1"]), ("mul", ["2"]), ("mul", ["3"])],
