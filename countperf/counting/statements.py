@@ -22,7 +22,7 @@ import pymbolic.primitives as p
 
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, MemoryAccess, Operation, type_name
-from countperf.counting.operations import DType, InstructionCounter, Key
+from countperf.counting.operations import DType, InstructionCounter, Key, is_constant
 from countperf.symbolic.affine import ALWAYS, NotAffineError
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
@@ -205,7 +205,7 @@ class StatementReader(InstructionCounter):
         self._frames.append(frame)
         dtype = super().rec(expr)
         self._frames.pop()
-        self._frames[-1].attach(frame.result(), dtype, is_constant=_is_number(expr))
+        self._frames[-1].attach(frame.result(), dtype, is_constant=is_constant(expr))
         return dtype
 
     def _node(self, key: Key, operands: list[Source]) -> Node:
@@ -285,17 +285,6 @@ class StatementReader(InstructionCounter):
             aggregate: Any = assignee.aggregate
             self._writes += self._private(aggregate.name, index)
         return dtype
-
-
-def _is_number(expr: Any) -> bool:
-    """Whether an expression is a number, or made of numbers alone."""
-    match expr:
-        case p.Sum() | p.Product():
-            return all(map(_is_number, expr.children))
-        case p.Quotient():
-            return _is_number(expr.numerator) and _is_number(expr.denominator)
-        case _:
-            return not isinstance(expr, p.ExpressionNode)
 
 
 def _unique(sources: Sequence[Source]) -> list[Source]:
