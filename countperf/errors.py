@@ -159,6 +159,10 @@ class DeviceError(CountperfError):
         self.device = device
 
 
+class DeviceLostError(DeviceError):
+    """A kernel left the device unusable for this process; a new process can go on."""
+
+
 class KernelSpecificationError(CountperfError, ValueError):
     """What was given as a kernel names none.
 

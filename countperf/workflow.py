@@ -149,7 +149,7 @@ def _call(specification: str, module: Any, function: str) -> Any:
 
 
 def devices() -> tuple[Device, ...]:
-    """List the OpenCL devices of this machine, whether they work or not (see `doctor`)."""
+    """List the devices of this machine, OpenCL and CUDA, working or not (see `doctor`)."""
     from countperf.harness.devices import discover
 
     return discover().devices

@@ -24,4 +24,4 @@ def run(options: argparse.Namespace) -> None:
         )
         return
     rows = [[d.label, d.identity.slug, d.identity.name] for d in found]
-    print(format_table(rows) if rows else "no OpenCL device; 'countperf doctor' says what to do")
+    print(format_table(rows) if rows else "no device; 'countperf doctor' says what to do")

@@ -14,10 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from countperf.documents import read_file_text
-from countperf.errors import IncompatibleMeasurementsError, MeasurementError, ParameterError
+from countperf.errors import (
+    DeviceLostError,
+    IncompatibleMeasurementsError,
+    MeasurementError,
+    ParameterError,
+)
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.runner import CaseRunner
 from countperf.harness.sizes import Calibration, Sizable, SizeChoice, SizeLimits, size_key
@@ -211,6 +217,8 @@ def calibrate(
         The file is of another device, or for other limits of time.
     DocumentError
         The file is damaged, or something else.
+    DeviceLostError
+        A kernel made the device unusable for this process; the file notes it like one that fails.
     """
     calibration = Calibration(device=runner.identity, timer=runner.clock.timer, limits=limits)
     if store is not None and Path(store).exists():
@@ -232,25 +240,32 @@ def calibrate(
                 remaining_s=spent / done * (len(groups) - done) if done else None,
             )
         )
-        choice = _choose_or_fail(entry, runner, calibration.limits)
+        lost: DeviceLostError | None = None
+        try:
+            choice = choose_sizes(
+                entry, partial(time_case, runner, limits=calibration.limits), calibration.limits
+            )
+        except MeasurementError as error:
+            choice = _failed(entry, error)
+        except DeviceLostError as error:  # noted, so that the next process goes on behind it
+            choice, lost = _failed(entry, error), error
         calibration = calibration.model_copy(update={"choices": (*calibration.choices, choice)})
         if store is not None:
             calibration.write_file(store)
+        if lost is not None:
+            raise lost
     return calibration
 
 
-def _choose_or_fail(entry: Sizable, runner: CaseRunner, limits: SizeLimits) -> SizeChoice:
-    try:
-        return choose_sizes(entry, lambda case: time_case(runner, case, limits), limits)
-    except MeasurementError as error:
-        return SizeChoice(
-            family=entry.family,
-            variant=entry.variant,
-            element_type=entry.element_type,
-            exponents=(entry.exponents[0] + entry.exponent_steps[0],),
-            run_s=(0.0,),
-            reason=str(error),
-        )
+def _failed(entry: Sizable, error: Exception) -> SizeChoice:
+    return SizeChoice(
+        family=entry.family,
+        variant=entry.variant,
+        element_type=entry.element_type,
+        exponents=(entry.exponents[0] + entry.exponent_steps[0],),
+        run_s=(0.0,),
+        reason=str(error),
+    )
 
 
 def _resumed(wanted: Calibration, path: Path) -> Calibration:

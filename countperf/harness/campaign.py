@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.errors import (
     CountingError,
+    DeviceLostError,
     IncompatibleMeasurementsError,
     KernelBuildError,
     MeasurementError,
@@ -88,6 +89,8 @@ def measure(
     ------
     DeviceError
         No such device, or it does not work.
+    DeviceLostError
+        A case made the device unusable for this process; it is recorded as failed.
     IncompatibleMeasurementsError
         The file holds measurements of another device, protocol or counting rules.
     DocumentError
@@ -102,7 +105,12 @@ def measure(
     header = Header(
         device=runner.identity,
         protocol=protocol,
-        environment=gather_environment(runner.limits.sizes(), runner.limits.max_clock_mhz),
+        environment=gather_environment(
+            runner.limits.sizes(),
+            runner.limits.max_clock_mhz,
+            device_state=runner.device_state(),
+            versions=runner.versions(),
+        ),
         timer=runner.clock.timer,
     )
     with Store.open(store, header) as file:
@@ -158,7 +166,13 @@ class _Campaign:
             self._remaining_s = self._estimate.remaining_s([state, *schedule.left()])
             self._tell("round", state.case)
             began = clock.now()
-            failure = self._run_round(state)
+            try:
+                failure = self._run_round(state)
+            except DeviceLostError as error:
+                # whoever goes on in a new process shall not lose the device to the same case again
+                lost = MeasurementError(f"{state.case.name}: {error}", case=state.case.name)
+                self._record_failure(state.case, lost)
+                raise
             if failure is None:
                 self._estimate.add(state, clock.now() - began)
             self._remaining_s = self._estimate.remaining_s(schedule.left())
@@ -221,6 +235,7 @@ class _Campaign:
             host_overhead_s=clocks.host_overhead_s,
             load_average=load[0] if load else None,
             properties=properties,
+            device_state=self._runner.device_state(),
         )
         self._store.append(measurement)
         self._done += 1

@@ -1,21 +1,17 @@
-"""OpenCL devices: listing them, and finding the one that is meant."""
+"""Devices of all backends: listing them, and finding the one that is meant."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
+from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceError
-from countperf.harness.environment import read_processor
-from countperf.harness.icd import DriverSearch, find_drivers, loader_setting
+from countperf.harness.icd import DriverSearch
 
 if TYPE_CHECKING:
-    import pyopencl as cl
-
     from countperf.harness.trial import Trial
 
 GroupClass = Literal["small", "medium", "large"]
@@ -77,120 +73,104 @@ class DeviceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """An OpenCL device that is present.
+    """A device that is present.
 
     Attributes
     ----------
     label : str
-        Platform and index, ``pocl:0``.
+        Platform and index, ``pocl:0`` or ``cuda:0``.
     identity : DeviceIdentity
         Which device it is.
     limits : DeviceLimits
         What it can hold and run.
-    handle : pyopencl.Device
-        For pyopencl.
+    handle : object
+        What the backend knows the device by.
+    backend : str
+        Name of what runs kernels on it, one of `countperf.harness.backend.backends`.
     """
 
     label: str
     identity: DeviceIdentity
     limits: DeviceLimits
     handle: Any = field(repr=False, compare=False)
+    backend: str = "opencl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """Why a backend can have no devices.
+
+    Attributes
+    ----------
+    prefix : str
+        What the labels of its devices would begin with.
+    problem, advice : str
+        Why, and what to do about it.
+    is_expected : bool
+        Whether the machine seems to have such devices.
+    """
+
+    prefix: str
+    problem: str
+    advice: str
+    is_expected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What the OpenCL loader found.
+    """What there is on this machine.
 
     Attributes
     ----------
     drivers : DriverSearch
-        Which drivers it was to load.
+        Which drivers the OpenCL loader was to load.
     platforms : tuple of (str, str)
         Name and version of each platform.
     devices : tuple of Device
         All devices, whether they work or not.
+    absences : tuple of Absence
+        Backends other than OpenCL that can have no devices, and why.
     """
 
     drivers: DriverSearch
     platforms: tuple[tuple[str, str], ...]
     devices: tuple[Device, ...]
+    absences: tuple[Absence, ...] = ()
+
+    def absence(self, name: str) -> Absence | None:
+        """Return why there is no device of that name, if its beginning is a backend's."""
+        wanted = name.strip().lower().partition(":")[0]
+        return next((each for each in self.absences if each.prefix == wanted), None)
 
 
 @cache
 def discover() -> Discovery:
-    """List platforms and devices; the first call decides which drivers the process sees.
+    """List the devices of all backends; the first call decides which drivers the process sees.
 
     Returns
     -------
     Discovery
         Possibly without any device.
     """
-    import pyopencl as cl
+    from countperf.harness.backend import backends
 
-    drivers = find_drivers()
-    with loader_setting(drivers):
-        try:
-            platforms = cl.get_platforms()
-        except cl.Error:  # the loader has no driver at all
-            platforms = []
-    counter: Counter[str] = Counter()
-    devices: list[Device] = []
-    for platform in platforms:
-        prefix = platform_prefix(platform.name)
-        for handle in _devices_of(platform):
-            devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
-            counter[prefix] += 1
+    findings = [each.discover() for each in backends().values()]
+    searches = [each.drivers for each in findings if each.drivers is not None]
     return Discovery(
-        drivers=drivers,
-        platforms=tuple((platform.name, platform.version) for platform in platforms),
-        devices=tuple(devices),
+        drivers=searches[0] if searches else DriverSearch(files=()),
+        platforms=tuple(platform for each in findings for platform in each.platforms),
+        devices=tuple(device for each in findings for device in each.devices),
+        absences=tuple(
+            Absence(
+                prefix=each.label_prefix,
+                problem=each.problem,
+                advice=each.advice,
+                is_expected=each.is_expected,
+            )
+            for each in findings
+            if each.problem and each.label_prefix
+        ),
     )
-
-
-def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
-    import pyopencl as cl
-
-    try:
-        return platform.get_devices()
-    except cl.Error:  # some drivers answer "device not found" instead of nothing
-        return ()
-
-
-def describe(handle: cl.Device, label: str) -> Device:
-    """Read identity and limits of a pyopencl device."""
-    device_type = _device_type(handle)
-    processor = read_processor() if device_type == "cpu" else ""
-    name = handle.name.strip()
-    identity = DeviceIdentity(
-        slug=make_slug(handle.platform.name, name, processor),
-        platform=handle.platform.name.strip(),
-        vendor=handle.vendor.strip(),
-        name=name,
-        driver_version=handle.driver_version.strip(),
-        device_type=device_type,
-        compute_units=handle.max_compute_units,
-        processor=processor,
-    )
-    limits = DeviceLimits(
-        max_group_size=handle.max_work_group_size,
-        max_group_shape=tuple(handle.max_work_item_sizes),
-        local_memory_bytes=handle.local_mem_size,
-        global_memory_bytes=handle.global_mem_size,
-        max_allocation_bytes=handle.max_mem_alloc_size,
-        timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
-        max_clock_mhz=handle.max_clock_frequency,
-    )
-    return Device(label=label, identity=identity, limits=limits, handle=handle)
-
-
-def _device_type(handle: cl.Device) -> DeviceType:
-    import pyopencl as cl
-
-    if handle.type & cl.device_type.CPU:
-        return "cpu"
-    if handle.type & cl.device_type.GPU:
-        return "gpu"
-    return "accelerator" if handle.type & cl.device_type.ACCELERATOR else "other"
 
 
 def select_device(name: str, devices: Sequence[Device]) -> Device:
@@ -273,6 +253,8 @@ def find_device(
 
     found = discovery or discover()
     attempt = attempt or try_device
+    if name is not None and (absence := found.absence(name)) is not None:
+        raise DeviceError(f"no device {name!r}: {absence.problem}; {absence.advice}", device=name)
     if found.drivers.problem and not found.devices:
         message = f"no OpenCL driver: {found.drivers.problem}; {found.drivers.advice}"
         raise DeviceError(message, device=name)
@@ -288,7 +270,11 @@ def find_device(
     if not working:
         reasons = "".join(f"{device.label}: {trial.reason}; " for device, trial in trials)
         nothing = "no OpenCL device works" if trials else "no OpenCL device found"
-        raise DeviceError(f"{nothing}: {reasons}{INSTALL_ADVICE}")
+        expected = [each for each in found.absences if each.is_expected]
+        advice = "; ".join(
+            [*(f"{each.problem}: {each.advice}" for each in expected), INSTALL_ADVICE]
+        )
+        raise DeviceError(f"{nothing}: {reasons}{advice}")
     if len(working) == 1:
         return working[0]
     measure = bandwidth or measure_copy_bandwidth

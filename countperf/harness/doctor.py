@@ -1,4 +1,4 @@
-"""What OpenCL there is, what works, and for what does not, why and what to do; as data."""
+"""What devices there are, what works, and for what does not, why and what to do; as data."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class DeviceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorReport:
-    """The state of OpenCL on this machine.
+    """The state of OpenCL and CUDA on this machine.
 
     Attributes
     ----------
@@ -174,6 +174,7 @@ def _advice(found: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
     if drivers.problem:
         advice.append(f"{drivers.problem}: {drivers.advice}")
     advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
+    advice += [f"{each.problem}: {each.advice}" for each in found.absences if each.is_expected]
     for file in drivers.files:
         if file.is_missing:
             advice.append(

@@ -13,11 +13,18 @@ from pathlib import Path
 from countperf.devices.identity import describe_processor
 from countperf.measurements import Environment
 
-_PACKAGES = ("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt")
+_PACKAGES = (
+    *("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt"),
+    *("cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+)
 
 
 def gather_environment(
-    device_limits: Mapping[str, int], device_clock_mhz: float = 0.0
+    device_limits: Mapping[str, int],
+    device_clock_mhz: float = 0.0,
+    *,
+    device_state: Mapping[str, float] | None = None,
+    versions: Mapping[str, str] | None = None,
 ) -> Environment:
     """Describe the machine as it is now.
 
@@ -27,6 +34,10 @@ def gather_environment(
         The device's sizes, byte and work items, by name.
     device_clock_mhz : float, optional
         What the driver gives as the device's clock, MHz; 0 if it gives none.
+    device_state : Mapping from str to float, optional
+        What the driver says of the device now.
+    versions : Mapping from str to str, optional
+        Of drivers and compilers, besides the Python packages.
 
     Returns
     -------
@@ -43,8 +54,9 @@ def gather_environment(
         cores=available_cores(),
         load_average=load_average(),
         clocks_mhz=clocks,
-        versions=_versions(),
+        versions={**_versions(), **(versions or {})},
         device_limits=dict(device_limits),
+        device_state=dict(device_state or {}),
     )
 
 

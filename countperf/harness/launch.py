@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.errors import KernelBuildError
-from countperf.harness.session import Session
 
 if TYPE_CHECKING:
     import pyopencl as cl
     from numpy.typing import NDArray
+
+    from countperf.harness.backend import Session as AnySession
+    from countperf.harness.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class _Recorder:
 
 
 def build_kernel(session: Session, t_unit: Any) -> Kernel:
-    """Generate code for a translation unit and build it.
+    """Generate OpenCL C for a translation unit and build it.
 
     Parameters
     ----------
@@ -156,6 +158,17 @@ def build_kernel(session: Session, t_unit: Any) -> Kernel:
         host_function(kernels, session.queue, **arguments, allocator=allocate)
         return recorder.events
 
+    return describe_kernel(entry, launch)
+
+
+def describe_kernel(entry: Any, launch: Callable[[Mapping[str, Any]], list[Any]]) -> Kernel:
+    """Describe the arguments of a kernel of Loopy's that can be launched.
+
+    Raises
+    ------
+    KernelBuildError
+        The shape or type of an array is not known.
+    """
     arrays = tuple(_array(arg, entry.name) for arg in entry.args if hasattr(arg, "dim_tags"))
     scalars = frozenset(arg.name for arg in entry.args) - {array.name for array in arrays}
     return Kernel(name=entry.name, arrays=arrays, scalars=scalars, launch=launch)
@@ -211,7 +224,7 @@ def check_group(session: Session, kernel: cl.Kernel, group_shape: tuple[int, ...
 
 
 def read_output(
-    session: Session, array: ArrayArgument, memory: cl.Buffer, parameters: Mapping[str, Any]
+    session: AnySession, array: ArrayArgument, memory: Any, parameters: Mapping[str, Any]
 ) -> NDArray[Any]:
     """Copy an array from the device to the host, in its own shape and memory order."""
     shape, strides = array.layout(parameters)

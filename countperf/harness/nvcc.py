@@ -27,7 +27,9 @@ _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
-_KERNEL_NAME = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
+_KERNEL_NAME = re.compile(
+    r"(?:__global__\s+void|KERNEL)\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
+)
 _MESSAGE_LIMIT = 800
 
 

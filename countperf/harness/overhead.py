@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
-from countperf.harness.clock import Clock, EventClock
+from countperf.harness.backend import Session
+from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.devices import DeviceLimits
 from countperf.harness.environment import available_memory
-from countperf.harness.session import Session
 from countperf.harness.sizes import SizeLimits
 
-if TYPE_CHECKING:
-    import pyopencl as cl
-
-_EMPTY_SOURCE = "kernel void nothing(void) { }"
+_EMPTY_SOURCE = "KERNEL nothing(GLOBAL float *unused) { }"
 _EMPTY_GROUP = 64
 
 
@@ -52,16 +48,14 @@ def measure_launch_overhead(
     LaunchOverhead
         The usual launch, which is the median, by either clock.
     """
-    import pyopencl as cl
-
     clock = clock or EventClock()
-    kernel = cl.Kernel(session.build(_EMPTY_SOURCE), "nothing")
+    program = session.load(_EMPTY_SOURCE)
+    arguments = (session.allocate(4),)
 
-    def launch() -> list[cl.Event]:
-        shape = (_EMPTY_GROUP,)
-        return [cl.enqueue_nd_range_kernel(session.queue, kernel, shape, shape)]
+    def run() -> Timing:
+        return clock.time_run(lambda: program.launch("nothing", 1, _EMPTY_GROUP, arguments))
 
-    timings = [clock.time_run(launch) for _ in range(runs)][runs // 4 :]
+    timings = [run() for _ in range(runs)][runs // 4 :]
     return LaunchOverhead(
         event_s=median(timing.time_s for timing in timings),
         host_s=median(timing.host_s for timing in timings),

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
+from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
+from countperf.harness.backend import Session, open_session
 from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.devices import Device, DeviceLimits
-from countperf.harness.launch import ArrayArgument, Kernel, build_kernel, read_output
-from countperf.harness.session import Session
+from countperf.harness.launch import ArrayArgument, Kernel, read_output
 from countperf.measurements import KernelCase
 
 if TYPE_CHECKING:
@@ -41,6 +41,14 @@ class CaseRunner(Protocol):
         """What times them."""
         ...
 
+    def device_state(self) -> dict[str, float]:
+        """Return what the driver says of the device now, as `Session.state`."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels, as `Session.versions`."""
+        ...
+
     def check(self, case: KernelCase) -> None:
         """Build the case's kernel and compare its numbers, once per kernel."""
         ...
@@ -51,7 +59,7 @@ class CaseRunner(Protocol):
 
 
 class KernelRunner:
-    """Runs cases on an OpenCL device.
+    """Runs cases on a device.
 
     Parameters
     ----------
@@ -80,7 +88,15 @@ class KernelRunner:
     @classmethod
     def open(cls, device: Device, clock: Clock | None = None) -> KernelRunner:
         """Open a device and return what runs cases on it."""
-        return cls(Session.open(device), clock)
+        return cls(open_session(device), clock)
+
+    def device_state(self) -> dict[str, float]:
+        """Return what the driver says of the device now."""
+        return self.session.state()
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels."""
+        return self.session.versions()
 
     def check(self, case: KernelCase) -> None:
         """Build a case's kernel and compare its numbers with the reference at small sizes.
@@ -107,7 +123,7 @@ class KernelRunner:
         with self._failing_as(KernelBuildError, case, "does not run at its check sizes"):
             arguments = self._arguments(kernel, inputs, case.check_parameters)
             kernel.launch(arguments)
-            self.session.queue.finish()
+            self.session.finish()
         with self._failing_as(WrongResultError, case, "cannot be compared with its reference"):
             wanted = case.reference(inputs, case.check_parameters)
         arrays = {array.name: array for array in kernel.arrays}
@@ -145,13 +161,13 @@ class KernelRunner:
         with self._failing_as(MeasurementError, case, "does not run"):
             inputs = self._inputs(case, case.parameters)
             arguments = self._arguments(kernel, inputs, case.parameters)
-            self.session.queue.finish()
+            self.session.finish()
             yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
 
     def _kernel(self, case: KernelCase) -> Kernel:
         if case.kernel not in self._kernels:
             with self._failing_as(KernelBuildError, case, "does not build"):
-                self._kernels[case.kernel] = build_kernel(self.session, case.build())
+                self._kernels[case.kernel] = self.session.build_kernel(case.build())
         return self._kernels[case.kernel]
 
     def _inputs(self, case: KernelCase, parameters: Mapping[str, int]) -> dict[str, Any]:
@@ -186,6 +202,8 @@ class KernelRunner:
     ) -> Generator[None]:
         try:
             yield
+        except DeviceLostError:
+            raise  # no case of this process can run any more
         except MeasurementError as error:
             if error.case is not None:
                 raise

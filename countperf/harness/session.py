@@ -1,7 +1,8 @@
-"""A device in use: context, queue, programs, memory."""
+"""An OpenCL device in use: context, queue, programs, memory."""
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,15 +10,40 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.errors import KernelBuildError
 from countperf.harness.devices import Device
+from countperf.harness.portable import OPENCL_PRELUDE
 
 if TYPE_CHECKING:
     import numpy as np
     import pyopencl as cl
     from numpy.typing import NDArray
 
+    from countperf.harness.launch import Kernel
+
+
+class Program:
+    """Hand-written kernels, built."""
+
+    def __init__(self, queue: cl.CommandQueue, program: cl.Program) -> None:
+        self._queue = queue
+        self._program = program
+        self._kernels: dict[str, cl.Kernel] = {}
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> list[cl.Event]:
+        """Enqueue a kernel of one axis; arguments are buffers and NumPy scalars."""
+        import pyopencl as cl
+
+        if name not in self._kernels:
+            self._kernels[name] = cl.Kernel(self._program, name)
+        kernel = self._kernels[name]
+        kernel.set_args(*arguments)
+        shape = (groups * group_size,)
+        return [cl.enqueue_nd_range_kernel(self._queue, kernel, shape, (group_size,))]
+
 
 class Session:
-    """Context and profiling queue of a device.
+    """Context and profiling queue of an OpenCL device.
 
     Attributes
     ----------
@@ -85,6 +111,44 @@ class Session:
                 message = f"does not build on {self.device.label}: {build_message(str(error))}"
                 raise KernelBuildError(message) from error
 
+    def load(self, source: str, *, fresh: bool = False) -> Program:
+        """Build hand-written kernels, as in `countperf.harness.backend.Session`."""
+        text = OPENCL_PRELUDE + source
+        if not fresh:
+            return Program(self.queue, self.build(text))
+        with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
+            return Program(self.queue, self.build(text, cache_folder=Path(folder)))
+
+    def build_kernel(self, t_unit: Any) -> Kernel:
+        """Generate code for a translation unit and build it."""
+        from countperf.harness.launch import build_kernel
+
+        return build_kernel(self, t_unit)
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        self.queue.finish()
+
+    def state(self) -> dict[str, float]:
+        """Return nothing: OpenCL tells no clock and no temperature."""
+        return {}
+
+    def versions(self) -> dict[str, str]:
+        """Return nothing besides what the Python packages tell."""
+        return {}
+
+    def copy_in(self, memory: cl.Buffer, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the beginning of a buffer, and wait."""
+        import pyopencl as cl
+
+        cl.enqueue_copy(self.queue, memory, array, is_blocking=True)
+
+    def copy_out(self, array: NDArray[Any], memory: cl.Buffer) -> None:
+        """Fill a contiguous array from the beginning of a buffer, and wait."""
+        import pyopencl as cl
+
+        cl.enqueue_copy(self.queue, array, memory, is_blocking=True)
+
     def allocate(self, size: int) -> cl.Buffer:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
         import numpy as np
@@ -104,14 +168,14 @@ class Session:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self.context, flags, hostbuf=array.ravel(order="K"))
 
-    def download(self, buffer: cl.Buffer, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    def download(self, memory: cl.Buffer, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return the first elements of device memory."""
         import numpy as np
         import pyopencl as cl
 
         result = np.empty(count, dtype)
         if count:
-            cl.enqueue_copy(self.queue, result, buffer)
+            cl.enqueue_copy(self.queue, result, memory)
         return result
 
 

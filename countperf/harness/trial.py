@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
+
+import numpy as np
 
 from countperf.errors import KernelBuildError
+from countperf.harness.backend import Session, backend_of, open_session
 from countperf.harness.clock import Clock, EventClock
-from countperf.harness.devices import INSTALL_ADVICE, Device
-from countperf.harness.session import Session
+from countperf.harness.devices import Device
 
 _SOURCE = """
-kernel void trial(global const float *in, global float *out)
-{ size_t i = get_global_id(0); out[i] = 2 * in[i] + i; }
-kernel void copy(global const float4 *in, global float4 *out)
-{ size_t i = get_global_id(0); out[i] = in[i]; }
+KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
+{ int i = GLOBAL_ID; out[i] = 2 * in[i] + i; }
+KERNEL copy(GLOBAL const F4 *in, GLOBAL F4 *out)
+{ int i = GLOBAL_ID; out[i] = in[i]; }
 """
 _TRIAL_ITEMS = 256
 _COPY_BYTES = 32 * 2**20
@@ -52,11 +52,10 @@ def try_device(device: Device) -> Trial:
     Trial
         Whether it works.
     """
-    import pyopencl as cl
-
+    backend = backend_of(device)
     try:
-        right = _run_trial(Session.open(device))
-    except (KernelBuildError, cl.Error) as error:
+        right = _run_trial(backend.open(device))
+    except (KernelBuildError, *backend.failures()) as error:
         reason = str(error)
         return Trial(works=False, reason=reason, advice=advise(reason, device))
     if right:
@@ -67,27 +66,15 @@ def try_device(device: Device) -> Trial:
 
 def advise(reason: str, device: Device) -> str:
     """Say what to do about a device that failed its trial for that reason."""
-    if "unknown target CPU" in reason and device.label.startswith("pocl:"):
-        return (
-            "PoCL's compiler does not know this processor, a fault of PyPI's"
-            " pocl-binary-distribution on new processors: 'pip uninstall pocl-binary-distribution'"
-            f" and {INSTALL_ADVICE}"
-        )
-    if "OUT_OF_HOST_MEMORY" in reason or "OUT_OF_RESOURCES" in reason:
-        return "free memory on the machine or the device, and try again"
-    return f"update or reinstall the driver of {device.identity.platform}, or {INSTALL_ADVICE}"
+    return backend_of(device).advise(reason, device)
 
 
 def _run_trial(session: Session) -> bool:
-    import numpy as np
-    import pyopencl as cl
-
-    with tempfile.TemporaryDirectory(prefix="countperf-trial-") as folder:
-        # a folder of its own: a binary from an earlier day proves nothing about the compiler
-        program = session.build(_SOURCE, cache_folder=Path(folder))
+    # built anew: a binary from an earlier day proves nothing about the compiler
+    program = session.load(_SOURCE, fresh=True)
     values = np.arange(_TRIAL_ITEMS, dtype=np.float32)[::-1].copy()
     source, target = session.upload(values), session.allocate(values.nbytes)
-    cl.Kernel(program, "trial")(session.queue, values.shape, (_COPY_GROUP,), source, target)
+    program.launch("trial", _TRIAL_ITEMS // _COPY_GROUP, _COPY_GROUP, (source, target))
     found = session.download(target, values.dtype, values.size)
     return np.array_equal(found, 2 * values + np.arange(_TRIAL_ITEMS, dtype=np.float32))
 
@@ -109,17 +96,15 @@ def measure_copy_bandwidth(device: Device, clock: Clock | None = None, runs: int
     float
         Bytes read plus bytes written per second, byte/s.
     """
-    import pyopencl as cl
-
     clock = clock or EventClock()
-    session = Session.open(device)
+    session = open_session(device)
     size = min(_COPY_BYTES, device.limits.max_allocation_bytes // 4)
-    items = size // (16 * _COPY_GROUP) * _COPY_GROUP
-    source, target = session.allocate(16 * items), session.allocate(16 * items)
-    kernel = cl.Kernel(session.build(_SOURCE), "copy")
-    kernel.set_args(source, target)
+    groups = size // (16 * _COPY_GROUP)
+    copied = 16 * groups * _COPY_GROUP
+    arguments = (session.allocate(copied), session.allocate(copied))
+    program = session.load(_SOURCE)
 
-    def launch() -> list[cl.Event]:
-        return [cl.enqueue_nd_range_kernel(session.queue, kernel, (items,), (_COPY_GROUP,))]
+    def run() -> float:
+        return clock.time_run(lambda: program.launch("copy", groups, _COPY_GROUP, arguments)).time_s
 
-    return 2 * 16 * items / min(clock.time_run(launch).time_s for _ in range(runs))
+    return 2 * copied / min(run() for _ in range(runs))

@@ -30,6 +30,9 @@ class Environment(Part):
         Of Python and of the packages that make and run kernels.
     device_limits : dict from str to int
         The device's memory sizes (byte) and largest work group.
+    device_state : dict from str to float
+        Clocks, power, temperature and memory in use as the driver gave them, each name with its
+        unit; empty where the driver gives none, and then not in the file.
     """
 
     recorded_at: str
@@ -40,6 +43,7 @@ class Environment(Part):
     clocks_mhz: dict[str, float] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     device_limits: dict[str, int] = Field(default_factory=dict)
+    device_state: dict[str, float] = Field(default_factory=dict)
 
 
 class Protocol(Part):

@@ -60,6 +60,8 @@ class Measurement(_Line):
         Of the last minute, when it was finished.
     properties : dict or None
         The property vector's document; None if the kernel could not be counted.
+    device_state : dict from str to float
+        As in `Environment`, right after the last run.
     """
 
     status: Literal["measured"] = "measured"
@@ -75,6 +77,7 @@ class Measurement(_Line):
     host_overhead_s: float | None = None
     load_average: float | None = None
     properties: dict[str, Any] | None = None
+    device_state: dict[str, float] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _statistic_fits_the_samples(self) -> Self:
@@ -193,7 +196,11 @@ def case_fields(case: KernelCase) -> dict[str, Any]:
 
 def format_line(entry: Header | Line) -> str:
     """Write an entry as one line of ASCII, line feed included."""
-    return json.dumps(entry.model_dump(mode="json"), allow_nan=False) + "\n"
+    content = entry.model_dump(mode="json")
+    for part in (content, content.get("environment", {})):
+        if not part.get("device_state", True):
+            del part["device_state"]  # most drivers give none
+    return json.dumps(content, allow_nan=False) + "\n"
 
 
 def parse_line(text: str, number: int, *, path: Path | str | None = None) -> Line:

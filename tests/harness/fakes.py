@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.errors import MeasurementError
 from countperf.harness.clock import FakeClock, Timing
 from countperf.harness.devices import Device, DeviceLimits
 from countperf.harness.runner import Run
@@ -119,7 +118,7 @@ class FakeRunner:
         self,
         duration: Callable[[str, int, int], float] = lambda *_: 1e-3,
         *,
-        broken: Mapping[str, MeasurementError] | None = None,
+        broken: Mapping[str, Exception] | None = None,
         log: Path | None = None,
     ) -> None:
         self.identity = IDENTITY
@@ -128,10 +127,19 @@ class FakeRunner:
         self.rounds: list[str] = []
         self.checked: list[str] = []
         self.setup_s = 0.0
+        self.state: dict[str, float] = {}
         self.overhead_s = 1e-5  # by how much the host's clock exceeds the event timer
         self._duration = duration
         self._broken = dict(broken or {})
         self._log = log
+
+    def device_state(self) -> dict[str, float]:
+        """Return what the test wants."""
+        return dict(self.state)
+
+    def versions(self) -> dict[str, str]:
+        """Return nothing."""
+        return {}
 
     def check(self, case: KernelCase) -> None:
         """Note the kernel, or raise what the script says."""

@@ -10,7 +10,7 @@ import pytest
 _CHECK = """
 import sys
 __import__(sys.argv[1])
-heavy = {"pyopencl", "loopy", "islpy", "scipy", "pandas"} & set(sys.modules)
+heavy = {"pyopencl", "cupy", "pynvml", "loopy", "islpy", "scipy", "pandas"} & set(sys.modules)
 assert not heavy, heavy
 """
 
@@ -22,6 +22,8 @@ assert not heavy, heavy
         "countperf.harness.campaign",
         "countperf.harness.calibration",
         "countperf.harness.doctor",
+        "countperf.harness.backend",
+        "countperf.harness.nvcc",
     ],
 )
 def test_nothing_heavy_is_imported(module: str) -> None:

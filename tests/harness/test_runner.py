@@ -148,7 +148,7 @@ def test_what_goes_wrong_before_timing(
 @pytest.mark.device
 def test_a_kernel_that_the_compiler_refuses_is_a_build_error(runner: KernelRunner) -> None:
     with pytest.raises(KernelBuildError, match="does not build on"):
-        runner.session.build("kernel void broken(global float *out) { out[0] = nothing; }")
+        runner.session.load("KERNEL broken(GLOBAL float *out) { out[0] = nothing; }")
 
 
 @pytest.mark.device

@@ -97,6 +97,9 @@ template <class... A> int launch(void (*kernel)(A...), const unsigned *shape, vo
   body = Launch<A...>::invoke;
   return run_grid(shape);
 }
+struct alignas(16) float4 { float x, y, z, w; };
+static long long ticks;
+inline long long clock64() { return ticks += 1000; }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 template <class T> T max(T a, T b) { return a > b ? a : b; }
@@ -112,7 +115,9 @@ template <class T> T atomicCAS(T *address, T compare, T value) {
   return old;
 }
 """
-_KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
+_KERNEL = re.compile(
+    r"(?:__global__\s+void|KERNEL)\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
+)
 
 
 class Memory:

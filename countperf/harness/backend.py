@@ -1,0 +1,195 @@
+"""What a way to run kernels has to offer; OpenCL and CUDA each offer it.
+
+The harness knows devices, sessions and programs by these protocols only. A further backend is a
+class with the methods of `Backend` and a line in `backends`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from countperf.errors import DeviceError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from countperf.harness.clock import Event
+    from countperf.harness.devices import Device
+    from countperf.harness.icd import DriverSearch
+    from countperf.harness.launch import Kernel
+
+
+class Program(Protocol):
+    """Hand-written kernels, built for a device."""
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> Sequence[Event]:
+        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
+        ...
+
+
+class Session(Protocol):
+    """A device in use."""
+
+    @property
+    def device(self) -> Device:
+        """The device."""
+        ...
+
+    def load(self, source: str, *, fresh: bool = False) -> Program:
+        """Build hand-written kernels.
+
+        Parameters
+        ----------
+        source : str
+            In the dialect of `countperf.harness.portable`.
+        fresh : bool, optional
+            Whether to compile even where a cache has the binary.
+
+        Raises
+        ------
+        KernelBuildError
+            The source does not build.
+        """
+        ...
+
+    def build_kernel(self, t_unit: Any) -> Kernel:
+        """Generate code for a translation unit and build it.
+
+        Raises
+        ------
+        KernelBuildError
+            The device's compiler refuses it.
+        loopy.LoopyError
+            Loopy generates no code for it.
+        """
+        ...
+
+    def allocate(self, size: int) -> Any:
+        """Return new device memory of that many bytes (at least 4), filled with zeros."""
+        ...
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Return new device memory with the elements of a contiguous array in memory order."""
+        ...
+
+    def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Return the first elements of device memory."""
+        ...
+
+    def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the beginning of device memory, and wait."""
+        ...
+
+    def copy_out(self, array: NDArray[Any], memory: Any) -> None:
+        """Fill a contiguous array from the beginning of device memory, and wait."""
+        ...
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        ...
+
+    def state(self) -> dict[str, float]:
+        """Return what the driver says of the device now, each name with its unit; may be empty.
+
+        Such as ``sm_clock_mhz``, ``power_w``, ``temperature_c``, ``memory_used_bytes``.
+        """
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels, besides the Python packages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a backend found on this machine.
+
+    Attributes
+    ----------
+    label_prefix : str
+        As in `Backend`.
+    devices : tuple of Device
+        All its devices, whether they work or not.
+    platforms : tuple of (str, str)
+        Name and version of each platform.
+    problem, advice : str
+        If it can have no devices: why, and what to do about it.
+    is_expected : bool
+        Whether the machine seems to have such devices, so that the advice is worth giving.
+    drivers : DriverSearch, optional
+        Drivers that a loader was to load, where the backend has one.
+    """
+
+    label_prefix: str = ""
+    devices: tuple[Device, ...] = ()
+    platforms: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+    advice: str = ""
+    is_expected: bool = False
+    drivers: DriverSearch | None = None
+
+
+class Backend(Protocol):
+    """A way to run kernels."""
+
+    @property
+    def name(self) -> str:
+        """Short name, such as ``opencl``."""
+        ...
+
+    @property
+    def label_prefix(self) -> str:
+        """What its devices' labels begin with, where that is one word; else empty."""
+        ...
+
+    def discover(self) -> Findings:
+        """List its devices."""
+        ...
+
+    def open(self, device: Device) -> Session:
+        """Open one of its devices; raises one of `failures` if the driver refuses."""
+        ...
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Return what its driver raises when something goes wrong."""
+        ...
+
+    def advise(self, reason: str, device: Device) -> str:
+        """Say what to do about a device that failed for that reason."""
+        ...
+
+
+@cache
+def backends() -> Mapping[str, Backend]:
+    """Return the backends by name; none of them is imported before it is used."""
+    from countperf.harness.cuda.backend import CudaBackend
+    from countperf.harness.opencl import OpenClBackend
+
+    known: tuple[Backend, ...] = (OpenClBackend(), CudaBackend())
+    return {each.name: each for each in known}
+
+
+def backend_of(device: Device) -> Backend:
+    """Return what runs kernels on a device.
+
+    Raises
+    ------
+    DeviceError
+        No backend has the name that the device gives.
+    """
+    try:
+        return backends()[device.backend]
+    except KeyError:
+        message = f"{device.label}: no backend {device.backend!r}; there is {', '.join(backends())}"
+        raise DeviceError(message, device=device.label) from None
+
+
+def open_session(device: Device) -> Session:
+    """Open a device with whatever runs kernels on it."""
+    return backend_of(device).open(device)

@@ -1,0 +1,167 @@
+"""CUDA as a backend: its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from countperf.devices.identity import DeviceIdentity, make_slug
+from countperf.errors import DeviceError
+from countperf.harness.backend import Findings
+from countperf.harness.cuda.driver import (
+    INSTALL_ADVICE,
+    CudaDriver,
+    has_nvidia_gpu,
+    is_installed,
+    load_driver,
+)
+from countperf.harness.cuda.session import CudaHandle, CudaSession
+from countperf.harness.cuda.state import GpuState
+from countperf.harness.devices import Device, DeviceLimits
+
+_PLATFORM = "CUDA"
+_CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
+_EVENT_RESOLUTION_S = 5e-7  # CUDA Runtime API, cudaEventElapsedTime
+
+
+class CudaBackend:
+    """Runs kernels through CuPy.
+
+    Parameters
+    ----------
+    load : callable, optional
+        What imports CuPy and NVML.
+
+    Attributes
+    ----------
+    name, label_prefix : str
+        As in `countperf.harness.backend.Backend`.
+    """
+
+    name = "cuda"
+    label_prefix = "cuda"
+
+    def __init__(self, load: Callable[[], CudaDriver] | None = None) -> None:
+        self._given = load
+        self._driver: CudaDriver | None = None
+
+    def _loaded(self) -> CudaDriver:
+        if self._driver is None:
+            self._driver = (self._given or load_driver)()
+        return self._driver
+
+    def discover(self) -> Findings:
+        """List the GPUs; CuPy is imported only if it is installed."""
+        expected = has_nvidia_gpu()
+        if self._given is None and not is_installed():
+            return Findings(
+                label_prefix=self.label_prefix,
+                problem="CuPy is not installed, through which NVIDIA GPUs are used",
+                advice=INSTALL_ADVICE,
+                is_expected=expected,
+            )
+        try:
+            driver = self._loaded()
+        except DeviceError as error:
+            problem, _, advice = str(error).partition("; ")
+            return Findings(
+                label_prefix=self.label_prefix, problem=problem, advice=advice, is_expected=expected
+            )
+        runtime = driver.runtime
+        return Findings(
+            label_prefix=self.label_prefix,
+            platforms=((_PLATFORM, _version(runtime.driverGetVersion())),),
+            devices=tuple(
+                describe(driver, index) for index in range(int(runtime.getDeviceCount()))
+            ),
+        )
+
+    def open(self, device: Device) -> CudaSession:
+        """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
+        return CudaSession.open(device)
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Return CuPy's errors, and ours for them."""
+        from countperf.errors import DeviceLostError, MeasurementError
+
+        return (DeviceLostError, MeasurementError, *self._loaded().failures())
+
+    def advise(self, reason: str, device: Device) -> str:
+        """Say what to do about a GPU that failed its trial for that reason."""
+        lowered = reason.lower()
+        if "nvrtc" in lowered and "invalid value for --gpu-architecture" not in lowered:
+            return (
+                "NVRTC, which compiles at run time, does not load or does not work:"
+                f" install CUDA's toolkit, or {INSTALL_ADVICE}"
+            )
+        if "memory" in lowered:
+            return f"free memory on {device.label} ('nvidia-smi' shows who has it), and try again"
+        if "insufficient" in lowered or "architecture" in lowered:
+            return f"CuPy does not fit driver or GPU: {INSTALL_ADVICE}"
+        return "see that 'nvidia-smi' shows no error, and start anew"
+
+
+def describe(driver: CudaDriver, index: int) -> Device:
+    """Read identity and limits of a GPU."""
+    runtime = driver.runtime
+    properties: dict[str, Any] = runtime.getDeviceProperties(index)
+    name = _text(properties["name"])
+    state = GpuState(driver.nvml, _text(runtime.deviceGetPCIBusId(index)))
+    capability = f"{properties['major']}.{properties['minor']}"
+    free, total = _memory(driver, index, int(properties["totalGlobalMem"]))
+    identity = DeviceIdentity(
+        slug=make_slug("NVIDIA", name),
+        platform=_PLATFORM,
+        vendor="NVIDIA Corporation",
+        name=name,
+        driver_version=state.driver_version() or _version(runtime.driverGetVersion()),
+        device_type="gpu",
+        compute_units=int(properties["multiProcessorCount"]),
+    )
+    limits = DeviceLimits(
+        max_group_size=int(properties["maxThreadsPerBlock"]),
+        max_group_shape=tuple(int(extent) for extent in properties["maxThreadsDim"]),
+        local_memory_bytes=int(properties["sharedMemPerBlock"]),
+        global_memory_bytes=total,
+        max_allocation_bytes=min(free, total),
+        timer_resolution_s=_EVENT_RESOLUTION_S,
+        max_clock_mhz=_clock_mhz(driver, index, properties, state),
+    )
+    handle = CudaHandle(
+        driver=driver,
+        index=index,
+        capability=capability,
+        max_grid=tuple(int(extent) for extent in properties["maxGridSize"]),
+        sub_group_size=int(properties["warpSize"]),
+        state=state,
+    )
+    return Device(
+        label=f"cuda:{index}", identity=identity, limits=limits, handle=handle, backend="cuda"
+    )
+
+
+def _memory(driver: CudaDriver, index: int, total: int) -> tuple[int, int]:
+    try:
+        driver.cupy.cuda.Device(index).use()
+        free, _ = driver.runtime.memGetInfo()
+    except driver.failures():  # its trial will say what is wrong with it
+        return total, total
+    return max(4, int(free)), total
+
+
+def _clock_mhz(driver: CudaDriver, index: int, properties: dict[str, Any], state: GpuState) -> int:
+    kilohertz = properties.get("clockRate", 0)  # CUDA 13 left it out of the properties
+    if not kilohertz:
+        try:
+            kilohertz = driver.runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, index)
+        except driver.failures():
+            kilohertz = 0
+    return int(kilohertz) // 1000 or int(state.values().get("max_sm_clock_mhz", 0))
+
+
+def _text(value: Any) -> str:
+    return (value.decode() if isinstance(value, bytes) else str(value)).strip()
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"

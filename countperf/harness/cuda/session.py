@@ -1,0 +1,337 @@
+"""A GPU in use: stream, modules, memory, events."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import KernelBuildError, MeasurementError
+from countperf.harness.cuda.driver import CudaDriver
+from countperf.harness.cuda.state import GpuState
+from countperf.harness.portable import CUDA_PRELUDE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countperf.harness.devices import Device
+    from countperf.harness.launch import Kernel
+
+_TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
+_HOLD_S = 2e-5
+_HOLD_SOURCE = """
+extern "C" __global__ void hold(long long cycles)
+{ long long begin = clock64(); while (clock64() - begin < cycles) { } }
+"""
+_MESSAGE_LIMIT = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CudaHandle:
+    """What the harness knows a GPU by.
+
+    Attributes
+    ----------
+    driver : CudaDriver
+        CuPy and NVML.
+    index : int
+        CUDA's number of the GPU.
+    capability : str
+        Compute capability, such as ``"9.0"``.
+    max_grid : tuple of int
+        Groups along each axis.
+    sub_group_size : int
+        Work items per sub-group (CUDA: warp).
+    state : GpuState
+        Its clocks and power.
+    """
+
+    driver: CudaDriver
+    index: int
+    capability: str
+    max_grid: tuple[int, ...]
+    sub_group_size: int
+    state: GpuState
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    start: int
+    end: int
+
+
+class CudaSpan:
+    """All that was enqueued between two events; stands for one event of the harness."""
+
+    def __init__(self, driver: CudaDriver, begin: Any, end: Any) -> None:
+        self._driver = driver
+        self._begin = begin
+        self._end = end
+
+    def wait(self) -> None:
+        """Wait for the end."""
+        with self._driver.guarded("the kernel does not run"):
+            self._end.synchronize()
+
+    @property
+    def profile(self) -> _Profile:
+        """Return the time between the events, ns; it begins at 0."""
+        self.wait()
+        elapsed_ms = self._driver.cupy.cuda.get_elapsed_time(self._begin, self._end)
+        return _Profile(0, round(elapsed_ms * 1e6))
+
+
+class DeviceMemory:
+    """Memory of a GPU; freed with the last reference.
+
+    Attributes
+    ----------
+    ptr : int
+        Its address.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self.ptr = int(owner.ptr)
+
+
+class CudaProgram:
+    """Kernels of one source, built."""
+
+    def __init__(self, session: CudaSession, module: Any) -> None:
+        self._session = session
+        self._module = module
+        self._functions: dict[str, Any] = {}
+
+    def function(self, name: str) -> Any:
+        """Return CuPy's raw kernel of that name.
+
+        Raises
+        ------
+        KernelBuildError
+            The source does not build, or has no such kernel.
+        """
+        if name not in self._functions:
+            with self._session.building():
+                self._functions[name] = self._module.get_function(name)
+        return self._functions[name]
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> list[CudaSpan]:
+        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
+        function = self.function(name)
+        given = tuple(as_argument(each) for each in arguments)
+        with self._session.span() as spans:
+            self._session.enqueue(function, (groups,), (group_size,), given)
+        return spans
+
+
+def as_argument(value: Any) -> Any:
+    """Return what a kernel is passed: the address of device memory, or the scalar itself."""
+    return np.uint64(value.ptr) if isinstance(value, DeviceMemory) else value
+
+
+class CudaSession:
+    """Stream of a GPU, with what is built and allocated for it.
+
+    Parameters
+    ----------
+    device : Device
+        The GPU; its handle is a `CudaHandle`.
+
+    Attributes
+    ----------
+    device : Device
+        The GPU.
+    driver : CudaDriver
+        CuPy and NVML.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        handle: CudaHandle = device.handle
+        self.handle = handle
+        self.driver = handle.driver
+        self._use()
+        self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
+
+    @classmethod
+    def open(cls, device: Device) -> CudaSession:
+        """Open a GPU.
+
+        Raises
+        ------
+        MeasurementError, DeviceLostError
+            CUDA refuses.
+        """
+        handle: CudaHandle = device.handle
+        with handle.driver.guarded(f"{device.label} does not open"):
+            return cls(device)
+
+    def _use(self) -> None:
+        self.driver.cupy.cuda.Device(self.handle.index).use()
+
+    # {{{ building
+
+    def module(self, source: str, options: Sequence[str] = ()) -> CudaProgram:
+        """Compile CUDA C with NVRTC.
+
+        Raises
+        ------
+        KernelBuildError
+            It does not build; the message holds the compiler's words.
+        """
+        self._use()
+        with self.building():
+            module = self.driver.cupy.RawModule(
+                code=source, options=("--std=c++17", *options), backend="nvrtc"
+            )
+            module.compile()
+        return CudaProgram(self, module)
+
+    @contextmanager
+    def building(self) -> Generator[None]:
+        """Turn failures of compiler and loader into ours."""
+        what = f"does not build on {self.device.label}"
+        try:
+            with self.driver.guarded(what):
+                yield
+        except self.driver.cupy.cuda.compiler.CompileException as error:
+            raise KernelBuildError(f"{what}: {_compilers_words(str(error))}") from error
+        except MeasurementError as error:
+            raise KernelBuildError(str(error)) from error
+
+    def load(self, source: str, *, fresh: bool = False) -> CudaProgram:
+        """Build hand-written kernels, as in `countperf.harness.backend.Session`."""
+        # a comment that differs each time keeps CuPy's cache of binaries out
+        stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
+        return self.module(CUDA_PRELUDE + source + stamp)
+
+    def build_kernel(self, t_unit: Any) -> Kernel:
+        """Generate CUDA for a translation unit and build it."""
+        from countperf.harness.cuda.launch import build_kernel
+
+        return build_kernel(self, t_unit)
+
+    # }}}
+
+    # {{{ running
+
+    def enqueue(
+        self, function: Any, groups: tuple[int, ...], group: tuple[int, ...], arguments: Any
+    ) -> None:
+        """Launch a kernel; arguments are NumPy scalars."""
+        function.kernel(groups, group, arguments, stream=self._stream)
+
+    @contextmanager
+    def span(self, *, hold: bool = False) -> Generator[list[CudaSpan]]:
+        """Note the events before and after what is enqueued in the context.
+
+        Parameters
+        ----------
+        hold : bool, optional
+            Whether to keep the GPU busy until everything is enqueued, so that the host's time for
+            it is not measured.
+
+        Yields
+        ------
+        list of CudaSpan
+            Has one element afterwards.
+        """
+        self._use()
+        spans: list[CudaSpan] = []
+        with self.driver.guarded("the launch fails"):
+            if hold:
+                function, arguments = self._hold
+                self.enqueue(function, (1,), (1,), arguments)
+            begin = self._record()
+            yield spans
+            spans.append(CudaSpan(self.driver, begin, self._record()))
+
+    @cached_property
+    def _hold(self) -> tuple[Any, Any]:
+        clock_hz = max(1, self.device.limits.max_clock_mhz) * 1e6
+        return self.module(_HOLD_SOURCE).function("hold"), (np.int64(_HOLD_S * clock_hz),)
+
+    def _record(self) -> Any:
+        event = self.driver.cupy.cuda.Event()
+        event.record(self._stream)
+        return event
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        with self.driver.guarded("the kernel does not run"):
+            self._stream.synchronize()
+
+    # }}}
+
+    # {{{ memory
+
+    def allocate(self, size: int) -> DeviceMemory:
+        """Return new device memory of that many bytes (at least 4), filled with zeros."""
+        size = max(4, -(-size // 4) * 4)
+        memory = self._memory(size)
+        with self.driver.guarded("memory cannot be cleared"):
+            self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
+        return memory
+
+    def _memory(self, size: int) -> DeviceMemory:
+        self._use()
+        with self.driver.guarded(f"{size} byte"):
+            return DeviceMemory(self.driver.cupy.cuda.Memory(size))
+
+    def upload(self, array: NDArray[Any]) -> DeviceMemory:
+        """Return new device memory with the elements of a contiguous array in memory order."""
+        if array.size == 0:
+            return self.allocate(0)
+        flat = array.ravel(order="K")
+        memory = self._memory(max(4, flat.nbytes))
+        self.copy_in(memory, flat)
+        return memory
+
+    def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Return the first elements of device memory."""
+        result = np.empty(count, dtype)
+        if count:
+            self.copy_out(result, memory)
+        return result
+
+    def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the beginning of device memory, and wait."""
+        self._copy(memory.ptr, array.ctypes.data, array.nbytes, _TO_DEVICE)
+
+    def copy_out(self, array: NDArray[Any], memory: Any) -> None:
+        """Fill a contiguous array from the beginning of device memory, and wait."""
+        self._copy(array.ctypes.data, memory.ptr, array.nbytes, _TO_HOST)
+
+    def _copy(self, target: int, source: int, size: int, kind: int) -> None:
+        self._use()
+        with self.driver.guarded("the copy fails"):
+            self.driver.runtime.memcpyAsync(target, source, size, kind, self._stream.ptr)
+            self._stream.synchronize()
+
+    # }}}
+
+    def state(self) -> dict[str, float]:
+        """Return clocks, power, temperature and memory in use, where NVML is there."""
+        return self.handle.state.values()
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of driver and runtime."""
+        runtime = self.driver.runtime
+        return {
+            "cuda_driver": str(runtime.driverGetVersion()),
+            "cuda_runtime": str(runtime.runtimeGetVersion()),
+            "nvidia_driver": self.device.identity.driver_version,
+        }
+
+
+def _compilers_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if "error" in line]
+    message = "; ".join(lines) or " ".join(text.split())
+    return message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 3] + "..."

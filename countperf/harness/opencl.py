@@ -1,0 +1,125 @@
+"""OpenCL as a backend: its platforms and devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
+from countperf.harness.backend import Findings
+from countperf.harness.devices import INSTALL_ADVICE, Device, DeviceLimits
+from countperf.harness.environment import read_processor
+from countperf.harness.icd import find_drivers, loader_setting
+from countperf.harness.session import Session
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+
+class OpenClBackend:
+    """Runs kernels through pyopencl.
+
+    Attributes
+    ----------
+    name, label_prefix : str
+        As in `countperf.harness.backend.Backend`; labels begin with the platform's name.
+    """
+
+    name = "opencl"
+    label_prefix = ""
+
+    def discover(self) -> Findings:
+        """List platforms and devices; the first call decides which drivers the process sees."""
+        import pyopencl as cl
+
+        drivers = find_drivers()
+        with loader_setting(drivers):
+            try:
+                platforms = cl.get_platforms()
+            except cl.Error:  # the loader has no driver at all
+                platforms = []
+        counter: Counter[str] = Counter()
+        devices: list[Device] = []
+        for platform in platforms:
+            prefix = platform_prefix(platform.name)
+            for handle in _devices_of(platform):
+                devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
+                counter[prefix] += 1
+        return Findings(
+            label_prefix=self.label_prefix,
+            drivers=drivers,
+            platforms=tuple((platform.name, platform.version) for platform in platforms),
+            devices=tuple(devices),
+        )
+
+    def open(self, device: Device) -> Session:
+        """Open a device; pyopencl.Error if the driver refuses."""
+        return Session.open(device)
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Return pyopencl's errors."""
+        import pyopencl as cl
+
+        return (cl.Error,)
+
+    def advise(self, reason: str, device: Device) -> str:
+        """Say what to do about a device that failed its trial for that reason."""
+        if "unknown target CPU" in reason and device.label.startswith("pocl:"):
+            return (
+                "PoCL's compiler does not know this processor, a fault of PyPI's"
+                " pocl-binary-distribution on new processors:"
+                f" 'pip uninstall pocl-binary-distribution' and {INSTALL_ADVICE}"
+            )
+        if "OUT_OF_HOST_MEMORY" in reason or "OUT_OF_RESOURCES" in reason:
+            return "free memory on the machine or the device, and try again"
+        return f"update or reinstall the driver of {device.identity.platform}, or {INSTALL_ADVICE}"
+
+
+def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
+    import pyopencl as cl
+
+    try:
+        return platform.get_devices()
+    except cl.Error:  # some drivers answer "device not found" instead of nothing
+        return ()
+
+
+def describe(handle: cl.Device, label: str) -> Device:
+    """Read identity and limits of a pyopencl device."""
+    device_type = _device_type(handle)
+    processor = read_processor() if device_type == "cpu" else ""
+    name = handle.name.strip()
+    slug = make_slug(handle.platform.name, name, processor)
+    if slug.startswith("nvidia-"):
+        slug += "-opencl"  # the plain name is that of the same GPU through CUDA
+    identity = DeviceIdentity(
+        slug=slug,
+        platform=handle.platform.name.strip(),
+        vendor=handle.vendor.strip(),
+        name=name,
+        driver_version=handle.driver_version.strip(),
+        device_type=device_type,
+        compute_units=handle.max_compute_units,
+        processor=processor,
+    )
+    limits = DeviceLimits(
+        max_group_size=handle.max_work_group_size,
+        max_group_shape=tuple(handle.max_work_item_sizes),
+        local_memory_bytes=handle.local_mem_size,
+        global_memory_bytes=handle.global_mem_size,
+        max_allocation_bytes=handle.max_mem_alloc_size,
+        timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
+        max_clock_mhz=handle.max_clock_frequency,
+    )
+    return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")
+
+
+def _device_type(handle: cl.Device) -> DeviceType:
+    import pyopencl as cl
+
+    if handle.type & cl.device_type.CPU:
+        return "cpu"
+    if handle.type & cl.device_type.GPU:
+        return "gpu"
+    return "accelerator" if handle.type & cl.device_type.ACCELERATOR else "other"
