@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
     from countperf.devices.identity import DeviceIdentity
     from countperf.fitting.result import FitResult
+    from countperf.harness.characterization.document import Characterization
     from countperf.harness.devices import Device
     from countperf.harness.progress import Progress
     from countperf.measurements import MeasurementSet
@@ -368,6 +369,66 @@ def _check_families(families: Sequence[str]) -> None:
                 f"no family of kernels is called {family!r}; there are {', '.join(known)}",
                 specification=family,
             )
+
+
+# }}}
+
+# {{{ characterizing
+
+
+def characterize(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    parameters: Path | str | None = None,
+    quick: bool = False,
+    max_seconds: float | None = None,
+    progress: Progress | None = None,
+) -> Characterization:
+    """Find out by microbenchmarks what a device can do; resumes where an earlier call stopped.
+
+    Parameters
+    ----------
+    store : Path or str
+        Where the document of all findings is kept (``.json``).
+    device : str, optional
+        As for `measure_catalogue`.
+    parameters : Path or str, optional
+        Where to write the device document alone, which mechanistic models read (``.json``).
+    quick : bool, optional
+        Measure with less effort.
+    max_seconds : float, optional
+        No experiment begins after so long, s.
+    progress : callable, optional
+        Is told of each experiment.
+
+    Returns
+    -------
+    Characterization
+
+    Raises
+    ------
+    DeviceError, IncompatibleMeasurementsError, DocumentError
+        As for `measure_catalogue`.
+    """
+    from countperf.harness.backend import open_session
+    from countperf.harness.characterization.bench import FULL, QUICK
+    from countperf.harness.characterization.suite import characterize as run
+    from countperf.harness.devices import find_device
+    from countperf.harness.progress import silent
+
+    Path(store).parent.mkdir(parents=True, exist_ok=True)
+    found = run(
+        open_session(find_device(device)),
+        effort=QUICK if quick else FULL,
+        store=store,
+        max_seconds=max_seconds,
+        progress=progress or silent,
+    )
+    if parameters is not None:
+        Path(parameters).parent.mkdir(parents=True, exist_ok=True)
+        found.parameters.write_file(parameters)
+    return found
 
 
 # }}}

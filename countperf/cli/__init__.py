@@ -13,6 +13,7 @@ from importlib import import_module
 COMMANDS = {
     "doctor": "try every device for real; for one that fails, say why and what to do",
     "devices": "list the devices",
+    "characterize": "find out by microbenchmarks what a device can do (resumes)",
     "count": "count a kernel's properties, symbolic in its sizes",
     "measure": "measure the library's kernels on a device (resumes)",
     "fit": "fit weights to measurements",

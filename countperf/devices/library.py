@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from countperf.devices.capabilities import with_capability_limits
+from countperf.devices.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
 from countperf.devices.parameters import UNITS, DeviceParameters
 from countperf.documents import check_format, read_file_text, validate
 from countperf.errors import DeviceError, DocumentError
@@ -48,7 +48,8 @@ def load_device(device: str | Path) -> DeviceParameters:
     Parameters
     ----------
     device : str or Path
-        Slug of a device in the catalogue, or the path of a TOML file.
+        Slug of a device in the catalogue, or the path of a TOML file, or of the document
+        (``.json``) that ``countperf characterize`` writes.
 
     Returns
     -------
@@ -67,6 +68,10 @@ def load_device(device: str | Path) -> DeviceParameters:
     >>> load_device("nvidia-gtx-970").num_compute_units
     13
     """
+    if str(device).endswith(".json"):
+        measured = DeviceParameters.read_file(device)
+        known = measured.compute_capability in COMPUTE_CAPABILITIES
+        return with_capability_limits(measured) if known else measured
     if isinstance(device, Path) or device.endswith(".toml"):
         return read_device(read_file_text(device), path=device)
     if device not in available_devices():

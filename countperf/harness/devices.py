@@ -40,6 +40,10 @@ class DeviceLimits:
         Of event times, s.
     max_clock_mhz : int
         As the driver reports it, MHz; 0 if it does not.
+    sub_group_size : int
+        Work items that execute together; on a CPU the elements of a vector. 0 if not known.
+    compute_capability : str
+        NVIDIA's version of the architecture, such as ``"9.0"``; empty for others.
     """
 
     max_group_size: int
@@ -49,6 +53,8 @@ class DeviceLimits:
     max_allocation_bytes: int
     timer_resolution_s: float = 1e-9
     max_clock_mhz: int = 0
+    sub_group_size: int = 0
+    compute_capability: str = ""
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes that are stored with measurements, by name."""

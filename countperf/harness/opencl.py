@@ -111,6 +111,8 @@ def describe(handle: cl.Device, label: str) -> Device:
         max_allocation_bytes=handle.max_mem_alloc_size,
         timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
         max_clock_mhz=handle.max_clock_frequency,
+        sub_group_size=_sub_group_size(handle, device_type),
+        compute_capability=_compute_capability(handle),
     )
     return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")
 
@@ -123,3 +125,25 @@ def _device_type(handle: cl.Device) -> DeviceType:
     if handle.type & cl.device_type.GPU:
         return "gpu"
     return "accelerator" if handle.type & cl.device_type.ACCELERATOR else "other"
+
+
+def _sub_group_size(handle: cl.Device, device_type: DeviceType) -> int:
+    if device_type == "cpu":
+        return int(handle.native_vector_width_float)
+    return int(_extension(handle, "warp_size_nv") or _extension(handle, "wavefront_width_amd") or 0)
+
+
+def _compute_capability(handle: cl.Device) -> str:
+    major = _extension(handle, "compute_capability_major_nv")
+    minor = _extension(handle, "compute_capability_minor_nv")
+    return "" if major is None or minor is None else f"{major}.{minor}"
+
+
+def _extension(handle: cl.Device, name: str) -> int | None:
+    """Return what only some vendors' drivers answer."""
+    import pyopencl as cl
+
+    try:
+        return int(getattr(handle, name))
+    except (cl.Error, AttributeError):
+        return None

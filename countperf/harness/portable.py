@@ -2,7 +2,8 @@
 
 A kernel is ``KERNEL name(GLOBAL float *RESTRICT out, int n) { ... }``; it asks for ``GROUP_ID``,
 ``LOCAL_ID`` and ``GLOBAL_ID``, declares ``LOCAL_ARRAY(float, a, 64);`` and meets at
-``LOCAL_BARRIER;``. Functions for f32 are those of OpenCL; ``F4`` is four f32 in a row.
+``LOCAL_BARRIER;``. ``CYCLES`` is the device's own clock, or 0 where it has none. Functions of
+numbers are those of OpenCL; ``F4`` is four f32 in a row.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ OPENCL_PRELUDE = """\
 #define LOCAL_SIZE ((int) get_local_size(0))
 #define GLOBAL_ID ((int) get_global_id(0))
 #define I64 long
+#define CYCLES 0
 #define F4 float4
 """
 
@@ -32,5 +34,6 @@ CUDA_PRELUDE = """\
 #define LOCAL_SIZE ((int) blockDim.x)
 #define GLOBAL_ID ((int) (blockIdx.x * blockDim.x + threadIdx.x))
 #define I64 long long
+#define CYCLES clock64()
 #define F4 float4
 """

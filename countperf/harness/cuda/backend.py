@@ -107,7 +107,6 @@ def describe(driver: CudaDriver, index: int) -> Device:
     properties: dict[str, Any] = runtime.getDeviceProperties(index)
     name = _text(properties["name"])
     state = GpuState(driver.nvml, _text(runtime.deviceGetPCIBusId(index)))
-    capability = f"{properties['major']}.{properties['minor']}"
     free, total = _memory(driver, index, int(properties["totalGlobalMem"]))
     identity = DeviceIdentity(
         slug=make_slug("NVIDIA", name),
@@ -126,13 +125,13 @@ def describe(driver: CudaDriver, index: int) -> Device:
         max_allocation_bytes=min(free, total),
         timer_resolution_s=_EVENT_RESOLUTION_S,
         max_clock_mhz=_clock_mhz(driver, index, properties, state),
+        sub_group_size=int(properties["warpSize"]),
+        compute_capability=f"{properties['major']}.{properties['minor']}",
     )
     handle = CudaHandle(
         driver=driver,
         index=index,
-        capability=capability,
         max_grid=tuple(int(extent) for extent in properties["maxGridSize"]),
-        sub_group_size=int(properties["warpSize"]),
         state=state,
     )
     return Device(

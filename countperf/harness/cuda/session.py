@@ -40,21 +40,15 @@ class CudaHandle:
         CuPy and NVML.
     index : int
         CUDA's number of the GPU.
-    capability : str
-        Compute capability, such as ``"9.0"``.
     max_grid : tuple of int
         Groups along each axis.
-    sub_group_size : int
-        Work items per sub-group (CUDA: warp).
     state : GpuState
         Its clocks and power.
     """
 
     driver: CudaDriver
     index: int
-    capability: str
     max_grid: tuple[int, ...]
-    sub_group_size: int
     state: GpuState
 
 

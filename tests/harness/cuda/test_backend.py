@@ -77,7 +77,8 @@ def test_identity_and_limits(gpu: Device) -> None:
     assert gpu.limits.max_allocation_bytes == 2**33  # what is free
     assert gpu.limits.global_memory_bytes == 2**34
     assert gpu.limits.group_class == "large"
-    assert gpu.handle.capability == "9.0"
+    assert gpu.limits.compute_capability == "9.0"
+    assert gpu.limits.sub_group_size == 32
 
 
 def test_without_nvml_the_driver_is_named_by_cudas_version(cupy: FakeCupy) -> None:

@@ -1,0 +1,130 @@
+"""A device on which microbenchmarks run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from countperf.harness.backend import Program, Session
+from countperf.harness.characterization.timing import Estimate, time_per_turn
+from countperf.harness.clock import Clock
+
+_ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
+_GROUP = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is measured.
+
+    Attributes
+    ----------
+    shortest_s : float
+        The shorter run of each measurement takes this long at least, s.
+    repetitions, tries : int
+        As in `time_per_turn`.
+    array_bytes : int
+        Largest array, byte; smaller where the device's memory is.
+    chase_hops : int
+        Dependent loads of a run of a pointer chase.
+    classes : tuple of str
+        Classes of instructions that are measured; all if empty.
+    """
+
+    shortest_s: float = 1e-3
+    repetitions: int = 3
+    tries: int = 3
+    array_bytes: int = 2**30
+    chase_hops: int = 2**16
+    classes: tuple[str, ...] = ()
+
+
+QUICK = Effort(shortest_s=5e-4, repetitions=3, tries=2, array_bytes=2**26, chase_hops=2**14)
+FULL = Effort()
+
+
+class Bench:
+    """A session with a clock, and what the device is.
+
+    Attributes
+    ----------
+    session : Session
+        The device.
+    effort : Effort
+        How much is measured.
+    units, lanes : int
+        Compute units, and work items of a sub-group.
+    group : int
+        Work items of a group at full occupancy.
+    clock_hz : float
+        Clock that cycles are of, Hz.
+    """
+
+    def __init__(self, session: Session, clock: Clock, effort: Effort) -> None:
+        self.session = session
+        self.clock = clock
+        self.effort = effort
+        limits = session.device.limits
+        self.units = session.device.identity.compute_units
+        self.lanes = max(1, limits.sub_group_size)
+        self.group = min(_GROUP, limits.max_group_size)
+        self.clock_hz = limits.max_clock_mhz * 1e6
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the device is the host's processor, or shares its memory like one."""
+        return self.session.device.identity.device_type == "cpu"
+
+    @property
+    def full_groups(self) -> int:
+        """Groups that keep all compute units busy."""
+        per_unit = 4 if self.is_cpu else max(1, _ITEMS_PER_UNIT // self.group)
+        return self.units * per_unit
+
+    @property
+    def array_bytes(self) -> int:
+        """Size of a large array, byte; four of them fit."""
+        limits = self.session.device.limits
+        return min(
+            self.effort.array_bytes,
+            limits.max_allocation_bytes // 4,
+            limits.global_memory_bytes // 8,
+        )
+
+    def run_s(
+        self, program: Program, name: str, groups: int, group: int, arguments: Sequence[Any]
+    ) -> float:
+        """Run a kernel once and return its time, s."""
+        return self.clock.time_run(lambda: program.launch(name, groups, group, arguments)).time_s
+
+    def per_turn(
+        self,
+        program: Program,
+        name: str,
+        groups: int,
+        group: int,
+        before: Sequence[Any],
+        after: Sequence[Any] = (),
+        *,
+        first: int = 8,
+    ) -> Estimate:
+        """Measure the time of a turn of a kernel's loop, s; the number of turns is an argument."""
+
+        def run(turns: int) -> float:
+            arguments = (*before, np.int32(turns), *after)
+            return self.run_s(program, name, groups, group, arguments)
+
+        return time_per_turn(
+            run,
+            shortest_s=self.effort.shortest_s,
+            repetitions=self.effort.repetitions,
+            tries=self.effort.tries,
+            first=first,
+        )
+
+    def output(self, items: int) -> Any:
+        """Return memory for one number of every work item."""
+        return self.session.allocate(8 * items)

@@ -1,0 +1,272 @@
+"""The microbenchmarks' kernels, in the dialect of `countperf.harness.portable`.
+
+Compilers shall find nothing to leave out: operands come as arguments and differ between work items,
+every result depends on the one before, and is stored at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+UNROLLED = 32
+"""Steps of a chain in one turn of its loop."""
+
+CHAINS = 4
+"""Independent chains of a work item where throughput is measured."""
+
+_TYPES = {"f32": ("float", np.float32), "f64": ("double", np.float64), "s32": ("int", np.int32)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionTest:
+    """A class of instructions, and a step of a chain of them.
+
+    Attributes
+    ----------
+    name : str
+        Of the class, as in `DeviceParameters.classes`.
+    type : str
+        Type of the operands: ``f32``, ``f64``, ``s32``.
+    step : str
+        Statement that updates ``x`` by ``a`` and ``b``.
+    instructions : int
+        How many instructions of the class a step has.
+    values : (float, float)
+        Of ``a`` and ``b``.
+    is_composite : bool
+        Whether devices execute it as a sequence of other instructions.
+    carries : str
+        Another class of which each step has one instruction besides; empty if none.
+    """
+
+    name: str
+    type: str
+    step: str
+    instructions: int = 1
+    values: tuple[float, float] = (1.0000001, 0.5)
+    is_composite: bool = False
+    carries: str = ""
+
+    @property
+    def c_type(self) -> str:
+        """Name of the type in C."""
+        return _TYPES[self.type][0]
+
+    def arguments(self) -> tuple[np.generic, np.generic]:
+        """Return the operands."""
+        dtype = _TYPES[self.type][1]
+        return dtype(self.values[0]), dtype(self.values[1])
+
+    @property
+    def identifier(self) -> str:
+        """Name of the class as part of a name in C."""
+        return self.name.replace(".", "_")
+
+
+def _floating(kind: str) -> tuple[InstructionTest, ...]:
+    def test(name: str, step: str, *, composite: bool = False) -> InstructionTest:
+        return InstructionTest(name=f"{name}.{kind}", type=kind, step=step, is_composite=composite)
+
+    return (
+        test("add", "x = x + a"),
+        test("mul", "x = x * a"),
+        test("fma", "x = fma(x, a, b)"),
+        test("div", "x = a / x", composite=True),
+        test("rsqrt", "x = rsqrt(x)", composite=kind == "f64"),
+        test("exp", "x = exp(-x)", composite=True),
+        test("sin", "x = sin(x + a)", composite=True),
+    )
+
+
+INSTRUCTION_TESTS: tuple[InstructionTest, ...] = (
+    *_floating("f32"),
+    # an addition and an exclusive or: sums alone would be folded
+    InstructionTest(
+        name="add.s32", type="s32", step="x = (x ^ a) + b", instructions=2, values=(21845, 13)
+    ),
+    InstructionTest(name="mul.s32", type="s32", step="x = x * x", values=(5, 2)),
+    InstructionTest(name="mad.s32", type="s32", step="x = x * x + a", values=(5, 2)),
+    InstructionTest(
+        name="div.s32",
+        type="s32",
+        step="x = a / (x | 1)",
+        values=(2000000011, 3),
+        is_composite=True,
+    ),
+    InstructionTest(
+        name="cvt.s32.f32",
+        type="s32",
+        step="x = (int) (float) (x ^ a)",
+        values=(21, 13),
+        instructions=2,
+    ),
+    *_floating("f64"),
+    InstructionTest(
+        name="cvt.f64.f32",
+        type="f64",
+        step="x = (double) (float) (x * a)",
+        instructions=2,
+        values=(0.9999, 0.5),
+        carries="mul.f64",
+    ),
+)
+"""The classes that are measured, most wanted first."""
+
+
+def chain_source(test: InstructionTest, chains: int) -> str:
+    """Write a kernel ``chain<chains>_<class>(out, n, a, b)`` of n turns.
+
+    Each turn has `UNROLLED` steps, spread over independent chains.
+    """
+    kind = test.c_type
+    names = [f"x{number}" for number in range(chains)]
+    declared = "".join(
+        f"  {kind} {name} = a + b * ({kind}) (LOCAL_ID + {number});\n"
+        for number, name in enumerate(names)
+    )
+    steps = "".join(
+        f"    {_renamed(test.step, names[number % chains])};\n" for number in range(UNROLLED)
+    )
+    return (
+        f"KERNEL chain{chains}_{test.identifier}"
+        f"(GLOBAL {kind} *RESTRICT out, int n, {kind} a, {kind} b)\n{{\n{declared}"
+        f"  for (int k = 0; k < n; ++k) {{\n{steps}  }}\n"
+        f"  out[GLOBAL_ID] = {' + '.join(names)};\n}}\n"
+    )
+
+
+def _renamed(step: str, name: str, operands: str = "ab") -> str:
+    names = {"x": name, "a": operands[0], "b": operands[1]}
+    return re.sub(r"\b[xab]\b", lambda match: names[match[0]], step)
+
+
+def mix_source(fast: InstructionTest, slow: InstructionTest, ratio: int) -> str:
+    """Write a kernel ``mix<ratio>_<slow>(out, n, a, b, c, d)``.
+
+    A turn has four times ``ratio`` instructions of the fast class and one of the slow one, in four
+    chains each, as in the source's experiment.
+    """
+    fast_names = [f"x{number}" for number in range(CHAINS)]
+    slow_names = [f"y{number}" for number in range(CHAINS)]
+    lines = [
+        f"  {fast.c_type} {name} = a + b * ({fast.c_type}) (LOCAL_ID + {number});\n"
+        for number, name in enumerate(fast_names)
+    ]
+    lines += [
+        f"  {slow.c_type} {name} = c + d * ({slow.c_type}) (LOCAL_ID + {number});\n"
+        for number, name in enumerate(slow_names)
+    ]
+    lines.append("  for (int k = 0; k < n; ++k) {\n")
+    for number in range(CHAINS):
+        for turn in range(ratio):
+            name = fast_names[(number * ratio + turn) % CHAINS]
+            lines.append(f"    {_renamed(fast.step, name)};\n")
+        lines.append(f"    {_renamed(slow.step, slow_names[number], 'cd')};\n")
+    total = " + ".join([*fast_names, *(f"({fast.c_type}) {name}" for name in slow_names)])
+    return (
+        f"KERNEL mix{ratio}_{slow.identifier}(GLOBAL {fast.c_type} *RESTRICT out, int n,"
+        f" {fast.c_type} a, {fast.c_type} b, {slow.c_type} c, {slow.c_type} d)\n{{\n"
+        f"{''.join(lines)}  }}\n  out[GLOBAL_ID] = {total};\n}}\n"
+    )
+
+
+LOCAL_WORDS = 4096
+"""Words of the local array."""
+
+COMMON_SOURCE = f"""
+KERNEL nothing(GLOBAL float *unused) {{ }}
+
+KERNEL cycles(GLOBAL I64 *RESTRICT out, int n, float a, float b)
+{{
+  I64 begin = CYCLES;
+  float x = a + b * LOCAL_ID;
+  for (int k = 0; k < n; ++k) x = fma(x, a, b);
+  I64 end = CYCLES;
+  out[GLOBAL_ID] = x == 12345.0f ? 0 : end - begin;
+}}
+
+KERNEL barriers(GLOBAL int *RESTRICT out, int n)
+{{
+  for (int k = 0; k < n; ++k) {{ LOCAL_BARRIER; LOCAL_BARRIER; LOCAL_BARRIER; LOCAL_BARRIER; }}
+  out[GLOBAL_ID] = n;
+}}
+
+KERNEL local_chase(GLOBAL int *RESTRICT out, int n, int start, int step)
+{{
+  LOCAL_ARRAY(int, next, {LOCAL_WORDS});
+  for (int k = LOCAL_ID; k < {LOCAL_WORDS}; k += LOCAL_SIZE)
+    next[k] = (k + step) & {LOCAL_WORDS - 1};
+  LOCAL_BARRIER;
+  int x = (LOCAL_ID * start) & {LOCAL_WORDS - 1};
+  int y = (x + step * 7) & {LOCAL_WORDS - 1};
+  for (int k = 0; k < n; ++k) {{
+    x = next[x]; y = next[y]; x = next[x]; y = next[y];
+    x = next[x]; y = next[y]; x = next[x]; y = next[y];
+  }}
+  out[GLOBAL_ID] = x + y;
+}}
+
+KERNEL local_latency(GLOBAL int *RESTRICT out, int n, int step)
+{{
+  LOCAL_ARRAY(int, next, {LOCAL_WORDS});
+  for (int k = LOCAL_ID; k < {LOCAL_WORDS}; k += LOCAL_SIZE)
+    next[k] = (k + step) & {LOCAL_WORDS - 1};
+  LOCAL_BARRIER;
+  int x = LOCAL_ID;
+  for (int k = 0; k < n; ++k) {{
+    x = next[x]; x = next[x]; x = next[x]; x = next[x];
+    x = next[x]; x = next[x]; x = next[x]; x = next[x];
+  }}
+  out[GLOBAL_ID] = x;
+}}
+
+KERNEL chase(GLOBAL int *RESTRICT out, GLOBAL const int *next, int n, int start)
+{{
+  int x = start;
+  for (int k = 0; k < n; ++k) {{
+    x = next[x]; x = next[x]; x = next[x]; x = next[x];
+    x = next[x]; x = next[x]; x = next[x]; x = next[x];
+  }}
+  out[GLOBAL_ID] = x;
+}}
+
+KERNEL load(GLOBAL float *RESTRICT out, GLOBAL const float *RESTRICT in, int items, int turns,
+            int stride, float never)
+{{
+  I64 i = (I64) GLOBAL_ID * stride, step = (I64) items * stride;
+  float s = 0;
+  for (int k = 0; k < turns; ++k, i += step) s += in[i];
+  if (s == never) out[GLOBAL_ID] = s;
+}}
+
+KERNEL store(GLOBAL float *RESTRICT out, int items, int turns, int stride, float value)
+{{
+  I64 i = (I64) GLOBAL_ID * stride, step = (I64) items * stride;
+  for (int k = 0; k < turns; ++k, i += step) out[i] = value + k;
+}}
+
+KERNEL copy(GLOBAL float *RESTRICT out, GLOBAL const float *RESTRICT in, int items, int turns,
+            int stride)
+{{
+  I64 i = (I64) GLOBAL_ID * stride, step = (I64) items * stride;
+  for (int k = 0; k < turns; ++k, i += step) out[i] = in[i];
+}}
+
+KERNEL copy4(GLOBAL F4 *RESTRICT out, GLOBAL const F4 *RESTRICT in)
+{{ out[GLOBAL_ID] = in[GLOBAL_ID]; }}
+
+KERNEL reread(GLOBAL int *RESTRICT out, GLOBAL const int *in, int first, int step, int count,
+              int turns, int never)
+{{
+  int s = 0;
+  for (int k = 0; k < turns; ++k) {{
+    GLOBAL const int *from = in + (I64) GLOBAL_ID * first;
+    for (int i = 0; i < count; ++i) s += from[(I64) i * step] ^ k;
+  }}
+  if (s == never) out[GLOBAL_ID] = s;
+}}
+"""
+"""Kernels of barriers, local memory and global memory."""

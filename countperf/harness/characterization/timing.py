@@ -1,0 +1,92 @@
+"""From times of runs of different length to the time of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+MAX_TURNS = 2**26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number with its spread.
+
+    Attributes
+    ----------
+    value : float
+        The number.
+    spread : float
+        Median distance of the repetitions from it, relative to it.
+    """
+
+    value: float
+    spread: float
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the number in another unit."""
+        return Estimate(value=self.value * factor, spread=self.spread)
+
+
+def estimate(repetitions: Sequence[float], value: float | None = None) -> Estimate:
+    """Summarize repetitions.
+
+    Parameters
+    ----------
+    repetitions : sequence of float
+        At least one.
+    value : float, optional
+        What they are repetitions of; by default their median.
+
+    Examples
+    --------
+    >>> estimate([2.0, 1.5, 3.0])
+    Estimate(value=2.0, spread=0.25)
+    """
+    middle = median(repetitions) if value is None else value
+    distance = median(abs(each - middle) for each in repetitions)
+    return Estimate(value=middle, spread=distance / abs(middle) if middle else 0.0)
+
+
+def time_per_turn(
+    run: Callable[[int], float],
+    *,
+    shortest_s: float,
+    repetitions: int = 3,
+    tries: int = 3,
+    first: int = 8,
+) -> Estimate:
+    """Measure the time of a turn of a loop, without what it takes to launch it.
+
+    Parameters
+    ----------
+    run : callable
+        From the number of turns to the time of one run, s.
+    shortest_s : float
+        The shorter of the two runs takes at least this long, s.
+    repetitions : int, optional
+        How many differences are taken.
+    tries : int, optional
+        The fastest of so many runs counts.
+    first : int, optional
+        Turns to begin with.
+
+    Returns
+    -------
+    Estimate
+        Time of a turn, s; from the fastest runs of n and of 3n turns.
+    """
+    turns = first
+    elapsed = run(turns)
+    while elapsed < shortest_s and turns < MAX_TURNS:
+        turns *= 4 if elapsed < shortest_s / 8 else 2
+        elapsed = min(run(turns), run(turns))
+    shorts: list[float] = []
+    longs: list[float] = []
+    for _ in range(repetitions):
+        shorts.append(min(run(turns) for _ in range(tries)))
+        longs.append(min(run(3 * turns) for _ in range(tries)))
+    differences = [(long - short) / (2 * turns) for short, long in zip(shorts, longs, strict=True)]
+    # other load on the machine only ever adds time
+    return estimate(differences, (min(longs) - min(shorts)) / (2 * turns))
