@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
     from measurement_kernels.entry import CatalogEntry
 
-ProfileName = Literal["quick", "paper"]
+ProfileName = Literal["quick", "paper", "rental"]
 
 
 # {{{ kernels
@@ -210,24 +210,30 @@ class Profile:
     Attributes
     ----------
     name : str
-        ``quick`` or ``paper``.
+        ``quick``, ``paper``, or ``rental`` (a GPU that is paid by the minute).
     shapes_per_kernel : int
         Group shapes of the device's set that are measured, at most three.
     max_run_s : float
         Longest time of one run, s.
     overhead_factor : float
         How many times the launch overhead the smallest size has to take.
+    max_setup_s : float
+        Longest time to make inputs and put them into the device's memory, s.
     """
 
     name: ProfileName
     shapes_per_kernel: int
     max_run_s: float
     overhead_factor: float
+    max_setup_s: float = 2.0
 
 
 PROFILES: Mapping[str, Profile] = {
     "quick": Profile(name="quick", shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0),
     "paper": Profile(name="paper", shapes_per_kernel=3, max_run_s=0.25, overhead_factor=100.0),
+    "rental": Profile(
+        name="rental", shapes_per_kernel=3, max_run_s=0.02, overhead_factor=15.0, max_setup_s=0.6
+    ),
 }
 
 
@@ -288,6 +294,7 @@ def measure_catalogue(
     profile: ProfileName = "paper",
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
+    shapes_per_kernel: int | None = None,
     progress: Progress | None = None,
 ) -> MeasurementSet:
     """Measure the library's kernels on a device; resumes where an earlier call stopped.
@@ -299,12 +306,14 @@ def measure_catalogue(
     device : str, optional
         ``pocl:0``, or a part of a device's name; by default the working device with the highest
         copy bandwidth.
-    profile : {"paper", "quick"}
+    profile : {"paper", "quick", "rental"}
         How much is measured, and by which protocol.
     families : sequence of str, optional
         Only these families of kernels.
     element_types : sequence of str, optional
         Only kernels of these types; by default the paper's f32.
+    shapes_per_kernel : int, optional
+        Group shapes that are measured; by default as many as the profile says.
     progress : callable, optional
         Is told of everything that happens.
 
@@ -325,18 +334,23 @@ def measure_catalogue(
     from countperf.harness.devices import find_device
     from countperf.harness.overhead import measure_limits
     from countperf.harness.progress import silent
-    from countperf.harness.protocols import PAPER, QUICK
+    from countperf.harness.protocols import PROTOCOLS
     from countperf.harness.runner import KernelRunner
     from countperf.properties.count_properties import count_kernel
 
     chosen = PROFILES[profile]
+    if shapes_per_kernel is not None:
+        chosen = replace(chosen, shapes_per_kernel=shapes_per_kernel)
     found = find_device(device)
     runner = KernelRunner.open(found)
     wanted = profile_entries(
         chosen, found.limits.group_class, families=families, element_types=element_types
     )
     limits = measure_limits(
-        runner.session, overhead_factor=chosen.overhead_factor, max_run_s=chosen.max_run_s
+        runner.session,
+        overhead_factor=chosen.overhead_factor,
+        max_run_s=chosen.max_run_s,
+        max_setup_s=chosen.max_setup_s,
     )
     path = Path(store)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -351,7 +365,7 @@ def measure_catalogue(
     return measure(
         [case for case, _ in timed],
         store=path,
-        protocol=PAPER if profile == "paper" else QUICK,
+        protocol=PROTOCOLS[profile],
         count=count_kernel,
         progress=progress or silent,
         runner=runner,

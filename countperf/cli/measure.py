@@ -13,9 +13,10 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_device(command, "by default the working device with the highest copy bandwidth")
     command.add_argument(
         "--profile",
-        choices=("quick", "paper"),
+        choices=("quick", "paper", "rental"),
         default="paper",
-        help="quick: two minutes, two work-group shapes; paper: the full protocol (default)",
+        help="quick: two minutes, two work-group shapes; rental: for a GPU that is paid by the "
+        "minute; paper: the full protocol (default)",
     )
     command.add_argument(
         "--store",

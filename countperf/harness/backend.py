@@ -156,6 +156,10 @@ class Backend(Protocol):
         """Open one of its devices; raises one of `failures` if the driver refuses."""
         ...
 
+    def generate(self, t_unit: Any) -> str:
+        """Return the device code of a translation unit, which Loopy keeps for when it is built."""
+        ...
+
     def failures(self) -> tuple[type[Exception], ...]:
         """Return what its driver raises when something goes wrong."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
@@ -56,6 +56,15 @@ class OpenClBackend:
     def open(self, device: Device) -> Session:
         """Open a device; pyopencl.Error if the driver refuses."""
         return Session.open(device)
+
+    def generate(self, t_unit: Any) -> str:
+        """Return the OpenCL C of a translation unit."""
+        import loopy as lp
+
+        if not isinstance(t_unit.target, lp.PyOpenCLTarget):
+            t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
+        code: Any = lp.generate_code_v2(t_unit)
+        return str(code.device_code())
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Return pyopencl's errors."""

@@ -1,8 +1,8 @@
-"""The two protocols that campaigns use, and one round of one case."""
+"""The protocols that campaigns use, and one round of one case."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from countperf.harness.clock import Timing
@@ -36,6 +36,22 @@ QUICK = Protocol(
     max_seconds=0.3,
 )
 """For a first look: fewer runs, and slow cases are cut short."""
+
+RENTAL = Protocol(
+    name="rental",
+    rounds=2,
+    runs=14,
+    drops=4,
+    spread_limit=0.5,
+    noise_limit=0.1,
+    extra_rounds=1,
+    separation_s=5.0,
+    max_seconds=0.25,
+)
+"""For a GPU that is paid by the minute and that nobody else uses."""
+
+PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in (PAPER, QUICK, RENTAL)}
+"""The protocols by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,12 @@ class CudaBackend:
         """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
         return CudaSession.open(device)
 
+    def generate(self, t_unit: Any) -> str:
+        """Return the CUDA C of a translation unit."""
+        from countperf.harness.cuda.target import generate_cuda
+
+        return generate_cuda(t_unit).source
+
     def failures(self) -> tuple[type[Exception], ...]:
         """Return CuPy's errors, and ours for them."""
         from countperf.errors import DeviceLostError, MeasurementError

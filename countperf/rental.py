@@ -1,0 +1,479 @@
+"""One call for a device that is rented by the minute: ``python -m countperf.rental``.
+
+Everything that a fit for the device needs, in stages, each in a process of its own, so that a lost
+device or a stage that takes too long costs that stage only. Stages are ordered by what is wanted
+most, keep what is finished at once, and go on where they were cut off when the same command is
+given again. The summary comes last, and after every cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from countperf.errors import CountperfError, DeviceLostError
+
+LOST = 3  # exit status of a stage whose device is lost
+_TRIES = 6
+_GRACE_S = 8.0
+_RESERVE_S = 15.0  # for fit and summary, whatever happens before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Part of a campaign.
+
+    Attributes
+    ----------
+    name : str
+        Of the stage.
+    work : callable
+        From the campaign's options to nothing; writes into its folder.
+    share : float
+        Share of the budget that it may take at most.
+    """
+
+    name: str
+    work: Callable[[Options], None]
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the campaign is asked to do.
+
+    Attributes
+    ----------
+    device : str or None
+        The device's label, or part of its name.
+    folder : Path
+        Where everything goes.
+    budget_s : float
+        Time for all of it, s.
+    deadline : float
+        When the stage in hand has to be done, by `time.time`, s.
+    families : tuple of str
+        Only these families of kernels are measured; all if empty.
+    """
+
+    device: str | None
+    folder: Path
+    budget_s: float
+    deadline: float = float("inf")
+    families: tuple[str, ...] = ()
+
+    @property
+    def store(self) -> Path:
+        """File of the measurements."""
+        return self.folder / "measurements.jsonl"
+
+    @property
+    def left_s(self) -> float:
+        """Time left for the stage in hand, s."""
+        return self.deadline - time.time()
+
+
+# {{{ stages
+
+
+def find_devices(options: Options) -> None:
+    """Try every device, and write down what works."""
+    from countperf.harness.doctor import examine
+
+    report = examine()
+    _write(options.folder / "devices.json", report.to_object())
+    for device in report.devices:
+        print(f"{device.label}: {device.name}: {'works' if device.works else device.reason}")
+
+
+def characterize_device(options: Options) -> None:
+    """Run the microbenchmarks."""
+    from countperf.workflow import characterize
+
+    found = characterize(
+        store=options.folder / "characterization.json",
+        parameters=options.folder / "parameters.json",
+        device=options.device,
+        quick=options.budget_s < 300,
+        max_seconds=max(1.0, options.left_s - 15.0),
+    )
+    print(f"{len(found.findings)} numbers, left out: {', '.join(found.left_out) or 'nothing'}")
+
+
+def check_kernels(options: Options) -> None:
+    """Compare every kernel of the catalogue with its reference; what is checked stays checked."""
+    from countperf.harness.devices import find_device
+    from countperf.harness.runner import KernelRunner
+    from measurement_kernels.catalog import entries
+
+    path = options.folder / "checks.json"
+    checks: dict[str, str] = _read(path, {})
+    device = find_device(options.device)
+    runner = KernelRunner.open(device)
+    everything = [
+        each
+        for each in entries(element_type=None, purpose=None)
+        if not options.families or each.family in options.families
+    ]
+    everything.sort(key=lambda each: (each.purpose != "test", each.element_type != "f32"))
+    waiting = [each for each in everything if each.name not in checks]
+    workers = max(1, (os.cpu_count() or 1) - 1)
+    # a forked process would share this one's device
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        codes = [pool.submit(_generate, device.backend, each.name) for each in waiting]
+        try:
+            for each, code in zip(waiting, codes, strict=True):
+                if options.left_s < 3.0:
+                    break
+                code.exception()  # the code lies in Loopy's cache now, or the check says why not
+                checks[each.name] = "not finished: the device was lost"
+                try:
+                    runner.check(each.case(each.exponents[0] + each.exponent_steps[0]))
+                    checks[each.name] = "right"
+                except DeviceLostError:
+                    _write(path, checks)
+                    raise
+                except CountperfError as error:
+                    checks[each.name] = str(error)
+                    print(f"{each.name}: {error}")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            _write(path, checks)
+    right = sum(verdict == "right" for verdict in checks.values())
+    print(f"{right} of {len(everything)} kernels are right, {len(everything) - len(checks)} to go")
+    if len(checks) < len(everything):
+        raise TimeoutError(f"{len(everything) - len(checks)} kernels are still to be checked")
+
+
+def _generate(backend: str, name: str) -> None:
+    from countperf.harness.backend import backends
+    from measurement_kernels.catalog import entry
+
+    backends()[backend].generate(entry(name).build())
+
+
+def measure_tests(options: Options) -> None:
+    """Measure the kernels that judge the fit."""
+    from measurement_kernels.catalog import families
+
+    chosen = [f for f in families(purpose="test") if not options.families or f in options.families]
+    if chosen:
+        _measure(options, chosen, shapes=1)
+
+
+def measure_first(options: Options) -> None:
+    """Measure every kernel in one shape of work groups."""
+    _measure(options, options.families, shapes=1)
+
+
+def measure_more(options: Options) -> None:
+    """Measure every kernel in the other shapes of work groups."""
+    _measure(options, options.families, shapes=3)
+
+
+def measure_double(options: Options) -> None:
+    """Measure every kernel in double precision."""
+    _measure(options, options.families, shapes=1, element_types=("f32", "f64"))
+
+
+def _measure(
+    options: Options,
+    families: Sequence[str],
+    *,
+    shapes: int,
+    element_types: Sequence[str] = ("f32",),
+) -> None:
+    from countperf.workflow import measure_catalogue
+
+    found = measure_catalogue(
+        store=options.store,
+        device=options.device,
+        profile="rental",
+        families=families,
+        element_types=element_types,
+        shapes_per_kernel=shapes,
+    )
+    print(f"{len(found)} cases, {len(found.failures)} failed")
+
+
+def fit_and_evaluate(options: Options) -> None:
+    """Fit the model, evaluate it on the test kernels, and lay out the device's folder."""
+    from countperf.workflow import publish
+
+    print(publish(options.store, options.folder / "fits"))
+
+
+def plan() -> tuple[Stage, ...]:
+    """Return the stages in order; those that improve on an earlier result come later."""
+    return (
+        Stage(name="devices", work=find_devices, share=0.1),
+        Stage(name="check", work=check_kernels, share=0.2),
+        Stage(name="characterize", work=characterize_device, share=0.25),
+        Stage(name="measure tests", work=measure_tests, share=0.2),
+        Stage(name="measure", work=measure_first, share=0.4),
+        Stage(name="fit", work=fit_and_evaluate, share=0.2),
+        Stage(name="measure more", work=measure_more, share=0.5),
+        Stage(name="fit again", work=fit_and_evaluate, share=0.2),
+        Stage(name="check the rest", work=check_kernels, share=1.0),
+        Stage(name="measure double precision", work=measure_double, share=1.0),
+    )
+
+
+# }}}
+
+# {{{ running them
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What is finished, kept in ``campaign.json``.
+
+    Attributes
+    ----------
+    finished : list of str
+        Names of stages that are done for good.
+    log : list of dict
+        Every attempt: stage, outcome, seconds, and the last line that it printed.
+    """
+
+    finished: list[str] = field(default_factory=list[str])
+    log: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    @classmethod
+    def read(cls, folder: Path) -> Progress:
+        """Read the file, if there is one."""
+        return cls(**_read(folder / "campaign.json", {}))
+
+    def write(self, folder: Path) -> None:
+        """Write the file."""
+        _write(folder / "campaign.json", asdict(self))
+
+
+Execute = Callable[[Stage, Options, float], "tuple[str, str]"]
+
+
+def run_campaign(
+    options: Options, stages: Sequence[Stage], execute: Execute, now: Callable[[], float]
+) -> Progress:
+    """Run what is not finished yet, until the budget is spent.
+
+    Parameters
+    ----------
+    options : Options
+        What is asked.
+    stages : sequence of Stage
+        In order.
+    execute : callable
+        Runs a stage for at most so many seconds; returns its outcome (``done``, ``cut off``,
+        ``lost`` or ``failed``) and the last line that it printed.
+    now : callable
+        A clock, s.
+
+    Returns
+    -------
+    Progress
+        Also in the folder, after every stage.
+    """
+    progress = Progress.read(options.folder)
+    began = now()
+    for stage in stages:
+        if stage.name in progress.finished:
+            continue
+        for _ in range(_TRIES):
+            reserve = 0.0 if stage.work is fit_and_evaluate else _RESERVE_S
+            left = options.budget_s - (now() - began) - reserve
+            allowed = min(left, stage.share * options.budget_s)
+            if allowed <= 1.0:
+                progress.log.append({"stage": stage.name, "outcome": "no time was left"})
+                break
+            started = now()
+            outcome, said = execute(stage, options, allowed)
+            seconds = round(now() - started, 1)
+            progress.log.append(
+                {"stage": stage.name, "outcome": outcome, "seconds": seconds, "said": said}
+            )
+            if outcome == "done":
+                progress.finished.append(stage.name)
+            progress.write(options.folder)
+            if outcome != "lost":  # else the next process goes on behind what lost the device
+                break
+    progress.write(options.folder)
+    return progress
+
+
+def execute_stage(stage: Stage, options: Options, allowed_s: float) -> tuple[str, str]:
+    """Run a stage in a process of its own; its output also goes into a file."""
+    command = [sys.executable, "-m", "countperf.rental", "--stage", stage.name]
+    command += ["--folder", str(options.folder), "--budget", str(options.budget_s)]
+    command += ["--deadline", str(time.time() + allowed_s)]
+    command += ["--device", options.device] if options.device else []
+    for family in options.families:
+        command += ["--family", family]
+    log = options.folder / f"{stage.name.replace(' ', '-')}.log"
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            status = process.wait(allowed_s)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return "cut off", _last_line(log)
+        except BaseException:
+            _end(process)
+            raise
+    if status == 0:
+        return "done", _last_line(log)
+    return ("lost" if status == LOST else "failed"), _last_line(log)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a stage and what it started: kindly, then not."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(_GRACE_S)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+        return
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _read(path: Path, default: Any) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return default
+
+
+def _write(path: Path, content: Any) -> None:
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    unfinished.replace(path)
+
+
+# }}}
+
+# {{{ summary
+
+
+def summary(options: Options, progress: Progress) -> str:
+    """Write what came out, from what is in the folder."""
+    lines = [f"== {options.folder}"]
+    for entry in progress.log:
+        seconds = f" in {entry['seconds']} s" if "seconds" in entry else ""
+        lines.append(f"{entry['stage']}: {entry['outcome']}{seconds}: {entry.get('said', '')}")
+    lines += _checks_summary(options.folder)
+    lines += _device_summary(options.folder)
+    for evaluation in sorted((options.folder / "fits").glob("*/evaluation.json")):
+        from countperf.metrics import Evaluation
+        from countperf.report import evaluation_text
+
+        lines += ["", evaluation_text(Evaluation.read_file(evaluation))]
+    return "\n".join(lines)
+
+
+def _checks_summary(folder: Path) -> list[str]:
+    checks: dict[str, str] = _read(folder / "checks.json", {})
+    wrong = {name: verdict for name, verdict in checks.items() if verdict != "right"}
+    lines = [f"kernels: {len(checks) - len(wrong)} right, {len(wrong)} not"] if checks else []
+    return lines + [f"  {name}: {verdict}" for name, verdict in list(wrong.items())[:20]]
+
+
+_SHOWN = (
+    *("clock", "copy bandwidth", "copy bandwidth stride 1", "launch overhead", "issue limit"),
+    *("fma.f32 cpi", "fma.f32 latency", "fma.f64 cpi", "rsqrt.f32 cpi", "memory latency"),
+    *("local bandwidth", "local banks", "h2d bandwidth", "d2h bandwidth"),
+)
+
+
+def _device_summary(folder: Path) -> list[str]:
+    path = folder / "characterization.json"
+    if not path.exists():
+        return []
+    from countperf.devices.library import available_devices, load_device
+    from countperf.harness.characterization.document import Characterization
+
+    found = Characterization.read_file(path)
+    lines = ["", f"{found.device.name}, measured:"]
+    for name in _SHOWN:
+        if (number := found.find(name)) is not None:
+            doubt = "" if number.is_plausible else f" ({number.remark})"
+            lines.append(f"  {name}: {number.value:.4g} {number.unit}{doubt}")
+    lines += [f"  {name}: {reason}" for name, reason in found.left_out.items()]
+    if found.device.slug in available_devices():
+        vendor = load_device(found.device.slug)
+        for quantity in ("clock_hz", "bandwidth_byte_per_s", "peak_flops", "issue_limit"):
+            measured, stated = getattr(found.parameters, quantity), getattr(vendor, quantity)
+            if measured and stated:
+                share = measured / stated
+                lines.append(
+                    f"  {quantity}: {measured:.4g}, {share:.0%} of the vendor's {stated:.4g}"
+                )
+    return lines
+
+
+# }}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign, or one stage of it."""
+    parser = argparse.ArgumentParser(prog="gpu_campaign", description=__doc__)
+    parser.add_argument("--device", help="cuda:0, pocl:0, or part of a name")
+    parser.add_argument("--folder", type=Path, default=Path("runs/rental"))
+    parser.add_argument("--budget", type=float, default=460.0, metavar="S")
+    parser.add_argument("--family", action="append", default=[], help="only this one (repeatable)")
+    parser.add_argument("--stage", help=argparse.SUPPRESS)
+    parser.add_argument("--deadline", type=float, default=float("inf"), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    options = Options(
+        device=given.device,
+        folder=given.folder,
+        budget_s=given.budget,
+        deadline=given.deadline,
+        families=tuple(given.family),
+    )
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if given.stage is not None:
+        return _run_stage(given.stage, options)
+    try:
+        progress = run_campaign(options, plan(), execute_stage, time.monotonic)
+    except KeyboardInterrupt:
+        progress = Progress.read(options.folder)
+    print(summary(options, progress))
+    return 0 if "fit" in progress.finished or "fit again" in progress.finished else 1
+
+
+def _run_stage(name: str, options: Options) -> int:
+    stage = next(each for each in plan() if each.name == name)
+    try:
+        stage.work(options)
+    except DeviceLostError as error:
+        print(error)
+        return LOST
+    except (CountperfError, TimeoutError) as error:
+        print(f"{type(error).__name__}: {error}")
+        return 1
+    except KeyboardInterrupt:
+        print("cut off; what is finished is kept")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

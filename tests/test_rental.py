@@ -1,0 +1,239 @@
+"""The one-call campaign: what is run within the budget, what is kept, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from countperf import rental
+from countperf.errors import DeviceLostError, MeasurementError
+from countperf.rental import (
+    LOST,
+    Options,
+    Progress,
+    Stage,
+    execute_stage,
+    main,
+    plan,
+    run_campaign,
+    summary,
+)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return Options(device=None, folder=tmp_path, budget_s=100.0)
+
+
+def _nothing(options: Options) -> None:
+    del options
+
+
+class Script:
+    """Outcomes of stages, and a clock that they move."""
+
+    def __init__(self, *outcomes: tuple[str, str, float]) -> None:
+        self.time = 0.0
+        self.ran: list[tuple[str, float]] = []
+        self._outcomes = list(outcomes)
+
+    def execute(self, stage: Stage, options: Options, allowed_s: float) -> tuple[str, str]:
+        del options
+        name, outcome, seconds = self._outcomes.pop(0)
+        assert name == stage.name
+        self.ran.append((name, allowed_s))
+        self.time += min(seconds, allowed_s)
+        return outcome, f"{name} said"
+
+    def now(self) -> float:
+        return self.time
+
+
+STAGES = tuple(
+    Stage(name=name, work=_nothing, share=share)
+    for name, share in (("first", 0.5), ("second", 0.5), ("third", 1.0))
+)
+
+
+def test_shares_and_budget_bound_every_stage(options: Options) -> None:
+    script = Script(("first", "cut off", 99.0), ("second", "done", 30.0), ("third", "done", 1.0))
+
+    progress = run_campaign(options, STAGES, script.execute, script.now)
+
+    assert script.ran == [("first", 50.0), ("second", 35.0), ("third", 5.0)]
+    assert progress.finished == ["second", "third"]
+    assert Progress.read(options.folder) == progress
+
+
+def test_the_fit_may_use_what_others_have_to_leave(options: Options) -> None:
+    fit = Stage(name="fit", work=rental.fit_and_evaluate, share=1.0)
+    script = Script(("first", "cut off", 50.0), ("second", "cut off", 35.0), ("fit", "done", 9.0))
+
+    run_campaign(options, (*STAGES[:2], fit), script.execute, script.now)
+
+    assert script.ran[-1] == ("fit", 15.0)
+
+
+def test_no_stage_begins_without_time(options: Options) -> None:
+    script = Script(("first", "done", 50.0), ("second", "done", 50.0))
+
+    progress = run_campaign(options, STAGES, script.execute, script.now)
+
+    assert progress.log[-1] == {"stage": "third", "outcome": "no time was left"}
+
+
+def test_what_is_finished_is_not_run_again(options: Options) -> None:
+    first = Script(("first", "done", 1.0), ("second", "failed", 1.0), ("third", "done", 1.0))
+    run_campaign(options, STAGES, first.execute, first.now)
+
+    second = Script(("second", "done", 1.0))
+    progress = run_campaign(options, STAGES, second.execute, second.now)
+
+    assert [name for name, _ in second.ran] == ["second"]
+    assert set(progress.finished) == {"first", "second", "third"}
+
+
+def test_a_lost_device_gets_a_new_process(options: Options) -> None:
+    lost = [("first", "lost", 1.0)] * 2
+    script = Script(*lost, ("first", "done", 1.0), ("second", "done", 1.0), ("third", "done", 1.0))
+
+    progress = run_campaign(options, STAGES, script.execute, script.now)
+
+    assert [entry["outcome"] for entry in progress.log][:3] == ["lost", "lost", "done"]
+
+
+def test_a_device_that_stays_lost_is_given_up(options: Options) -> None:
+    stages = STAGES[:1]
+    script = Script(*[("first", "lost", 1.0)] * 9)
+
+    progress = run_campaign(options, stages, script.execute, script.now)
+
+    assert len(script.ran) == 6
+    assert progress.finished == []
+
+
+_STAGE = """
+import sys, time
+from pathlib import Path
+folder = Path(sys.argv[sys.argv.index("--folder") + 1])
+{body}
+"""
+
+
+def _program(folder: Path, body: str) -> Path:
+    """Make a program that stands for the Python that runs a stage."""
+    script = folder / "stage.py"
+    script.write_text(_STAGE.format(body=body))
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "said"),
+    [
+        pytest.param("print('fine')", "done", "fine", id="done"),
+        pytest.param("print('no'); sys.exit(1)", "failed", "no", id="failed"),
+        pytest.param(f"print('gone'); sys.exit({LOST})", "lost", "gone", id="lost"),
+        pytest.param(
+            "print('half', flush=True); time.sleep(60)", "cut off", "half", id="takes too long"
+        ),
+        pytest.param(
+            "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "print('deaf', flush=True); time.sleep(60)",
+            "cut off",
+            "deaf",
+            id="does not listen",
+        ),
+    ],
+)
+def test_a_stage_is_a_process_that_ends_in_time(
+    options: Options,
+    body: str,
+    outcome: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rental, "_GRACE_S", 0.5)
+    monkeypatch.setattr(sys, "executable", str(_program(tmp_path, body)))
+    began = time.monotonic()
+
+    result = execute_stage(STAGES[0], options, 2.0)
+
+    assert result[0] == outcome
+    assert result[1].endswith(said) or outcome == "cut off"
+    assert time.monotonic() - began < 15
+
+
+def _run(work: object, monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
+    stage = Stage(name="only", work=work, share=1.0)  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(rental, "plan", lambda: (stage,))
+    return main(["--stage", "only", "--folder", str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (None, 0),
+        (MeasurementError("no"), 1),
+        (DeviceLostError("lost"), LOST),
+        (KeyboardInterrupt(), 1),
+    ],
+)
+def test_how_a_stage_ends(
+    error: BaseException | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(options: Options) -> None:
+        assert options.folder == tmp_path
+        if error is not None:
+            raise error
+
+    assert _run(work, monkeypatch, tmp_path) == status
+
+
+def test_the_order_is_what_is_wanted_most() -> None:
+    names = [stage.name for stage in plan()]
+
+    assert len(set(names)) == len(names)
+    assert names.index("measure tests") < names.index("measure") < names.index("fit")
+    assert names.index("fit") < names.index("measure more") < names.index("fit again")
+    assert sum(stage.share for stage in plan()[:4]) < 0.8  # the measurements get their turn
+
+
+def test_the_summary_of_what_is_there(options: Options) -> None:
+    checks = {"a": "right", "b": "wrong numbers: out[0] is 1"}
+    (options.folder / "checks.json").write_text(json.dumps(checks))
+    log = [{"stage": "check", "outcome": "cut off", "seconds": 3.0, "said": "more to go"}]
+
+    text = summary(options, Progress(log=log))
+
+    assert "check: cut off in 3.0 s: more to go" in text
+    assert "kernels: 1 right, 1 not" in text
+    assert "  b: wrong numbers" in text
+
+
+@pytest.mark.device
+def test_devices_and_checks_on_a_real_device(
+    options: Options, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    from countperf.harness.devices import find_device
+
+    device = find_device()
+    chosen = replace(options, device=device.label, deadline=time.time() + 60, families=("empty",))
+
+    rental.check_kernels(chosen)
+    rental.check_kernels(chosen)  # nothing is left to do
+
+    checks = json.loads((options.folder / "checks.json").read_text())
+    assert checks
+    assert set(checks.values()) == {"right"}
+    assert f"{len(checks)} of {len(checks)} kernels are right" in capsys.readouterr().out
