@@ -20,6 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from countperf.errors import CountperfError, DeviceLostError
@@ -449,6 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         families=tuple(given.family),
     )
     options.folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever cuts us off gets a summary
     if given.stage is not None:
         return _run_stage(given.stage, options)
     try:
@@ -461,6 +463,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_stage(name: str, options: Options) -> int:
     stage = next(each for each in plan() if each.name == name)
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         stage.work(options)
     except DeviceLostError as error:
@@ -473,6 +476,13 @@ def _run_stage(name: str, options: Options) -> int:
         print("cut off; what is finished is kept")
         return 1
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """Stop this process once its parent is gone: the next campaign shall find its files free."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,6 +176,13 @@ def test_a_stage_is_a_process_that_ends_in_time(
     assert time.monotonic() - began < 15
 
 
+@pytest.fixture(autouse=True)
+def _keep_the_signal_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 def _run(work: object, monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
     stage = Stage(name="only", work=work, share=1.0)  # pyright: ignore[reportArgumentType]
     monkeypatch.setattr(rental, "plan", lambda: (stage,))
@@ -197,6 +207,33 @@ def test_how_a_stage_ends(
             raise error
 
     assert _run(work, monkeypatch, tmp_path) == status
+
+
+_ORPHAN = """
+import subprocess, sys
+code = (
+    "import time; from countperf import rental\\n"
+    "def work(options):\\n"
+    "    (options.folder / 'began').touch()\\n"
+    "    try: time.sleep(60)\\n"
+    "    finally: (options.folder / 'ended').touch()\\n"
+    "rental.plan = lambda: (rental.Stage(name='only', work=work, share=1.0),)\\n"
+    "rental.main(['--stage', 'only', '--folder', sys.argv[1]])"
+)
+subprocess.Popen([sys.executable, "-c", "import sys; " + code, sys.argv[1]], start_new_session=True)
+import pathlib, time
+while not (pathlib.Path(sys.argv[1]) / "began").exists(): time.sleep(0.05)
+"""
+
+
+def test_a_stage_does_not_outlive_the_campaign(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _ORPHAN, str(tmp_path)], check=True, timeout=60)
+
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "ended").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert (tmp_path / "ended").exists()
 
 
 def test_the_order_is_what_is_wanted_most() -> None:

@@ -112,7 +112,7 @@ def load_driver(
     driver = CudaDriver(cupy, _load_nvml(load))
     try:
         count = int(driver.runtime.getDeviceCount())
-    except driver.failures() as error:
+    except (RuntimeError, OSError) as error:  # CUDA's own, or its library is not there
         raise DeviceError(f"CUDA does not start: {error}; {_DRIVER_ADVICE}") from error
     if count < 1:
         raise DeviceError(f"CUDA finds no GPU; {_DRIVER_ADVICE}")

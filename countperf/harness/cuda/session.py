@@ -199,6 +199,8 @@ class CudaSession:
             raise KernelBuildError(f"{what}: {_compilers_words(str(error))}") from error
         except MeasurementError as error:
             raise KernelBuildError(str(error)) from error
+        except (RuntimeError, OSError) as error:  # NVRTC's library is not there
+            raise KernelBuildError(f"{what}: {error}") from error
 
     def load(self, source: str, *, fresh: bool = False) -> CudaProgram:
         """Build hand-written kernels, as in `countperf.harness.backend.Session`."""

@@ -150,6 +150,13 @@ def test_a_binary_from_an_earlier_day_proves_nothing(gpu: Device, cupy: FakeCupy
             "compile", CompileException("nvrtc: error: internal"), "internal", "NVRTC", id="NVRTC"
         ),
         pytest.param(
+            "compile",
+            RuntimeError("CuPy failed to load libnvrtc.so.13: OSError"),
+            "failed to load libnvrtc",
+            "pip install countperf[cuda]",
+            id="no NVRTC",
+        ),
+        pytest.param(
             "malloc",
             CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory"),
             "not enough memory",
