@@ -93,9 +93,29 @@ def find_devices(options: Options) -> None:
     from countperf.harness.doctor import examine
 
     report = examine()
-    _write(options.folder / "devices.json", report.to_object())
+    library = _nvidia_opencl()
+    _write(
+        options.folder / "devices.json", {**report.to_object(), "nvidia_opencl_library": library}
+    )
+    if library and not any(each.platform == "NVIDIA CUDA" for each in report.devices):
+        print(
+            f"NVIDIA's driver has an OpenCL library, {library}, that no .icd file names: to use it,"
+            " write its name into a file nvidia.icd and set OCL_ICD_VENDORS to that folder"
+        )
     for device in report.devices:
         print(f"{device.label}: {device.name}: {'works' if device.works else device.reason}")
+
+
+def _nvidia_opencl() -> str:
+    """Return the OpenCL library of NVIDIA's driver, if it loads; else nothing."""
+    import ctypes
+
+    name = "libnvidia-opencl.so.1"
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return ""
+    return name
 
 
 def characterize_device(options: Options) -> None:
@@ -386,7 +406,20 @@ def summary(options: Options, progress: Progress) -> str:
         from countperf.report import evaluation_text
 
         lines += ["", evaluation_text(Evaluation.read_file(evaluation))]
+        lines += _rates_summary(evaluation.with_name("linear.json"), options.folder)
     return "\n".join(lines)
+
+
+def _rates_summary(weights: Path, folder: Path) -> list[str]:
+    parameters = folder / "parameters.json"
+    if not (weights.exists() and parameters.exists()):
+        return []
+    from countperf.devices.library import load_device
+    from countperf.models.weights import WeightSet
+    from countperf.report.rates import implied_rates, implied_rates_text
+
+    rates = implied_rates(WeightSet.read_file(weights).weights, load_device(parameters))
+    return ["", implied_rates_text(rates)]
 
 
 def _checks_summary(folder: Path) -> list[str]:
