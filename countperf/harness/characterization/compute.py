@@ -188,7 +188,7 @@ def _mix(bench: Bench, fast: InstructionTest, slow: InstructionTest, ratio: int)
         bench.group,
         (out,),
         (*fast.arguments(), *slow.arguments()),
-    )
+    ).checked(f"mix of {fast.name} and {slow.name}")
     issued = groups * bench.group / bench.lanes * CHAINS * ratio / bench.units
     return Estimate(value=issued / (turn.value * bench.clock_hz), spread=turn.spread)
 

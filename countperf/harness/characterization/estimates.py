@@ -142,7 +142,8 @@ def find_cache_levels(
     4 5.0
     None 20.0
     """
-    times = np.maximum.accumulate(np.asarray(latencies, np.float64))
+    # larger sets are not faster, and nothing is faster than a picosecond: what is, is noise
+    times = np.maximum.accumulate(np.maximum(np.asarray(latencies, np.float64), 1e-12))
     plateaus: list[list[int]] = [[0]]
     for index in range(1, len(times)):
         if times[index] < rise * np.median(times[plateaus[-1]]):
@@ -153,13 +154,13 @@ def find_cache_levels(
     kept = [p for n, p in enumerate(plateaus) if len(p) > 1 or n in (0, len(plateaus) - 1)]
     levels: list[CacheLevel] = []
     for number, plateau in enumerate(kept):
-        latency = float(np.median(np.asarray(latencies)[plateau]))
+        latency = max(float(np.median(np.asarray(latencies)[plateau])), 1e-12)
         if number + 1 == len(kept):
             levels.append(CacheLevel(size_bytes=None, latency_s=latency))
             break
-        following = float(np.median(np.asarray(latencies)[kept[number + 1]]))
-        edge = latency * (following / latency) ** (1 / 3)
-        inside = [k for k in range(kept[number + 1][0]) if times[k] <= edge]
+        low, high = (float(np.median(times[each])) for each in kept[number : number + 2])
+        edge = low * (high / low) ** (1 / 3)
+        inside = [plateau[0], *(k for k in range(kept[number + 1][0]) if times[k] <= edge)]
         levels.append(CacheLevel(size_bytes=int(sizes[max(inside)]), latency_s=latency))
     return tuple(levels)
 

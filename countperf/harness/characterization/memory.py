@@ -230,7 +230,7 @@ def measure_local(bench: Bench) -> Iterator[Finding]:
     for stride in (*STRIDES, 64):
         after = (np.int32(stride), np.int32(bench.lanes * stride))
         turn = bench.per_turn(program, "local_chase", bench.full_groups, bench.group, (out,), after)
-        cost = turn.scaled(bench.clock_hz / issued)
+        cost = turn.checked(f"local loads, stride {stride}").scaled(bench.clock_hz / issued)
         costs[stride] = cost.value
         yield make_finding(
             f"local cpi stride {stride}",

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from countperf.errors import MeasurementError
+
 MAX_TURNS = 2**26
 
 
@@ -23,6 +25,19 @@ class Estimate:
 
     value: float
     spread: float
+
+    def checked(self, what: str) -> Estimate:
+        """Return the number if it is positive.
+
+        Raises
+        ------
+        MeasurementError
+            It is not: the noise is larger than what was to be measured.
+        """
+        if self.value > 0:
+            return self
+        message = f"{what}: longer runs take no longer; the machine is too busy, or runs too short"
+        raise MeasurementError(message)
 
     def scaled(self, factor: float) -> Estimate:
         """Return the number in another unit."""

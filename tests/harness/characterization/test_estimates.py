@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from countperf.errors import MeasurementError
 from countperf.harness.characterization.estimates import (
     Sharing,
     bank_count,
@@ -14,7 +15,7 @@ from countperf.harness.characterization.estimates import (
     mix_throughput,
 )
 from countperf.harness.characterization.memory import chase_order
-from countperf.harness.characterization.timing import time_per_turn
+from countperf.harness.characterization.timing import Estimate, time_per_turn
 
 RATIOS = (1, 2, 4, 8, 16)
 
@@ -65,6 +66,21 @@ def test_one_level_is_memory() -> None:
     (level,) = find_cache_levels([1024, 2048, 4096], [9.0, 9.1, 8.9])
 
     assert level.size_bytes is None
+
+
+def test_nothing_but_noise_gives_levels_all_the_same() -> None:
+    random = np.random.default_rng(0)
+    sizes = [2**k for k in range(11, 25)]
+    for _ in range(200):
+        levels = find_cache_levels(sizes, random.normal(1e-9, 5e-9, len(sizes)).tolist())
+
+        assert levels[-1].size_bytes is None
+        assert all(level.latency_s > 0 for level in levels)
+
+
+def test_longer_runs_that_take_no_longer_are_named() -> None:
+    with pytest.raises(MeasurementError, match="barriers: longer runs take no longer"):
+        Estimate(value=-1.0, spread=0.0).checked("barriers")
 
 
 def test_a_transfer_with_noise() -> None:

@@ -240,9 +240,9 @@ def test_what_is_for_gpus_runs_as_well(device: Device) -> None:
 
     found = characterize(session, effort=effort)
 
-    assert set(found.left_out) <= {"transfers", "mixes"}, found.left_out
+    assert all("take no longer" in reason for reason in found.left_out.values()), found.left_out
     names = {finding.name for finding in found.findings}
-    assert {"local cpi stride 32", "barrier latency 256", "barrier cpi", "h2d bandwidth"} <= names
+    assert {"local latency", "barrier latency 256", "barrier cpi", "h2d bandwidth"} <= names
 
 
 SOURCES = {
