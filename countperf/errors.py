@@ -64,6 +64,28 @@ class ModelNotApplicableError(ParameterError):
     """A model does not apply to the kernel or the parameters given."""
 
 
+class ExpressionError(CountperfError, ValueError):
+    """A formula of a model cannot be read, or names something that is not there.
+
+    Attributes
+    ----------
+    text : str
+        The formula.
+    position : int or None
+        Where in the text, counted from 0, as far as that is known.
+    names : tuple of str
+        Unknown names, in the order of the text.
+    """
+
+    def __init__(
+        self, message: str, *, text: str, position: int | None = None, names: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message)
+        self.text = text
+        self.position = position
+        self.names = tuple(names)
+
+
 class PropertyNameError(CountperfError, ValueError):
     """A name is not a property name of the taxonomy.
 

@@ -225,5 +225,16 @@ def _first_cover(patterns: tuple[str, ...], name: str) -> int | None:
     return None
 
 
+def covers(feature: str, name: str) -> bool:
+    """Whether a property belongs to a feature: the same, or it begins with its components.
+
+    Examples
+    --------
+    >>> covers("flop.special.f32", "flop.special.f32.exp"), covers("groups", "launches")
+    (True, False)
+    """
+    return name == feature or name.startswith(feature + ".")
+
+
 def _to_float(count: CountValue) -> FeatureValue:
     return np.asarray(count, np.float64) if isinstance(count, np.ndarray) else float(count)

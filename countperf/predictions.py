@@ -51,8 +51,8 @@ class Prediction:
     time_s : float or ndarray
         The time, s; of the shape that the parameters broadcast to.
     interval_s : pair of float or ndarray, or None
-        Low and high end of where the time is expected in 95 of 100 cases, s; None where the model
-        cannot tell.
+        Low and high end of where the time is expected in `interval_level` of cases, s; None where
+        the model cannot tell.
     breakdown : dict from str to float or ndarray
         Where the time goes: seconds per property, largest first. The parts sum to the time.
     missing : tuple of str
@@ -61,6 +61,8 @@ class Prediction:
         Properties that the kernel has and the model leaves out by its definition.
     verdicts : tuple of Verdict
         Checks on the validity of this prediction.
+    interval_level : float
+        The share of cases whose time the interval is to hold, 0.9 or 0.95.
     """
 
     kernel: str
@@ -73,6 +75,7 @@ class Prediction:
     missing: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    interval_level: float = 0.95
 
     @property
     def complete(self) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from countperf.harness.progress import Progress
     from countperf.measurements import MeasurementSet
     from countperf.metrics import Evaluation
+    from countperf.models.definition import FittedModel, Loss, Residual
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
@@ -451,28 +452,46 @@ def characterize(
 
 
 @cache
-def catalogue_suppliers(model: str = "linear") -> Mapping[str, tuple[str, ...]]:
-    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
-
-    One kernel of each family and variant stands for the others; all element types are looked at.
-    """
-    from countperf.features import suppliers_of
-    from countperf.models.linear import fitted_model
+def _catalogue_vectors() -> Mapping[str, PropertyVector]:
+    """Return the counts of the catalogue's kernels, one for each family, variant and type."""
     from countperf.properties.count_properties import count_kernel
     from measurement_kernels.catalog import entries
 
     first: dict[tuple[str, str, str], CatalogEntry] = {}
     for each in entries(element_type=None):
         first.setdefault((each.family, each.variant, each.element_type), each)
-    vectors = {each.name: count_kernel(each.build()) for each in first.values()}
-    return suppliers_of(fitted_model(model).features, vectors)
+    return {each.name: count_kernel(each.build()) for each in first.values()}
+
+
+def catalogue_suppliers(model: str | FittedModel = "linear") -> Mapping[str, tuple[str, ...]]:
+    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
+
+    One kernel of each family and variant stands for the others; all element types are looked at.
+    ``auto`` stands for all models that ship.
+    """
+    from countperf.features import suppliers_of
+    from countperf.models.shipped import MODELS, fitted_model
+
+    vectors = _catalogue_vectors()
+    if model == "auto":
+        return {
+            feature: kernels
+            for each in MODELS.values()
+            for feature, kernels in suppliers_of(each.features, vectors).items()
+        }
+    definition = fitted_model(model) if isinstance(model, str) else model
+    return suppliers_of(definition.features, vectors)
 
 
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
-    model: str = "linear",
+    model: str | FittedModel = "linear",
+    expression: str | None = None,
     nonnegative: bool = False,
+    residual: Residual | None = None,
+    loss: Loss | None = None,
+    loss_scale: float | None = None,
     output: Path | str | None = None,
 ) -> FitResult:
     """Fit a model to measurements; test kernels among them are never used.
@@ -481,10 +500,20 @@ def fit(
     ----------
     measurements : MeasurementSet, Path or str
         Measurements of one device, or their file.
-    model : str
-        Name of the model.
+    model : str or FittedModel
+        A model, its name, the path of its document (TOML or JSON), or ``auto`` to choose among
+        those that ship by leaving out families of measurement kernels.
+    expression : str, optional
+        Instead of a model: a formula of standard terms, properties and parameters, such as
+        ``launch + w_group*groups + overlap(global_memory, on_chip)``.
     nonnegative : bool
         Keep weights at least zero.
+    residual : {"relative", "log"}, optional
+        What is made small; by default what the model asks for, as for the next two.
+    loss : {"linear", "soft_l1", "huber"}, optional
+        How residuals are summed.
+    loss_scale : float, optional
+        Size of the residuals from which on a robust loss counts them for less.
     output : Path or str, optional
         Where to write the weights document.
 
@@ -497,13 +526,23 @@ def fit(
     ------
     FitError, DocumentError
         The measurements cannot be fitted, or their file is bad.
+    ExpressionError
+        The expression cannot be read, or has unknown names.
+    ParameterError
+        There is no such model.
     """
     from countperf.fitting.fit import fit as fit_model
+    from countperf.models.definition import from_expression
 
+    if expression is not None:
+        model = from_expression(expression)
     result = fit_model(
         _measurements(measurements),
         model=model,
         nonnegative=nonnegative,
+        residual=residual,
+        loss=loss,
+        loss_scale=loss_scale,
         suppliers=catalogue_suppliers(model),
     )
     if output is not None:
@@ -528,6 +567,8 @@ def predict(
     device: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
+    level: float = 0.95,
+    anchors: Sequence[tuple[Mapping[str, int], float]] = (),
     statistics: Mapping[str, float | str] | None = None,
     **more: Any,
 ) -> Prediction:
@@ -548,6 +589,10 @@ def predict(
         Use the weights for a device that they do not match.
     incomplete_ok : bool
         Leave out what has no weight and mark the prediction incomplete.
+    level : {0.95, 0.9}
+        In which share of cases the interval is to hold the time.
+    anchors : sequence of (Mapping from str to int, float)
+        Measured runs of the kernel by which to correct: parameters, and time, s.
     statistics : mapping from str to float or str, optional
         What data decides, as for `count_kernel`.
 
@@ -567,13 +612,18 @@ def predict(
         weights = default_weights(device)
     elif not isinstance(weights, WeightSet):
         weights = load_weights(weights)
+    vector = _vector_for(kernel, statistics, weights.view)
+    if anchors:
+        weights.check_device(named_device(device), force=force)
+        return weights.anchored(vector, *anchors).predict(vector, parameters, level=level, **more)
     return weights.predict(
-        _vector_for(kernel, statistics, weights.view),
+        vector,
         parameters,
         incomplete_ok=incomplete_ok,
+        level=level,
         device=named_device(device),
         force=force,
-        suppliers=lambda feature: catalogue_suppliers(weights.model).get(feature, ()),
+        suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
         **more,
     )
 

@@ -10,7 +10,34 @@ from countperf.cli.common import print_json
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.add_argument("measurements", help="a campaign's file (.jsonl)")
-    command.add_argument("--model", default="linear", help="name of the model (default: linear)")
+    which = command.add_mutually_exclusive_group()
+    which.add_argument(
+        "--model",
+        default="linear",
+        metavar="NAME|FILE",
+        help="name of a model (linear, bounded, bounded-log, overlap, overlap3), a model document"
+        " (.toml), or auto: choose by leaving out families of kernels (default: linear)",
+    )
+    which.add_argument(
+        "--expression",
+        metavar="FORMULA",
+        help='the time as a formula, such as "launch + w_group*groups + overlap(global_memory,'
+        ' on_chip)"',
+    )
+    command.add_argument(
+        "--residual", choices=("relative", "log"), help="what to make small (default: the model's)"
+    )
+    command.add_argument(
+        "--loss",
+        choices=("linear", "soft_l1", "huber"),
+        help="how residuals are summed (default: the model's)",
+    )
+    command.add_argument(
+        "--loss-scale",
+        type=float,
+        metavar="NUMBER",
+        help="size of the residuals from which on a robust loss counts them for less",
+    )
     command.add_argument(
         "--nonnegative",
         action="store_true",
@@ -29,7 +56,15 @@ def run(options: argparse.Namespace) -> None:
     from countperf.report import fit_object, fit_text
     from countperf.workflow import fit
 
-    result = fit(options.measurements, model=options.model, nonnegative=options.nonnegative)
+    result = fit(
+        options.measurements,
+        model=options.model,
+        expression=options.expression,
+        nonnegative=options.nonnegative,
+        residual=options.residual,
+        loss=options.loss,
+        loss_scale=options.loss_scale,
+    )
     output = options.output
     if output is None:
         output = user_fits_folder() / result.weights.device.slug / f"{result.weights.model}.json"

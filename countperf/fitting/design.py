@@ -19,9 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import FitError
-from countperf.features import CountValue, FeatureSpec, feature_matrix
+from countperf.features import CountValue, FeatureSpec
 from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Vector, column_norms
 from countperf.measurements import Measurement
+from countperf.models.definition import FittedModel, Term
+from countperf.models.function import Column, ModelFunction, ModelInputs, model_inputs
+from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 
@@ -59,19 +62,25 @@ class Design:
 
     Attributes
     ----------
+    function : ModelFunction
+        The model over the columns.
     names : tuple of str
-        Features that some case exercises, one per column.
+        Features that some case exercises, one per column, as the function names them.
     counts : ndarray, shape (n_cases, n_features)
         Feature values.
     times_s : ndarray, shape (n_cases,)
         Measured times, s.
+    variables : dict from str to ndarray, shape (n_cases,)
+        The counted names of the model's expression.
     unexercised, ignored, unknown : tuple of str
         Features that are zero in every case; properties that the model ignores, or has no rule for.
     """
 
+    function: ModelFunction
     names: tuple[str, ...]
     counts: Matrix
     times_s: Vector
+    variables: dict[str, Vector]
     unexercised: tuple[str, ...]
     ignored: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -104,8 +113,34 @@ class Diagnosis:
     close_pairs: tuple[tuple[str, str, float], ...]
 
 
-def build_design(observations: Sequence[Observation], spec: FeatureSpec) -> Design:
+def as_model(model: FittedModel | FeatureSpec) -> FittedModel:
+    """Return a model; that of a spec is one sum over what it charges, weights free."""
+    if isinstance(model, FittedModel):
+        return model
+    return FittedModel(
+        name="linear",
+        ignored=model.ignored,
+        terms={COST: Term(charged=model.charged, lower=None)},
+        expression=COST,
+    )
+
+
+def build_design(
+    observations: Sequence[Observation],
+    model: FittedModel | FeatureSpec,
+    *,
+    inputs: Mapping[int, ModelInputs] | None = None,
+) -> Design:
     """Turn measured cases into a design matrix.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        The cases.
+    model : FittedModel or FeatureSpec
+        What to charge.
+    inputs : Mapping from int to ModelInputs, optional
+        What the model sees of cases, by their ``id``, where that is known already.
 
     Raises
     ------
@@ -118,33 +153,78 @@ def build_design(observations: Sequence[Observation], spec: FeatureSpec) -> Desi
         if not (np.isfinite(case.time_s) and case.time_s > 0):
             message = f"case {case.name!r}: a measured time must be positive, not {case.time_s} s"
             raise FitError(message)
-    matrix = feature_matrix(spec, (case.counts for case in observations))
-    used = np.any(matrix.values != 0, axis=0)
-    if not np.any(used):
+    definition = as_model(model)
+    rows = [(inputs or {}).get(id(c)) or model_inputs(definition, c.counts) for c in observations]
+    used = {column for row in rows for column in row.values}
+    present = _present(definition, {name for case in observations for name in case.counts}) | used
+    ordered = sorted(present, key=lambda column: _position(definition, column))
+    columns = tuple(column for column in ordered if column in used)
+    function = ModelFunction(model=definition, columns=columns)
+    if not columns and not function.parameters:
         raise FitError("no measured kernel has a property that the model charges")
+    values = [[row.values.get(column, 0.0) for column in columns] for row in rows]
+    variables = {
+        name: np.array([row.variables[name] for row in rows], np.float64)
+        for name in definition.variables
+    }
+    idle = [definition.base_properties.get(n, n) for n, v in variables.items() if not np.any(v)]
     return Design(
-        names=tuple(name for name, kept in zip(matrix.names, used, strict=True) if kept),
-        counts=matrix.values[:, used],
+        function=function,
+        names=function.keys[: len(columns)],
+        counts=np.array(values, np.float64).reshape(len(rows), len(columns)),
         times_s=np.array([case.time_s for case in observations]),
-        unexercised=tuple(name for name, kept in zip(matrix.names, used, strict=True) if not kept),
-        ignored=matrix.ignored,
-        unknown=matrix.unknown,
+        variables=variables,
+        unexercised=tuple(
+            dict.fromkeys([*(column[1] for column in ordered if column not in used), *idle])
+        ),
+        ignored=tuple(sorted({name for row in rows for name in row.ignored})),
+        unknown=tuple(sorted({name for row in rows for name in row.unknown})),
     )
 
 
+def _present(model: FittedModel, names: set[str]) -> set[Column]:
+    """Return the columns for which a kernel has a property, be it zero."""
+    return {
+        (term, feature)
+        for term, spec in model.term_features.items()
+        for name in names
+        if (feature := spec.feature_of(name)) is not None
+    }
+
+
+def _position(model: FittedModel, column: Column) -> tuple[int, int, str]:
+    term, feature = column
+    charged = model.terms[term].charged
+    place, _ = model.term_features[term].position(feature)
+    return list(model.terms).index(term), place + charged.count(feature), feature
+
+
 def diagnose(design: Design) -> Diagnosis:
-    """Find rank, condition, and the features that the design cannot tell apart."""
-    scale = column_norms(design.relative)
-    scaled = design.relative / scale
+    """Find rank, condition, and the features that the design of a sum cannot tell apart."""
+    return diagnose_columns(design.names, design.relative)
+
+
+def diagnose_columns(names: tuple[str, ...], matrix: Matrix) -> Diagnosis:
+    """Find rank, condition, and what the rows cannot tell apart.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the columns.
+    matrix : ndarray, shape (n_rows, n_columns)
+        Change of predicted over measured time with each unknown; no column is zero.
+    """
+    scale = column_norms(matrix)
+    scaled = matrix / scale
     _, values, right = np.linalg.svd(scaled, full_matrices=scaled.shape[0] < scaled.shape[1])
     rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
-    groups = _groups(design.names, right[rank:], scale)
+    groups = _groups(names, right[rank:], scale)
     grouped = [set(group.features) for group in groups]
     cosines = scaled.T @ scaled
     close = tuple(
-        (design.names[i], design.names[j], float(cosines[i, j]))
+        (names[i], names[j], float(cosines[i, j]))
         for i, j in zip(*np.nonzero(np.triu(cosines >= _CLOSE_COSINE, k=1)), strict=True)
-        if not any({design.names[i], design.names[j]} <= group for group in grouped)
+        if not any({names[i], names[j]} <= group for group in grouped)
     )
     condition = float(values[0] / values[rank - 1])
     return Diagnosis(rank=rank, condition=condition, groups=groups, close_pairs=close)

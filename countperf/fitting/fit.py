@@ -8,34 +8,43 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from countperf.errors import RankDeficientFitError
+from countperf.errors import FitNotConvergedError, RankDeficientFitError
 from countperf.fitting import verdicts
-from countperf.fitting.design import (
-    Design,
-    Diagnosis,
-    Observation,
-    build_design,
-    check_counting_rules,
-    common_view,
-    diagnose,
-)
+from countperf.fitting.design import Observation, check_counting_rules, common_view
+from countperf.fitting.estimate import Estimate, estimate, recipe_of
+from countperf.fitting.intervals import interval_calibration
 from countperf.fitting.result import FitResult
-from countperf.fitting.solve import Solution, least_squares
+from countperf.fitting.selection import select_model
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out, log_scatter
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
-from countperf.models.linear import FittedModel, fitted_model
-from countperf.models.records import FitQuality, MeasurementSource, Weight
+from countperf.models.definition import FittedModel, Loss, Residual
+from countperf.models.records import (
+    Candidate,
+    FitQuality,
+    FittedParameter,
+    MeasurementSource,
+    Range,
+    Weight,
+)
+from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.properties.vector import PropertyVector
+
+AUTO = "auto"
+"""Instead of a model's name: choose among those that ship (`countperf.fitting.selection`)."""
 
 
 def fit(
     measurements: MeasurementSet,
     *,
-    model: str = "linear",
+    model: str | FittedModel = "linear",
     nonnegative: bool = False,
+    residual: Residual | None = None,
+    loss: Loss | None = None,
+    loss_scale: float | None = None,
+    max_evaluations: int | None = None,
     leave_out_unstable: bool = False,
     require_full_rank: bool = False,
     suppliers: Mapping[str, Sequence[str]] | None = None,
@@ -46,10 +55,20 @@ def fit(
     ----------
     measurements : MeasurementSet
         Only those whose purpose is ``measurement`` are used, never test kernels.
-    model : str, optional
-        Name of the model.
+    model : str or FittedModel, optional
+        A model, its name, or the path of its document; or ``auto``, to choose the one of those that
+        ship which predicts families of measurement kernels best that were left out.
     nonnegative : bool, optional
         Keep weights at least zero; the paper's are free.
+    residual : {"relative", "log"}, optional
+        What is made small: ``1 - predicted/measured``, or ``log(predicted/measured)``; by default
+        what the model asks for, as for the next two.
+    loss : {"linear", "soft_l1", "huber"}, optional
+        How residuals are summed: squares, or less for those far beyond `loss_scale`.
+    loss_scale : float, optional
+        Size of the residuals from which on a robust loss counts them for less.
+    max_evaluations : int, optional
+        After how many evaluations from one start a fit that is not linear gives up.
     leave_out_unstable : bool, optional
         Leave out cases whose samples spread too far.
     require_full_rank : bool, optional
@@ -65,64 +84,84 @@ def fit(
     Raises
     ------
     FitError
-        There is nothing to fit; kernels were counted in different views; or, with
-        `require_full_rank`, `RankDeficientFitError`.
+        There is nothing to fit, or kernels were counted in different views;
+        `FitNotConvergedError` if the solver stopped early, and
+        `RankDeficientFitError` with `require_full_rank`: both carry the result.
     ParameterError
         No such model.
 
     Notes
     -----
-    :math:`\alpha = \arg\min \sum_j (1 - \sum_i \alpha_i p_i(n_j) / T_j)^2`, with columns scaled to
-    norm one. Where weights are not determined, those of smallest norm in scaled columns are taken.
-    Covariance: :math:`s^2 (X^T X)^+` with :math:`s^2` the residual sum of squares over the degrees
-    of freedom. It takes the cases as independent, which sizes of one kernel are not quite.
+    For a sum, :math:`\alpha = \arg\min \sum_j (1 - \sum_i \alpha_i p_i(n_j) / T_j)^2`, with
+    columns scaled to norm one. Where weights are not determined, those of smallest norm in scaled
+    columns are taken. Covariance: :math:`s^2 (X^T X)^+`, :math:`s^2` the residual sum of squares
+    over the degrees of freedom; :math:`X` is the Jacobian for other expressions. It takes the cases
+    as independent, which sizes of one kernel are not quite, and leaves out unknowns at a bound.
     """
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
-    definition = fitted_model(model)
     view = common_view(kept)
     observations = observations_of(kept)
-    design = build_design(observations, definition.features)
-    diagnosis = diagnose(design)
-    solution = least_squares(design.relative, np.ones(len(observations)), nonnegative=nonnegative)
-    held_out = leave_one_family_out(observations, definition.features, nonnegative=nonnegative)
-    weights = _weight_set(
+    candidates: tuple[Candidate, ...] = ()
+    if model == AUTO:
+        definition, candidates = select_model(observations)
+    else:
+        definition = fitted_model(model) if isinstance(model, str) else model
+    if nonnegative:
+        definition = _nonnegative(definition)
+    recipe = recipe_of(
         definition,
-        measurements,
-        view,
-        observations,
-        design,
-        diagnosis,
-        solution,
-        held_out,
-        suppliers,
+        residual=residual,
+        loss=loss,
+        loss_scale=loss_scale,
+        max_evaluations=max_evaluations,
     )
+    definition = definition.model_copy(
+        update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
+    )
+    fitted = estimate(observations, definition, recipe)
+    held_out = (
+        leave_one_family_out(observations, definition, recipe=recipe) if fitted.converged else ()
+    )
+    weights = _weight_set(measurements, view, observations, fitted, held_out, suppliers, candidates)
     result = FitResult(
         weights=weights,
         verdicts=(
-            verdicts.rank_verdict(diagnosis, len(design.names)),
-            verdicts.condition_verdict(diagnosis),
-            verdicts.exercise_verdict(design),
-            verdicts.error_verdict(observations, solution),
+            verdicts.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
+            verdicts.condition_verdict(fitted.diagnosis),
+            verdicts.exercise_verdict(fitted.design),
+            verdicts.error_verdict(observations, fitted.relative_errors),
             verdicts.held_out_verdict(held_out),
             verdicts.sign_verdict(weights.weights),
-            verdicts.bound_verdict(design.names, solution),
+            verdicts.bound_verdict(fitted),
             verdicts.significance_verdict(weights.weights),
             verdicts.stability_verdict(observations, len(wanted) - len(kept)),
             verdicts.counting_verdict(
                 tuple(dict.fromkeys(m.kernel for m in kept if m.properties is None))
             ),
+            verdicts.convergence_verdict(fitted),
+            verdicts.unseen_verdict(fitted),
         ),
         observations=observations,
-        design=design,
-        diagnosis=diagnosis,
-        solution=solution,
+        estimate=fitted,
         held_out=held_out,
     )
-    if require_full_rank and diagnosis.groups:
+    if not fitted.converged:
+        verdict = verdicts.convergence_verdict(fitted)
+        raise FitNotConvergedError(f"{verdict.message}; {verdict.remedy}", result=result)
+    if require_full_rank and fitted.diagnosis.groups:
         verdict = result.verdicts[0]
         raise RankDeficientFitError(f"{verdict.message}: {verdict.remedy}", result=result)
     return result
+
+
+def _nonnegative(model: FittedModel) -> FittedModel:
+    """Return a model whose weights are at least zero."""
+    terms = {
+        name: term.model_copy(update={"lower": max(term.lower or 0.0, 0.0)})
+        for name, term in model.terms.items()
+    }
+    return FittedModel.model_validate(model.model_copy(update={"terms": terms}).model_dump())
 
 
 def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, ...]:
@@ -160,30 +199,36 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
 
 
 def _weight_set(
-    model: FittedModel,
     measurements: MeasurementSet,
     view: View,
     observations: Sequence[Observation],
-    design: Design,
-    diagnosis: Diagnosis,
-    solution: Solution,
+    fitted: Estimate,
     held_out: Sequence[HeldOutCase],
     suppliers: Mapping[str, Sequence[str]] | None,
+    candidates: tuple[Candidate, ...],
 ) -> WeightSet:
     header = measurements.header
+    covariance = fitted.solution.covariance
+    model = fitted.function.model
+    charged = {feature for _, feature in fitted.function.columns}
     return WeightSet(
         model=model.name,
-        expression=model.expression,
+        definition=model,
         device=header.device,
         counting_rules=COUNTING_RULES_VERSION,
         view=view,
-        features=model.features,
-        weights=_weights(design, diagnosis, solution),
+        weights=_weights(fitted),
+        parameters=_parameters(fitted),
+        ranges={
+            name: Range(smallest=float(values[values != 0].min()), largest=float(values.max()))
+            for name, values in fitted.design.variables.items()
+            if np.any(values)
+        },
         covariance_s2=None
-        if solution.covariance is None
-        else tuple(tuple(row) for row in solution.covariance.tolist()),
-        indistinguishable=diagnosis.groups,
-        quality=_quality(design, solution, held_out),
+        if covariance is None
+        else tuple(tuple(row) for row in covariance.tolist()),
+        indistinguishable=fitted.diagnosis.groups,
+        quality=_quality(fitted, held_out),
         source=MeasurementSource(
             cases=len(observations),
             unstable_cases=sum(not case.stable for case in observations),
@@ -194,25 +239,38 @@ def _weight_set(
         suppliers={
             name: tuple(kernels)
             for name, kernels in (suppliers or {}).items()
-            if name not in design.names
+            if name not in charged
         },
+        candidates=candidates,
         written_by=_version(),
     )
 
 
-def _weights(design: Design, diagnosis: Diagnosis, solution: Solution) -> tuple[Weight, ...]:
-    grouped = {name for group in diagnosis.groups for name in group.features}
+def _standard_error(fitted: Estimate, place: int) -> float | None:
+    """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
+    covariance = fitted.solution.covariance
+    key = fitted.function.keys[place]
+    grouped = {name for group in fitted.diagnosis.groups for name in group.features}
+    if covariance is None or fitted.solution.at_bound[place]:
+        return None
+    if key in grouped or key in fitted.unseen:
+        return None
+    return max(float(covariance[place, place]), 0.0) ** 0.5
+
+
+def _weights(fitted: Estimate) -> tuple[Weight, ...]:
+    design = fitted.design
     weights: list[Weight] = []
-    for i, name in enumerate(design.names):
-        variance = None if solution.covariance is None else float(solution.covariance[i, i])
-        uncertain = variance is None or name in grouped or solution.at_bound[i]
+    for i, (term, feature) in enumerate(fitted.function.columns):
         exercised = design.counts[:, i][design.counts[:, i] != 0]
+        derived = feature in fitted.function.model.derived
         weights.append(
             Weight(
-                feature=name,
-                value_s=float(solution.coefficients[i]),
-                standard_error_s=None if uncertain or variance is None else variance**0.5,
-                unit=describe(name).unit,
+                feature=feature,
+                term=term,
+                value_s=float(fitted.solution.coefficients[i]),
+                standard_error_s=_standard_error(fitted, i),
+                unit="unit" if derived else describe(feature).unit,
                 smallest=float(exercised.min()),
                 largest=float(exercised.max()),
             )
@@ -220,15 +278,30 @@ def _weights(design: Design, diagnosis: Diagnosis, solution: Solution) -> tuple[
     return tuple(weights)
 
 
-def _quality(design: Design, solution: Solution, held_out: Sequence[HeldOutCase]) -> FitQuality:
-    predicted = design.counts @ solution.coefficients
+def _parameters(fitted: Estimate) -> tuple[FittedParameter, ...]:
+    first = len(fitted.function.columns)
+    return tuple(
+        FittedParameter(
+            name=name,
+            value=float(fitted.solution.coefficients[i]),
+            standard_error=_standard_error(fitted, i),
+            lower=parameter.lower,
+            upper=parameter.upper,
+            at_bound=bool(fitted.solution.at_bound[i]),
+        )
+        for i, (name, parameter) in enumerate(fitted.function.model.all_parameters.items(), first)
+    )
+
+
+def _quality(fitted: Estimate, held_out: Sequence[HeldOutCase]) -> FitQuality:
     determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
     errors = [error for case in held_out if (error := case.relative_error) is not None]
     return FitQuality(
-        in_sample_error=mean_error(np.abs(solution.residuals)).value,
+        in_sample_error=mean_error(fitted.relative_errors).value,
         held_out_error=mean_error(errors).value if errors else None,
-        in_sample_scatter=log_scatter(predicted.tolist(), design.times_s.tolist()),
+        in_sample_scatter=log_scatter(fitted.predicted_s.tolist(), fitted.design.times_s.tolist()),
         held_out_scatter=log_scatter([p for p, _ in determined], [m for _, m in determined]),
+        calibration=interval_calibration(held_out),
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from countperf.fitting.design import Design, Diagnosis, Observation
+from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Solution, Vector
 from countperf.fitting.validation import HeldOutCase
 from countperf.models.weights import WeightSet
@@ -29,12 +28,8 @@ class FitResult:
         One per check; those that failed say what to do.
     observations : tuple of Observation
         The measured cases of the fit.
-    design : Design
-        The design matrix.
-    diagnosis : Diagnosis
-        What it can tell apart.
-    solution : Solution
-        The least-squares solution, for relative errors.
+    estimate : Estimate
+        The fitted function over the design, and what the design can tell apart.
     held_out : tuple of HeldOutCase
         Each case, predicted without its family.
     """
@@ -42,20 +37,33 @@ class FitResult:
     weights: WeightSet
     verdicts: tuple[Verdict, ...]
     observations: tuple[Observation, ...]
-    design: Design
-    diagnosis: Diagnosis
-    solution: Solution
+    estimate: Estimate
     held_out: tuple[HeldOutCase, ...]
+
+    @property
+    def design(self) -> Design:
+        """The design matrix."""
+        return self.estimate.design
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What the design can tell apart."""
+        return self.estimate.diagnosis
+
+    @property
+    def solution(self) -> Solution:
+        """The weights and then the parameters, with residuals as they were minimised."""
+        return self.estimate.solution
 
     @property
     def predicted_s(self) -> Vector:
         """Times that the fit gives its own cases, s."""
-        return self.design.counts @ self.solution.coefficients
+        return self.estimate.predicted_s
 
     @property
     def relative_errors(self) -> Vector:
         """``|predicted - measured| / measured`` of each case of the fit."""
-        return np.abs(self.solution.residuals)
+        return self.estimate.relative_errors
 
     @property
     def caveats(self) -> tuple[Verdict, ...]:

@@ -3,7 +3,7 @@ r"""Linear least squares for columns of very different size.
 Columns are divided by their Euclidean norm before solving, so that rank and condition do not depend
 on the units of the properties. Where the matrix has no full rank, the answer is the one of smallest
 norm in those scaled columns: it shares the cost among properties that always occur together, in
-proportion to their columns. With coefficients kept non-negative, the same choice is approached by
+proportion to their columns. With coefficients kept within bounds, the same choice is approached by
 a penalty of `_PENALTY` times the largest singular value.
 """
 
@@ -44,7 +44,7 @@ class Solution:
     rank, degrees_of_freedom : int
         Of the columns that are not at a bound; rows minus that rank.
     at_bound : ndarray of bool, shape (n_columns,)
-        Coefficients held at zero.
+        Coefficients held at a bound.
     """
 
     coefficients: Vector
@@ -71,7 +71,14 @@ def column_norms(matrix: Matrix) -> Vector:
     return largest * np.linalg.norm(matrix / largest, axis=0)
 
 
-def least_squares(matrix: Matrix, target: Vector, *, nonnegative: bool = False) -> Solution:
+def least_squares(
+    matrix: Matrix,
+    target: Vector,
+    *,
+    nonnegative: bool = False,
+    lower: Vector | None = None,
+    upper: Vector | None = None,
+) -> Solution:
     """Minimise the Euclidean norm of ``target - matrix @ coefficients``.
 
     Parameters
@@ -82,6 +89,8 @@ def least_squares(matrix: Matrix, target: Vector, *, nonnegative: bool = False) 
         What to fit; finite.
     nonnegative : bool, optional
         Keep every coefficient at least zero.
+    lower, upper : ndarray, shape (n_columns,), optional
+        Bounds of the coefficients, infinite for none.
 
     Raises
     ------
@@ -94,9 +103,13 @@ def least_squares(matrix: Matrix, target: Vector, *, nonnegative: bool = False) 
         raise FitError("the design matrix has no columns")
     scale = column_norms(matrix)
     scaled = matrix / scale
+    low = np.full(scale.size, -np.inf) if lower is None else lower * scale
     if nonnegative:
-        solved = _bounded(scaled, target)
-        at_bound = solved == 0
+        low = np.maximum(low, 0.0)
+    high = np.full(scale.size, np.inf) if upper is None else upper * scale
+    if np.any(np.isfinite(low) | np.isfinite(high)):
+        solved = _bounded(scaled, target, low, high)
+        at_bound = (solved == low) | (solved == high)
     else:
         inverse, _ = _pseudo_inverse(scaled)
         solved = inverse @ target
@@ -130,7 +143,7 @@ def _pseudo_inverse(scaled: Matrix) -> tuple[Matrix, int]:
     return inverse, rank
 
 
-def _bounded(scaled: Matrix, target: Vector) -> Vector:
+def _bounded(scaled: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
     from scipy.optimize import lsq_linear
 
     columns = scaled.shape[1]
@@ -139,9 +152,9 @@ def _bounded(scaled: Matrix, target: Vector) -> Vector:
         penalty = _PENALTY * np.linalg.norm(scaled, 2) * np.eye(columns)
         matrix, wanted = np.vstack([scaled, penalty]), np.concatenate([target, np.zeros(columns)])
     found = lsq_linear(
-        matrix, wanted, bounds=(0, np.inf), method="bvls", tol=1e-14, max_iter=20 * columns
+        matrix, wanted, bounds=(low, high), method="bvls", tol=1e-14, max_iter=20 * columns
     )
     if not found.success:
-        message = f"non-negative least squares gave up: {found.message}; fit without the bound"
+        message = f"bounded least squares gave up: {found.message}; fit without the bounds"
         raise FitNotConvergedError(message)
-    return np.where(found.active_mask == 0, found.x, 0.0)
+    return np.where(found.active_mask == 0, found.x, np.where(found.active_mask < 0, low, high))

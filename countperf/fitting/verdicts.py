@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from countperf.fitting.design import Design, Diagnosis, Observation
-from countperf.fitting.solve import Solution
+from countperf.fitting.estimate import Estimate
+from countperf.fitting.solve import Vector
 from countperf.fitting.validation import HeldOutCase
 from countperf.metrics import mean_error
 from countperf.models.records import Weight
@@ -73,9 +74,8 @@ def exercise_verdict(design: Design) -> Verdict:
     )
 
 
-def error_verdict(observations: Sequence[Observation], solution: Solution) -> Verdict:
+def error_verdict(observations: Sequence[Observation], errors: Vector) -> Verdict:
     """Say how well the fit describes its own measurements, and where it does worst."""
-    errors = np.abs(solution.residuals)
     mean = mean_error(errors)
     worst = ", ".join(
         f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
@@ -127,16 +127,54 @@ def sign_verdict(weights: Sequence[Weight]) -> Verdict:
     )
 
 
-def bound_verdict(names: Sequence[str], solution: Solution) -> Verdict:
-    """Name weights that the bound holds at zero."""
-    held = [name for name, bound in zip(names, solution.at_bound, strict=True) if bound]
+def bound_verdict(estimate: Estimate) -> Verdict:
+    """Name weights and parameters that a bound holds."""
+    function, solution = estimate.function, estimate.solution
+    held = [key for key, bound in zip(function.keys, solution.at_bound, strict=True) if bound]
     if not held:
         return Verdict(name="bounds", passed=True, message="no weight is held at its bound")
+    zero = [
+        key
+        for key, value in zip(function.keys, solution.coefficients, strict=True)
+        if key in held and value == 0
+    ]
+    other = [key for key in held if key not in zero]
+    found = (
+        [f"held at zero, without the bound they would be negative: {', '.join(zero)}"]
+        if zero
+        else []
+    ) + ([f"held at their bounds: {', '.join(other)}"] if other else [])
     return Verdict(
         name="bounds",
         passed=False,
-        message=f"held at zero, without the bound they would be negative: {', '.join(held)}",
+        message="; ".join(found),
         remedy="their cost is hidden in other weights; measure kernels that set them apart",
+    )
+
+
+def convergence_verdict(estimate: Estimate) -> Verdict:
+    """Say whether the solver met its tolerances."""
+    if estimate.converged:
+        return Verdict(name="convergence", passed=True, message=estimate.message or "linear")
+    return Verdict(
+        name="convergence",
+        passed=False,
+        message=f"the solver stopped early: {estimate.message}",
+        remedy="allow it more evaluations, or give the parameters of the expression other starts or"
+        " narrower bounds",
+    )
+
+
+def unseen_verdict(estimate: Estimate) -> Verdict:
+    """Name weights that change no predicted time."""
+    if not estimate.unseen:
+        return Verdict(name="effect", passed=True, message="every weight changes some time")
+    return Verdict(
+        name="effect",
+        passed=False,
+        message=f"without effect on any case, so not determined: {', '.join(estimate.unseen)}",
+        remedy="whatever they multiply is hidden behind larger parts or zero: measure kernels in"
+        " which it dominates, or choose another expression",
     )
 
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.errors import ModelNotApplicableError
+from countperf.features import covers
+from countperf.models.definition import FittedModel
+from countperf.models.evaluation import array_function, scalar_function
 from countperf.models.unmeasured import Unmeasured
 from countperf.predictions import ParameterValue, Quantity
+
+if TYPE_CHECKING:
+    from countperf.models.weights import WeightSet
+    from countperf.properties.vector import PropertyVector
 
 
 class CompiledCounts(Protocol):
@@ -25,7 +35,7 @@ class CompiledCounts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CostFunction:
     """Predicted time of a kernel on a device, s, at parameters; microseconds per call; picklable.
 
@@ -35,20 +45,116 @@ class CostFunction:
         Name of the kernel, slug of the device.
     vector : CompiledCounts
         The kernel's property values.
-    seconds_per_unit : ndarray, shape (n_properties,)
-        What a unit of each property costs, s.
+    model : FittedModel
+        What the time is made of.
+    names : tuple of str
+        The terms of the model, then the names that its formulas have for properties.
+    per_unit : ndarray, shape (n_names, n_properties)
+        What a unit of each property adds to each of them: s for terms, 1 or 0 for the others.
+    derived_s : dict from (term, derived feature) to float
+        Weights of derived features, s per unit; 0.0 for one whose cost is not known.
+    parameters : dict from str to float
+        Parameters of the expression.
     unweighted : tuple of int
         Positions of the properties whose cost is not known.
     unmeasured : Unmeasured or None
         What to complain of where one of them is not zero; None to leave them out.
+    factor : float
+        What the time is multiplied by: that of an anchor.
     """
 
     kernel: str
     device: str
     vector: CompiledCounts
-    seconds_per_unit: NDArray[np.float64]
+    model: FittedModel
+    names: tuple[str, ...]
+    per_unit: NDArray[np.float64]
+    derived_s: dict[tuple[str, str], float]
+    parameters: dict[str, float]
     unweighted: tuple[int, ...] = ()
     unmeasured: Unmeasured | None = None
+    factor: float = 1.0
+
+    @classmethod
+    def build(cls, weights: WeightSet, vector: PropertyVector) -> Self:
+        """Compile a kernel with weights; what has no weight is left out, and listed."""
+        model = weights.definition
+        compiled = vector.compile()
+        value_s = {(w.term, w.feature): w.value_s for w in weights.weights}
+        rows: dict[str, list[float]] = {}
+        covered: set[str] = set()
+        for term, spec in model.term_features.items():
+            charged = {name: spec.feature_of(name) for name in compiled.names}
+            rows[term] = [value_s.get((term, f or ""), 0.0) for f in charged.values()]
+            covered.update(n for n, f in charged.items() if f is not None)
+        lacking = {
+            name
+            for name in compiled.names
+            for term, spec in model.term_features.items()
+            if (f := spec.feature_of(name)) is not None and (term, f) not in value_s
+        }
+        unranged = {n for n in model.variables if n not in weights.ranges}
+        derived_s = {
+            (term, feature): value_s.get((term, feature), 0.0)
+            for term, definition in model.terms.items()
+            for feature in definition.charged
+            if feature in model.derived
+        }
+        costless = unranged | {f for (term, f) in derived_s if (term, f) not in value_s}
+        for name, wanted in model.base_properties.items():
+            among = [covers(wanted, other) for other in compiled.names]
+            rows[name] = [float(one) for one in among]
+            inside = {n for n, one in zip(compiled.names, among, strict=True) if one}
+            covered |= inside
+            if name in costless or _feeds(model, name, costless):
+                lacking |= inside
+        unknown = {n for n in compiled.names if n not in covered and not model.features.ignores(n)}
+        return cls(
+            kernel=vector.kernel,
+            device=weights.device.slug,
+            vector=compiled,
+            model=model,
+            names=tuple(rows),
+            per_unit=np.array(list(rows.values()), np.float64).reshape(
+                len(rows), len(compiled.names)
+            ),
+            derived_s=derived_s,
+            parameters={p.name: p.value for p in weights.parameters},
+            unweighted=tuple(
+                i for i, name in enumerate(compiled.names) if name in lacking | unknown
+            ),
+        )
+
+    @property
+    def unweighted_names(self) -> tuple[str, ...]:
+        """The properties whose cost is not known."""
+        return tuple(self.vector.names[i] for i in self.unweighted)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @cached_property
+    def _scalar(self) -> Callable[[dict[str, Any]], Any]:
+        return scalar_function(self.model.formula)
+
+    @cached_property
+    def _array(self) -> Callable[[dict[str, Any]], Any]:
+        return array_function(self.model.formula)
+
+    @cached_property
+    def _derived(self) -> tuple[tuple[str, Any, Any], ...]:
+        return tuple(
+            (name, scalar_function(formula), array_function(formula))
+            for name, formula in self.model.needed_derived.items()
+        )
+
+    @cached_property
+    def _sum(self) -> NDArray[np.float64] | None:
+        """What a unit of each property costs, where the model is one term and no more."""
+        return self.per_unit[0] if self.model.is_plain_sum and not self.model.derived else None
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one.
@@ -58,11 +164,54 @@ class CostFunction:
         UnmeasuredPropertyError
             A property without a weight is not zero at these parameters.
         ParameterError
-            A parameter is missing or outside the kernel's assumptions.
+            A parameter is missing or outside the kernel's assumptions, or the model has no finite
+            time there.
         """
         values = self.vector(**parameters)
         if self.unmeasured is not None and np.any(values[list(self.unweighted)] != 0):
             raise self.unmeasured.error()
         if values.ndim == 1:
-            return float(self.seconds_per_unit @ values)
-        return np.tensordot(self.seconds_per_unit, values.astype(np.float64), axes=1)
+            if self._sum is not None:
+                return self.factor * float(self._sum @ values)
+            return self.factor * self._scalar_time(values)
+        return self.factor * self._array_times(values.astype(np.float64))
+
+    def _scalar_time(self, values: NDArray[Any]) -> float:
+        named = dict(zip(self.names, (self.per_unit @ values).tolist(), strict=True))
+        named.update(self.parameters)
+        try:
+            for name, scalar, _ in self._derived:
+                named[name] = scalar(named)
+            for (term, feature), value_s in self.derived_s.items():
+                named[term] += value_s * named[feature]
+            return float(self._scalar(named))
+        except (ArithmeticError, ValueError) as error:
+            raise self._no_time() from error
+
+    def _array_times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = np.tensordot(self.per_unit, values, axes=1)
+        named: dict[str, Any] = dict(zip(self.names, rows, strict=True))
+        named.update(self.parameters)
+        for name, _, array in self._derived:
+            named[name] = array(named)
+        for (term, feature), value_s in self.derived_s.items():
+            named[term] = named[term] + value_s * named[feature]
+        times = np.broadcast_to(np.asarray(self._array(named), np.float64), values.shape[1:])
+        if not np.all(np.isfinite(times)):
+            raise self._no_time()
+        return times.copy()
+
+    def _no_time(self) -> ModelNotApplicableError:
+        return ModelNotApplicableError(
+            f"the {self.model.name} model gives no finite time here for {self.kernel!r}:"
+            f" {self.model.expression!r} divides by zero, or takes the logarithm of what is not"
+            " positive"
+        )
+
+
+def _feeds(model: FittedModel, name: str, costless: set[str]) -> bool:
+    """Whether a property's name enters a derived feature whose cost is not known."""
+    return any(
+        name in formula.names and (derived in costless or _feeds(model, derived, costless))
+        for derived, formula in model.needed_derived.items()
+    )

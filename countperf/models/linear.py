@@ -22,75 +22,41 @@ with them, fused multiply-adds and indirect accesses; each needs a weight of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from countperf.models.definition import FittedModel, Term
 
-from countperf.errors import ParameterError
-from countperf.features import FeatureSpec
+COST = "cost"
+"""The term of models that are one sum."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedModel:
-    """A model whose weights are fitted.
-
-    Attributes
-    ----------
-    name : str
-        Name on the command line and in documents.
-    expression : str
-        Its formula, for people who read the document of a fit.
-    features : FeatureSpec
-        What it charges, and what it ignores.
-    """
-
-    name: str
-    expression: str
-    features: FeatureSpec
-
+CHARGED_BY_PAPER = (
+    "flop.add.*",
+    "flop.mul.*",
+    "flop.div.*",
+    "flop.pow.*",
+    "flop.special.*",
+    "flop.fma.*",
+    "gmem.load.*.*",
+    "gmem.store.*.*",
+    "gmem.min.*.*",
+    "lmem.load.*",
+    "barrier.local",
+    "groups",
+    "launches",
+)
+IGNORED_BY_PAPER = (
+    "lmem.store.*",
+    "flop.minmax.*",
+    "flop.compare.*",
+    "flop.select.*",
+    "flop.convert.*",
+    "flop.neg.*",
+    "iop.*",
+    "barrier.global",
+)
 
 LINEAR = FittedModel(
     name="linear",
-    expression="time_s = sum over features of weight_s * value",
-    features=FeatureSpec(
-        charged=(
-            "flop.add.*",
-            "flop.mul.*",
-            "flop.div.*",
-            "flop.pow.*",
-            "flop.special.*",
-            "flop.fma.*",
-            "gmem.load.*.*",
-            "gmem.store.*.*",
-            "gmem.min.*.*",
-            "lmem.load.*",
-            "barrier.local",
-            "groups",
-            "launches",
-        ),
-        ignored=(
-            "lmem.store.*",
-            "flop.minmax.*",
-            "flop.compare.*",
-            "flop.select.*",
-            "flop.convert.*",
-            "flop.neg.*",
-            "iop.*",
-            "barrier.global",
-        ),
-    ),
+    description="The paper's: a sum over properties, weights free",
+    ignored=IGNORED_BY_PAPER,
+    terms={COST: Term(charged=CHARGED_BY_PAPER, lower=None)},
+    expression=COST,
 )
-
-MODELS = {LINEAR.name: LINEAR}
-
-
-def fitted_model(name: str) -> FittedModel:
-    """Look up a model by name.
-
-    Raises
-    ------
-    ParameterError
-        No fitted model has this name; the message lists those there are.
-    """
-    if name not in MODELS:
-        message = f"no fitted model is named {name!r}; there is {', '.join(sorted(MODELS))}"
-        raise ParameterError(message, parameter="model")
-    return MODELS[name]

@@ -23,6 +23,8 @@ class Weight(Part):
         What one unit of the feature is, such as ``operation``.
     smallest, largest : float
         Range of the feature over the measurements that have it.
+    term : str
+        The term of the model that the weight is in.
     """
 
     feature: str
@@ -31,6 +33,97 @@ class Weight(Part):
     unit: str
     smallest: float
     largest: float
+    term: str = "cost"
+
+
+class FittedParameter(Part):
+    """A parameter of a model's expression.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    value : float
+        As fitted; s per unit, or a pure number.
+    standard_error : float or None
+        None where there is none, as for a weight.
+    lower, upper : float or None
+        The bounds of the fit.
+    at_bound : bool
+        Whether a bound holds it.
+    """
+
+    name: str
+    value: float
+    standard_error: float | None
+    lower: float | None
+    upper: float | None
+    at_bound: bool
+
+
+class Range(Part):
+    """What the measurements of a fit had of a name of the expression.
+
+    Attributes
+    ----------
+    smallest, largest : float
+        Over the measurements that have it.
+    """
+
+    smallest: float
+    largest: float
+
+
+class Candidate(Part):
+    """A model that was tried when one was chosen.
+
+    Attributes
+    ----------
+    model : str
+        Its name.
+    held_out_error : float or None
+        Geometric mean of the relative errors, families left out one at a time, each family counting
+        the same; None if it could not be fitted.
+    in_sample_error : float or None
+        The same over the cases of its fit.
+    predicted_cases, cases : int
+        How many left-out cases it could predict, and of how many.
+    chosen : bool
+        Whether it was chosen.
+    failure : str
+        Why it could not be fitted.
+    """
+
+    model: str
+    held_out_error: float | None
+    in_sample_error: float | None
+    predicted_cases: int
+    cases: int
+    chosen: bool = False
+    failure: str = ""
+
+
+class Calibration(Part):
+    """How far predictions of families of kernels that were not in a fit are off.
+
+    Attributes
+    ----------
+    log_errors_90, log_errors_95 : float
+        What ``|log(predicted / measured)|`` stays below for 90 and 95 of 100 left-out cases, where
+        each family counts the same.
+    between_kernels, within_kernels : float
+        Standard deviations of ``log(predicted / measured)``: of the kernels' means about zero, and
+        of a kernel's cases about its mean.
+    families, cases : int
+        Left-out families and cases with a prediction.
+    """
+
+    log_errors_90: float = Field(ge=0)
+    log_errors_95: float = Field(ge=0)
+    between_kernels: float = Field(ge=0)
+    within_kernels: float = Field(ge=0)
+    families: int = Field(gt=0)
+    cases: int = Field(gt=0)
 
 
 class IndistinguishableGroup(Part):
@@ -61,12 +154,15 @@ class FitQuality(Part):
         be.
     in_sample_scatter, held_out_scatter : float or None
         Robust standard deviation of log(predicted / measured) of these predictions.
+    calibration : Calibration or None
+        What intervals are made of; None if too little could be left out, and in old documents.
     """
 
     in_sample_error: float = Field(ge=0)
     held_out_error: float | None = Field(ge=0)
     in_sample_scatter: float | None = Field(ge=0)
     held_out_scatter: float | None = Field(ge=0)
+    calibration: Calibration | None = None
 
 
 class MeasurementSource(Part):

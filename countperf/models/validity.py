@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.errors import ParameterError
 from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
-    from countperf.models.records import IndistinguishableGroup, Weight
+    from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
 
-NORMAL_QUANTILE = 1.959963984540054
-"""Of the standard normal distribution, at 97.5 %: two-sided intervals of 95 %."""
+Level = float
+"""In which share of cases an interval is to hold the time: 0.9 or 0.95."""
+
+NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
+"""Of the standard normal distribution, for two-sided intervals of these levels."""
+
+EXTRAPOLATION_WIDENING = 1.5
+"""By how much intervals grow, as logarithms of ratios, where a prediction lies far outside the
+measured range: a choice, for nothing was measured there."""
 
 RELATION_TOLERANCE = 1e-6
 """A relation of counts holds if what is left of its terms is below this share of them."""
@@ -28,40 +36,69 @@ NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
 
 
+def log_quantile(quality: FitQuality, level: Level) -> float | None:
+    """Return what ``|log(predicted / measured)|`` of new kernels stays below at a level.
+
+    It is the calibrated quantile over families left out, where the fit has one; else that of a
+    normal distribution with the scatter of left-out families, or of the fit itself; else None.
+
+    Raises
+    ------
+    ParameterError
+        No quantile is kept for this level.
+    """
+    if level not in NORMAL_QUANTILES:
+        there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))
+        raise ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
+    if quality.calibration is not None:
+        found = quality.calibration
+        return found.log_errors_95 if level == 0.95 else found.log_errors_90
+    held_out = quality.held_out_scatter
+    scatter = quality.in_sample_scatter if held_out is None else held_out
+    return None if scatter is None else NORMAL_QUANTILES[level] * scatter
+
+
 def interval(
     time_s: Quantity,
-    counts: Sequence[Quantity],
+    changes: Sequence[Quantity],
     covariance: NDArray[np.float64] | None,
-    scatter: float | None,
+    quantile: float | None,
+    *,
+    level: Level = 0.95,
+    factor: float = 1.0,
 ) -> tuple[Quantity, Quantity] | None:
-    r"""Return where the time is expected in 95 of 100 cases, or None if that is not known.
+    r"""Return where the time is expected, or None if that is not known.
 
     Parameters
     ----------
     time_s : float or ndarray
         Predicted time, s.
-    counts : sequence of float or ndarray
-        Feature values, one for each weight.
+    changes : sequence of float or ndarray
+        Derivative of the time by each weight and parameter; for a sum, the feature values.
     covariance : ndarray or None
-        Of the weights, s**2.
-    scatter : float or None
-        Standard deviation of log(predicted / measured) over kernels that were not in the fit.
+        Of the weights and parameters.
+    quantile : float or None
+        What ``|log(predicted / measured)|`` of kernels that were not in the fit stays below.
+    level : {0.95, 0.9}, optional
+        In which share of cases the interval is to hold the time.
+    factor : float, optional
+        By how much the quantile grows.
 
     Notes
     -----
-    Two independent sources: weights are uncertain, :math:`\sigma_w^2 = f^T C f` for feature values
-    :math:`f`, and the model is wrong by a factor that scatters with :math:`s`. With
-    :math:`z = 1.96` the interval reaches from :math:`T` up by
-    :math:`\sqrt{(T (e^{zs} - 1))^2 + (z \sigma_w)^2}` and down by
-    :math:`\sqrt{(T (1 - e^{-zs}))^2 + (z \sigma_w)^2}`, not below zero.
+    Two independent sources: weights are uncertain, :math:`\sigma_w^2 = f^T C f` for derivatives
+    :math:`f`, and the model is wrong by a factor that stays below :math:`e^q`. With :math:`z` of
+    the level the interval reaches from :math:`T` up by
+    :math:`\sqrt{(T (e^q - 1))^2 + (z \sigma_w)^2}` and down by
+    :math:`\sqrt{(T (1 - e^{-q}))^2 + (z \sigma_w)^2}`, not below zero.
     """
-    if scatter is None or covariance is None or np.any(np.asarray(time_s) <= 0):
+    if quantile is None or covariance is None or np.any(np.asarray(time_s) <= 0):
         return None
-    values = np.array(np.broadcast_arrays(*counts), np.float64)
+    values = np.array(np.broadcast_arrays(*changes), np.float64)
     variance = np.einsum("i...,ij,j...->...", values, covariance, values)
-    weights_s = NORMAL_QUANTILE * np.sqrt(np.maximum(variance, 0.0))
-    up = np.hypot(time_s * np.expm1(NORMAL_QUANTILE * scatter), weights_s)
-    down = np.hypot(time_s * -np.expm1(-NORMAL_QUANTILE * scatter), weights_s)
+    weights_s = NORMAL_QUANTILES[level] * np.sqrt(np.maximum(variance, 0.0))
+    up = np.hypot(time_s * np.expm1(factor * quantile), weights_s)
+    down = np.hypot(time_s * -np.expm1(-factor * quantile), weights_s)
     low, high = np.maximum(time_s - down, 0.0), time_s + up
     if isinstance(time_s, np.ndarray):
         return np.asarray(low), np.asarray(high)
@@ -120,24 +157,40 @@ def _holds(relation: Mapping[str, float], counts: Mapping[str, Quantity]) -> boo
 
 
 def extrapolation_verdict(
-    weights: Sequence[Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
+    weights: Sequence[Weight],
+    counts: Mapping[str, Quantity],
+    parts: Mapping[str, Quantity],
+    also: Sequence[str] = (),
 ) -> Verdict:
-    """Say which notable features lie far above the range of the measurements."""
+    """Say which notable features lie far above the range of the measurements.
+
+    Parameters
+    ----------
+    weights : sequence of Weight
+        In the order of `counts`, or a part of it.
+    counts, parts : Mapping from str to float or ndarray
+        Feature values, and seconds, by the names of the breakdown.
+    also : sequence of str, optional
+        Names of the expression that lie far above theirs.
+    """
     whole = sum((np.abs(part) for part in parts.values()), start=np.zeros(()))
     outside: list[str] = []
     for weight in weights:
-        if weight.feature not in parts:
+        key = weight.feature if weight.feature in counts else f"{weight.term}:{weight.feature}"
+        if key not in parts:
             continue
-        count = np.asarray(counts[weight.feature])
-        notable = np.abs(parts[weight.feature]) >= NOTABLE_SHARE * whole
+        count = np.asarray(counts[key])
+        notable = np.abs(parts[key]) >= NOTABLE_SHARE * whole
         if np.any(notable & (count > EXTRAPOLATION_FACTOR * weight.largest)):
-            outside.append(weight.feature)
+            outside.append(key)
+    outside += also
     if not outside:
         return Verdict(name="extrapolation", passed=True, message="not beyond what was measured")
     return Verdict(
         name="extrapolation",
         passed=False,
-        message=f"far above the largest value measured: {', '.join(outside)}",
+        message=f"far above the largest value measured: {', '.join(outside)}; the interval is"
+        " widened",
         remedy="measure kernels of such sizes, and refit",
     )
 

@@ -3,36 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
-from countperf.errors import DeviceMismatchError, PredictionError, ViewMismatchError
+from countperf.errors import (
+    DeviceMismatchError,
+    ModelNotApplicableError,
+    PredictionError,
+    ViewMismatchError,
+)
 from countperf.features import FeatureSpec, vector_of
+from countperf.models.definition import FittedModel
+from countperf.models.function import ModelFunction, ModelInputs, model_inputs
+from countperf.models.migration import MIGRATIONS
 from countperf.models.records import (
+    Candidate,
     FitQuality,
+    FittedParameter,
     IndistinguishableGroup,
     MeasurementSource,
+    Range,
     Weight,
 )
 from countperf.models.unmeasured import Suppliers, Unmeasured
 from countperf.models.validity import (
+    EXTRAPOLATION_FACTOR,
+    EXTRAPOLATION_WIDENING,
+    Level,
     device_verdict,
     extrapolation_verdict,
     incomplete_verdict,
     indistinguishable_verdict,
     interval,
+    log_quantile,
     sign_verdict,
 )
 from countperf.predictions import ParameterValue, Prediction, Quantity, largest_first
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View
 
 if TYPE_CHECKING:
+    from countperf.measurements import Measurement
+    from countperf.models.anchored import AnchoredWeights, Run
     from countperf.models.cost_function import CostFunction
     from countperf.properties.vector import PropertyVector
 
@@ -42,8 +60,10 @@ class WeightSet(Document):
 
     Attributes
     ----------
-    model, expression : str
-        Name and formula of the model.
+    model : str
+        Name of the model.
+    definition : FittedModel
+        The model: its expression, terms, features and parameters.
     device : DeviceIdentity
         What they were measured on.
     counting_rules : int
@@ -51,12 +71,14 @@ class WeightSet(Document):
     view : {"source", "compiled"}
         View under which the kernels of the fit were counted; documents without it are of the
         source's view.
-    features : FeatureSpec
-        Which properties the model charges, and which it ignores.
     weights : tuple of Weight
-        One for each feature that the measurements exercise.
+        One for each feature of a term that the measurements exercise.
+    parameters : tuple of FittedParameter
+        Those of the expression, in its order.
+    ranges : dict from str to Range
+        For each counted name of the expression that the measurements exercise, its range.
     covariance_s2 : tuple of tuple of float, or None
-        Of the weights, in their order, s**2.
+        Of the weights, in their order, s**2; then of the parameters, each in its unit.
     indistinguishable : tuple of IndistinguishableGroup
         Which weights are a choice among many that fit as well.
     quality : FitQuality or None
@@ -65,38 +87,59 @@ class WeightSet(Document):
         The measurements.
     suppliers : dict from str to tuple of str
         For features without a weight, measurement kernels that would supply one.
+    candidates : tuple of Candidate
+        The models that this one was chosen from, if it was.
     written_by : str
         Version of countperf.
     """
 
     format: Literal["countperf-weights"] = "countperf-weights"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
+    migrations = MIGRATIONS
     model: str
-    expression: str
+    definition: FittedModel
     device: DeviceIdentity
     counting_rules: int
     view: View = "source"
-    features: FeatureSpec
-    weights: tuple[Weight, ...] = Field(min_length=1)
+    weights: tuple[Weight, ...]
+    parameters: tuple[FittedParameter, ...] = ()
+    ranges: dict[str, Range] = Field(default_factory=dict)
     covariance_s2: tuple[tuple[float, ...], ...] | None = None
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
     quality: FitQuality | None = None
     source: MeasurementSource | None = None
     suppliers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
     written_by: str = ""
+
+    @field_validator("weights")
+    @classmethod
+    def _terms_have_weights(
+        cls, weights: tuple[Weight, ...], info: ValidationInfo
+    ) -> tuple[Weight, ...]:
+        definition = info.data.get("definition")
+        if definition is not None and definition.terms and not weights:
+            raise ValueError("the model has terms, and there is no weight")
+        return weights
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        names = [weight.feature for weight in self.weights]
-        if len(set(names)) < len(names):
+        columns = [(weight.term, weight.feature) for weight in self.weights]
+        if len(set(columns)) < len(columns):
             raise ValueError("two weights are for the same feature")
-        shape = {len(names)} | {len(row) for row in self.covariance_s2 or ()}
+        if strange := {term for term, _ in columns} - set(self.definition.terms):
+            raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
+        wanted = tuple(self.definition.all_parameters)
+        if tuple(parameter.name for parameter in self.parameters) != wanted:
+            raise ValueError(f"the parameters of the expression are {', '.join(wanted) or 'none'}")
+        if strange := set(self.ranges) - set(self.definition.variables):
+            raise ValueError(f"the expression has no name {', '.join(sorted(strange))}")
+        size = len(columns) + len(wanted)
+        shape = {size} | {len(row) for row in self.covariance_s2 or ()}
         if self.covariance_s2 is not None and shape != {len(self.covariance_s2)}:
-            raise ValueError(
-                f"the covariance of {len(names)} weights must be a square of that size"
-            )
+            raise ValueError(f"the covariance of {size} weights must be a square of that size")
         grouped = {name for group in self.indistinguishable for name in group.features}
-        if unweighted := grouped - set(names):
+        if unweighted := grouped - set(self.function.keys):
             raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
         return self
 
@@ -107,10 +150,34 @@ class WeightSet(Document):
             del content["view"]
         return content
 
+    @property
+    def expression(self) -> str:
+        """The formula of the model."""
+        return self.definition.expression
+
+    @property
+    def features(self) -> FeatureSpec:
+        """Which properties the model charges, and which it ignores."""
+        return self.definition.features
+
+    @cached_property
+    def function(self) -> ModelFunction:
+        """The model over the weights."""
+        columns = tuple((weight.term, weight.feature) for weight in self.weights)
+        return ModelFunction(model=self.definition, columns=columns)
+
+    @cached_property
+    def unknowns(self) -> tuple[float, ...]:
+        """The weights and then the parameters."""
+        return (
+            *(weight.value_s for weight in self.weights),
+            *(parameter.value for parameter in self.parameters),
+        )
+
     @cached_property
     def by_feature(self) -> dict[str, Weight]:
-        """The weights by feature."""
-        return {weight.feature: weight for weight in self.weights}
+        """The weights by feature; by ``term:feature`` where several terms charge it."""
+        return dict(zip(self.function.keys, self.weights, strict=False))
 
     @cached_property
     def _covariance(self) -> NDArray[np.float64] | None:
@@ -123,6 +190,7 @@ class WeightSet(Document):
         /,
         *,
         incomplete_ok: bool = False,
+        level: Level = 0.95,
         device: DeviceIdentity | None = None,
         force: bool = False,
         suppliers: Suppliers | None = None,
@@ -138,6 +206,8 @@ class WeightSet(Document):
             Values of the size parameters; arrays broadcast.
         incomplete_ok : bool, optional
             Leave out what has no weight, and mark the prediction incomplete.
+        level : {0.95, 0.9}, optional
+            In which share of cases the interval is to hold the time.
         device : DeviceIdentity, optional
             The device to predict for; by default that of the weights.
         force : bool, optional
@@ -162,46 +232,105 @@ class WeightSet(Document):
             The weights were fitted under other counting rules; `ViewMismatchError` if the kernel's
             vector is of another view than the weights.
         ParameterError
-            A parameter is missing or outside the kernel's assumptions.
+            A parameter is missing or outside the kernel's assumptions; the model has no finite time
+            there; or there is no interval of this level.
         CountingError
             The kernel cannot be counted exactly.
         """
         self.check_counting_rules()
         self.check_device(device, force=force)
-        vector = self._vector_of(kernel)
+        vector = self.counted(kernel)
         values = {**(parameters or {}), **more}
-        features = self.features.apply(vector.evaluate(values))
-        missing = (*(f for f in features.values if f not in self.by_feature), *features.unknown)
+        inputs = model_inputs(self.definition, vector.evaluate(values))
+        missing = self._missing(inputs)
         if missing and not incomplete_ok:
             raise self._unmeasured(vector.kernel, missing, suppliers).error()
-        counts = {name: features.values.get(name, 0.0) for name in self.by_feature}
-        parts: dict[str, Quantity] = {
-            name: self.by_feature[name].value_s * count
-            for name, count in counts.items()
-            if name in features.values
-        }
-        time_s = sum(parts.values(), start=0.0)
+        arguments = self._arguments(inputs)
+        time_s, gradient = self._time_and_gradient(*arguments)
+        parts = self.function.breakdown(time_s, gradient, self.unknowns)
+        changes = {k: _plain(row) for k, row in zip(self.function.keys, gradient, strict=True)}
+        counts = {k: _plain(row) for k, row in zip(self.function.keys, arguments[0], strict=False)}
         verdicts = (
             incomplete_verdict(missing),
-            indistinguishable_verdict(self.indistinguishable, counts),
-            extrapolation_verdict(self.weights, counts, parts),
+            indistinguishable_verdict(self.indistinguishable, changes),
+            extrapolation_verdict(self.weights, counts, parts, self._variables_outside(inputs)),
             sign_verdict(time_s),
             device_verdict(self.device, device),
         )
-        certain = verdicts[0].passed and verdicts[1].passed and self.quality is not None
+        certain = verdicts[0].passed and verdicts[1].passed
         return Prediction(
             kernel=vector.kernel,
             device=self.device.slug if device is None else device.slug,
             model=self.model,
             parameters=values,
             time_s=time_s,
-            interval_s=interval(
-                time_s, tuple(counts.values()), self._covariance, self._scatter if certain else None
-            ),
+            interval_s=self._interval(time_s, changes, level, outside=not verdicts[2].passed)
+            if certain
+            else None,
+            interval_level=level,
             breakdown=largest_first(parts),
             missing=missing,
-            ignored=features.ignored,
+            ignored=inputs.ignored,
             verdicts=verdicts,
+        )
+
+    def _missing(self, inputs: ModelInputs) -> tuple[str, ...]:
+        """Return the features and names that the kernel has and the fit had not."""
+        known = set(self.function.columns)
+        names = self.definition.base_properties
+        return (
+            *dict.fromkeys(
+                feature for term, feature in inputs.values if (term, feature) not in known
+            ),
+            *(
+                names.get(name, name)
+                for name, value in inputs.variables.items()
+                if name not in self.ranges and np.any(np.asarray(value) != 0)
+            ),
+            *inputs.unknown,
+        )
+
+    def _arguments(self, inputs: ModelInputs) -> tuple[NDArray[np.float64], dict[str, Quantity]]:
+        """Return what the model's function takes: feature values, and names of the expression."""
+        values = [inputs.values.get(column, 0.0) for column in self.function.columns]
+        shape = np.broadcast_shapes(
+            *(np.shape(value) for value in (*values, *inputs.variables.values()))
+        )
+        full = [np.broadcast_to(np.asarray(value, np.float64), shape) for value in values]
+        return np.array(full, np.float64).reshape(len(full), *shape), inputs.variables
+
+    def _time_and_gradient(
+        self, values: NDArray[np.float64], variables: dict[str, Quantity]
+    ) -> tuple[Quantity, NDArray[np.float64]]:
+        times = self.function.times(values, variables, self.unknowns)
+        if not np.all(np.isfinite(times)):
+            raise ModelNotApplicableError(
+                f"the {self.model} model gives no finite time here: {self.expression!r} divides by"
+                " zero, or takes the logarithm of what is not positive"
+            )
+        gradient = self.function.gradient(values, variables, self.unknowns)
+        return (times.copy() if times.ndim else float(times)), gradient
+
+    def _variables_outside(self, inputs: ModelInputs) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name, value in inputs.variables.items()
+            if name in self.ranges
+            and np.any(np.asarray(value) > EXTRAPOLATION_FACTOR * self.ranges[name].largest)
+        )
+
+    def _interval(
+        self, time_s: Quantity, changes: Mapping[str, Quantity], level: float, *, outside: bool
+    ) -> tuple[Quantity, Quantity] | None:
+        if self.quality is None:
+            return None
+        return interval(
+            time_s,
+            tuple(changes.values()),
+            self._covariance,
+            log_quantile(self.quality, level),
+            level=level,
+            factor=EXTRAPOLATION_WIDENING if outside else 1.0,
         )
 
     def compile(
@@ -223,40 +352,49 @@ class WeightSet(Document):
         from countperf.models.cost_function import CostFunction
 
         self.check_counting_rules()
-        vector = self._vector_of(kernel)
-        compiled = vector.compile()
-        charged = {name: self.features.feature_of(name) for name in compiled.names}
-        unweighted = [
-            name
-            for name, feature in charged.items()
-            if feature not in self.by_feature and not self.features.ignores(name)
-        ]
-        seconds = [
-            0.0 if feature not in self.by_feature else self.by_feature[feature].value_s
-            for feature in charged.values()
-        ]
-        return CostFunction(
-            kernel=vector.kernel,
-            device=self.device.slug,
-            vector=compiled,
-            seconds_per_unit=np.array(seconds, np.float64),
-            unweighted=tuple(compiled.names.index(name) for name in unweighted),
-            unmeasured=None
-            if incomplete_ok or not unweighted
-            else self._unmeasured(
-                vector.kernel, [charged[name] or name for name in unweighted], suppliers
-            ),
-        )
+        vector = self.counted(kernel)
+        function = CostFunction.build(self, vector)
+        if function.unweighted and not incomplete_ok:
+            missing = [self.features.feature_of(n) or n for n in function.unweighted_names]
+            return replace(function, unmeasured=self._unmeasured(vector.kernel, missing, suppliers))
+        return function
 
-    @property
-    def _scatter(self) -> float | None:
-        if self.quality is None:
-            return None
-        held_out = self.quality.held_out_scatter
-        return self.quality.in_sample_scatter if held_out is None else held_out
+    def anchored(self, kernel: object, *runs: Run | Measurement) -> AnchoredWeights:
+        """Correct a kernel's predictions by measured runs of it.
 
-    def _vector_of(self, kernel: object) -> PropertyVector:
-        """Return the vector of a kernel, counted under the view of the weights."""
+        Parameters
+        ----------
+        kernel : loopy.TranslationUnit, PropertyVector, or Mapping from str to int or str
+            The kernel.
+        *runs : Measurement, or pair of a Mapping from str to int and a float
+            Measured runs: parameters and time, s.
+
+        Returns
+        -------
+        AnchoredWeights
+            Predicts this kernel, at any parameters.
+
+        Raises
+        ------
+        PredictionError
+            The fit does not say how kernels scatter, or the kernel cannot be predicted.
+        ParameterError
+            There is no run, or a time is not positive.
+        """
+        from countperf.models.anchored import anchor
+
+        return anchor(self, kernel, runs)
+
+    def counted(self, kernel: object) -> PropertyVector:
+        """Return the vector of a kernel, counted under the view of the weights.
+
+        Raises
+        ------
+        ViewMismatchError
+            It is a vector, of the other view.
+        CountingError
+            The kernel cannot be counted exactly.
+        """
         vector = vector_of(kernel, view=self.view)
         if vector.view == self.view:
             return vector
@@ -295,3 +433,7 @@ class WeightSet(Document):
         return Unmeasured.find(
             missing, kernel=kernel, device=self.device.slug, stored=self.suppliers, lookup=lookup
         )
+
+
+def _plain(row: NDArray[np.float64]) -> Quantity:
+    return row if row.ndim else float(row)

@@ -80,6 +80,9 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     )
 )
 
+PROPERTY_ROOTS = frozenset(pattern.pattern.split(r"\.")[0] for pattern, _, _ in _GRAMMAR)
+"""What property names begin with."""
+
 
 def describe(name: str) -> KernelProperty:
     """Return the property of a name.

@@ -23,6 +23,8 @@ from countperf.report.objects import (
 )
 from countperf.report.text import (
     accuracy_markdown,
+    candidates_text,
+    comparison_text,
     count_text,
     evaluation_text,
     fit_text,
@@ -34,6 +36,8 @@ from countperf.report.text import (
 __all__ = [
     "DeviceFinding",
     "accuracy_markdown",
+    "candidates_text",
+    "comparison_text",
     "count_object",
     "count_text",
     "doctor_text",

@@ -18,7 +18,7 @@ from countperf.report.numbers import (
 if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.metrics import Evaluation
-    from countperf.models.records import Weight
+    from countperf.models.records import Candidate, Weight
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction, Verdict
     from countperf.properties.vector import PropertyVector
@@ -52,7 +52,7 @@ def prediction_text(prediction: Prediction) -> str:
         interval = (
             ""
             if low_high is None
-            else " (95 % interval: "
+            else f" ({100 * prediction.interval_level:.0f} % interval: "
             + " to ".join(format_quantity(float(end), "s") for end in low_high)
             + ")"
         )
@@ -75,6 +75,50 @@ def prediction_text(prediction: Prediction) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def comparison_text(first: Prediction, second: Prediction) -> str:
+    """Write two predictions side by side: two kernels, or a kernel on two devices, part by part.
+
+    The last column is what each part adds to the difference of the times.
+    """
+    names = _names_apart(first, second)
+    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
+    parts = sorted(
+        {*first.breakdown, *second.breakdown},
+        key=lambda n: -abs(_part(second, n) - _part(first, n)),
+    )
+    rows = [
+        [
+            name,
+            format_quantity(_part(first, name), "s"),
+            format_quantity(_part(second, name), "s"),
+            format_quantity(_part(second, name) - _part(first, name), "s"),
+        ]
+        for name in parts
+    ]
+    rows.insert(0, ["time", *(format_quantity(t, "s") for t in (*whole, whole[1] - whole[0]))])
+    ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
+    return "\n".join(
+        [
+            f"{names[1]}: {ratio} the time of {names[0]}",
+            _indented(format_table(rows, header=("", *names, "difference"), right=(1, 2, 3))),
+            *_caveat_lines(first.caveats),
+            *_caveat_lines(second.caveats),
+        ]
+    )
+
+
+def _names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
+    for field in ("kernel", "device", "model"):
+        names = getattr(first, field), getattr(second, field)
+        if names[0] != names[1]:
+            return names
+    return "first", "second"
+
+
+def _part(prediction: Prediction, name: str) -> float:
+    return float(np.asarray(prediction.breakdown.get(name, 0.0)).item())
+
+
 def weights_text(weights: WeightSet) -> str:
     """Write weights rounded to their uncertainty, and the rates that they imply."""
     together = {
@@ -90,7 +134,33 @@ def weights_text(weights: WeightSet) -> str:
         ]
         for weight in weights.weights
     ]
+    rows += [
+        [
+            parameter.name,
+            _number(parameter.value, parameter.standard_error),
+            "",
+            "",
+            "at its bound" if parameter.at_bound else "",
+        ]
+        for parameter in weights.parameters
+    ]
     return format_table(rows, header=("feature", "weight", "", "implied rate", ""), right=(3,))
+
+
+def candidates_text(candidates: Sequence[Candidate]) -> str:
+    """Write the models that were tried, with their errors over left-out families."""
+    rows = [
+        [
+            f"{candidate.model}{' (chosen)' if candidate.chosen else ''}",
+            "" if candidate.held_out_error is None else format_percent(candidate.held_out_error),
+            "" if candidate.in_sample_error is None else format_percent(candidate.in_sample_error),
+            f"{candidate.predicted_cases} of {candidate.cases}",
+            candidate.failure,
+        ]
+        for candidate in candidates
+    ]
+    header = ("model", "families left out", "in-sample", "cases predicted", "")
+    return format_table(rows, header=header, right=(1, 2))
 
 
 def implied_rate(weight: Weight) -> str:
@@ -100,6 +170,8 @@ def implied_rate(weight: Weight) -> str:
     """
     uncertain = weight.standard_error_s is None or weight.value_s < 2 * weight.standard_error_s
     family, *rest = weight.feature.split(".")
+    if weight.unit == "unit":  # a derived feature: what a unit of it is, its formula says
+        return ""
     if weight.value_s <= 0 or uncertain or family == "launches" or rest[:1] == ["min"]:
         return ""
     per_second = 1 / weight.value_s
@@ -118,7 +190,17 @@ def fit_text(fit: FitResult) -> str:
         [
             f"error: {', '.join(errors)} (geometric means of relative errors)",
             f"{fit.weights.model} model on {fit.weights.device.slug}, {len(fit.observations)}"
-            f" cases, rank {fit.diagnosis.rank} of {len(fit.weights.weights)}",
+            f" cases, rank {fit.diagnosis.rank} of {len(fit.weights.unknowns)}",
+            *(
+                [f"time_s = {fit.weights.expression}"]
+                if fit.weights.definition.formula.names != tuple(fit.weights.definition.terms)
+                else []
+            ),
+            *(
+                [_indented(candidates_text(fit.weights.candidates))]
+                if fit.weights.candidates
+                else []
+            ),
             _indented(weights_text(fit.weights)),
             verdicts_text(fit.verdicts),
         ]
@@ -200,7 +282,7 @@ def _times_table(prediction: Prediction) -> str:
     titles = [*names, "time"]
     if prediction.interval_s is not None:
         columns += [np.broadcast_to(end, times.shape).ravel() for end in prediction.interval_s]
-        titles += ["from", "to (95 %)"]
+        titles += ["from", f"to ({100 * prediction.interval_level:.0f} %)"]
     rows = [
         [
             *(str(value) for value in row[: len(names)]),
@@ -215,6 +297,10 @@ def _weight_value(weight: Weight) -> str:
     if weight.standard_error_s is None:
         return format_quantity(weight.value_s, "s")
     return format_with_uncertainty(weight.value_s, weight.standard_error_s, "s")
+
+
+def _number(value: float, error: float | None) -> str:
+    return f"{value:.4g}" if error is None else f"{value:.4g} ± {error:.2g}"
 
 
 def _caveat_lines(caveats: Sequence[Verdict]) -> list[str]:

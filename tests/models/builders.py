@@ -43,10 +43,9 @@ def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
     size = range(len(weights))
     fields: dict[str, Any] = {
         "model": LINEAR.name,
-        "expression": LINEAR.expression,
         "device": make_device(),
         "counting_rules": COUNTING_RULES_VERSION,
-        "features": LINEAR.features,
+        "definition": LINEAR,
         "weights": weights,
         "covariance_s2": tuple(
             tuple((weights[i].value_s / 10) ** 2 if i == j else 0.0 for j in size) for i in size

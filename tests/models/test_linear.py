@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from countperf.errors import ParameterError
-from countperf.models.linear import LINEAR, fitted_model
+from countperf.models.linear import LINEAR
+from countperf.models.shipped import fitted_model
 
 
 @pytest.mark.parametrize(

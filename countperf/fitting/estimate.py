@@ -1,0 +1,210 @@
+"""The weights and parameters that fit a design best, by the solver that suits the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import FitError
+from countperf.features import FeatureSpec
+from countperf.fitting.design import (
+    Design,
+    Diagnosis,
+    Observation,
+    build_design,
+    diagnose_columns,
+)
+from countperf.fitting.nonlinear import Problem, Recipe, minimise, no_finite_value
+from countperf.fitting.solve import RANK_TOLERANCE, Solution, Vector, least_squares
+from countperf.models.definition import FittedModel
+from countperf.models.function import ModelFunction, ModelInputs, model_inputs
+from countperf.models.validity import broken_groups
+
+_NO_EFFECT = 1e-6
+"""Largest relative change of a predicted time, on removing a weight, that counts as none."""
+
+_SAME_TIME = 1e-8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimate:
+    """A model fitted to cases.
+
+    Attributes
+    ----------
+    design : Design
+        The cases.
+    diagnosis : Diagnosis
+        What they can tell apart, about the solution where the model is not linear.
+    solution : Solution
+        Weights, then parameters.
+    predicted_s : ndarray, shape (n_cases,)
+        Times that the fit gives its own cases, s.
+    unseen : tuple of str
+        Weights and parameters that change no predicted time: whatever they multiply is hidden or
+        zero. Such weights are left out, for nothing determines them.
+    converged : bool
+        Whether the solver met its tolerances; always, for a linear fit.
+    message : str
+        What it says.
+    """
+
+    design: Design
+    diagnosis: Diagnosis
+    solution: Solution
+    predicted_s: Vector
+    unseen: tuple[str, ...] = ()
+    converged: bool = True
+    message: str = ""
+
+    @property
+    def function(self) -> ModelFunction:
+        """The model over the columns of the design."""
+        return self.design.function
+
+    @property
+    def relative_errors(self) -> Vector:
+        """``|predicted - measured| / measured`` of each case."""
+        return np.abs(1.0 - self.predicted_s / self.design.times_s)
+
+    def predict(self, case: Observation) -> float | None:
+        """Predict a case that was not in the fit; None if the fit does not determine it."""
+        inputs = model_inputs(self.function.model, case.counts)
+        known = not inputs.unknown and set(inputs.values) <= set(self.function.columns)
+        idle = [
+            n for n, v in inputs.variables.items() if v and not np.any(self.design.variables[n])
+        ]
+        if not known or idle:
+            return None
+        values = np.array([inputs.values.get(c, 0.0) for c in self.function.columns], np.float64)
+        unknowns = self.solution.coefficients
+        gradient = self.function.gradient(values, inputs.variables, unknowns)
+        if broken_groups(
+            self.diagnosis.groups, dict(zip(self.function.keys, gradient.tolist(), strict=True))
+        ):
+            return None
+        return float(self.function.times(values, inputs.variables, unknowns))
+
+
+def recipe_of(model: FittedModel, **changes: object) -> Recipe:
+    """Return how a model asks to be fitted; changes that are None are left out."""
+    fields = {"residual": model.residual, "loss": model.loss, "loss_scale": model.loss_scale}
+    return Recipe(**(fields | {k: v for k, v in changes.items() if v is not None}))  # pyright: ignore[reportArgumentType] - checked where they come from
+
+
+def estimate(
+    observations: Sequence[Observation],
+    model: FittedModel | FeatureSpec,
+    recipe: Recipe,
+    *,
+    inputs: Mapping[int, ModelInputs] | None = None,
+) -> Estimate:
+    """Fit a model to cases; arguments as for `build_design`.
+
+    The result may not have converged: ask it.
+
+    Raises
+    ------
+    FitError
+        There is nothing to fit, or the model has no finite value.
+    """
+    design = build_design(observations, model, inputs=inputs)
+    function = design.function
+    if function.is_linear and recipe.residual == "relative" and recipe.loss == "linear":
+        return _linear(design)
+    problem = Problem(design, recipe)
+    found = minimise(problem)
+    unknowns = _shared(problem, found.solution.coefficients)
+    gradient = problem.relative_gradient(unknowns)
+    effect = np.abs(gradient).max(axis=0) * np.maximum(np.abs(unknowns), 1.0 / problem.scale)
+    seen = effect > _NO_EFFECT
+    keys = np.array(function.keys)
+    if not np.any(seen):
+        raise FitError("the model does not depend on anything that is fitted")
+    kept = seen | (np.arange(seen.size) >= len(function.columns))
+    reduced = _reduced(design, kept)
+    solution = _solution_of(replace(found.solution, coefficients=unknowns), kept)
+    return Estimate(
+        design=reduced,
+        diagnosis=diagnose_columns(tuple(keys[seen].tolist()), gradient[:, seen]),
+        solution=solution,
+        predicted_s=reduced.function.times(
+            reduced.counts.T, reduced.variables, solution.coefficients
+        ).copy(),
+        unseen=tuple(keys[~seen].tolist()),
+        converged=found.converged,
+        message=found.message,
+    )
+
+
+def _shared(problem: Problem, unknowns: Vector) -> Vector:
+    """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
+
+    That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no
+    time changes.
+    """
+    gradient = problem.relative_gradient(unknowns)
+    norms = np.linalg.norm(gradient, axis=0)
+    places = np.flatnonzero((norms > 0) & ~problem.function.shapes)
+    if places.size == 0:
+        return unknowns
+    scaled = gradient[:, places] / norms[places]
+    _, values, right = np.linalg.svd(scaled, full_matrices=scaled.shape[0] < scaled.shape[1])
+    null = right[int(np.count_nonzero(values > RANK_TOLERANCE * values[0])) :]
+    shared = unknowns.copy()
+    inside = shared[places] * norms[places]
+    shared[places] = (inside - null.T @ (null @ inside)) / norms[places]
+    design, function = problem.design, problem.function
+    shared = np.clip(shared, function.lower, function.upper)
+    arguments = design.counts.T, design.variables
+    before, after = (function.times(*arguments, each) for each in (unknowns, shared))
+    unchanged = np.all(np.abs(after - before) <= _SAME_TIME * np.abs(before))
+    return shared if unchanged else unknowns
+
+
+def _reduced(design: Design, kept: NDArray[np.bool_]) -> Design:
+    """Return a design without the columns of weights that have no effect."""
+    places = [i for i in range(len(design.function.columns)) if kept[i]]
+    function = ModelFunction(
+        model=design.function.model, columns=tuple(design.function.columns[i] for i in places)
+    )
+    return replace(
+        design,
+        function=function,
+        names=function.keys[: len(places)],
+        counts=design.counts[:, places],
+    )
+
+
+def _solution_of(solution: Solution, kept: NDArray[np.bool_]) -> Solution:
+    covariance = solution.covariance
+    return replace(
+        solution,
+        coefficients=solution.coefficients[kept],
+        covariance=None if covariance is None else covariance[np.ix_(kept, kept)],
+        at_bound=solution.at_bound[kept],
+    )
+
+
+def _linear(design: Design) -> Estimate:
+    function = design.function
+    zero = np.zeros(len(function.keys))
+    matrix = (function.gradient(design.counts.T, design.variables, zero) / design.times_s).T
+    offset = function.times(design.counts.T, design.variables, zero) / design.times_s
+    if not (np.all(np.isfinite(matrix)) and np.all(np.isfinite(offset))):
+        raise no_finite_value(function.model.expression)
+    if dead := [k for k, c in zip(function.keys, matrix.T, strict=True) if not np.any(c)]:
+        raise FitError(
+            f"no measured case depends on {', '.join(dead)}: nothing determines it; measure kernels"
+            " that have what it multiplies, or leave it out of the expression"
+        )
+    solution = least_squares(matrix, 1.0 - offset, lower=function.lower, upper=function.upper)
+    return Estimate(
+        design=design,
+        diagnosis=diagnose_columns(function.keys, matrix),
+        solution=solution,
+        predicted_s=function.times(design.counts.T, design.variables, solution.coefficients).copy(),
+    )

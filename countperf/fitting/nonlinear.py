@@ -1,0 +1,304 @@
+r"""Fits of models that are not linear in what is fitted, or not fitted by plain least squares.
+
+Minimised is :math:`\sum_j \rho(r_j^2)` with residuals :math:`r_j = 1 - p_j / m_j` of predicted and
+measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rho`, by
+``scipy.optimize.least_squares`` (trust region reflective) with the analytic Jacobian. Unknowns are
+scaled by what they contribute. Of several starts the best end counts: the bounded linear fit of the
+model's linearisation, with several values of the shapes, and seeded random multiples of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import FitError
+from countperf.fitting.design import Design
+from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Solution, Vector, least_squares
+from countperf.models.definition import Loss, Residual
+
+_FLOOR = 1e-4
+"""Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass
+through times that are not positive, and not end there."""
+
+_SEED = 20160713
+_LIFT = 0.03
+_SPREAD = 0.7
+_STEEPER = (1.0, 0.5, 3.0)
+_AT_BOUND = 1e-7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a model is fitted.
+
+    Attributes
+    ----------
+    residual, loss, loss_scale
+        As in `FittedModel`.
+    starts : int
+        From how many places a fit that is not linear begins.
+    max_evaluations : int
+        After how many evaluations from one place it gives up.
+    tolerance : float
+        Relative change of cost, unknowns and gradient that ends it.
+    """
+
+    residual: Residual = "relative"
+    loss: Loss = "linear"
+    loss_scale: float = 0.1
+    starts: int = 5
+    max_evaluations: int = 1000
+    tolerance: float = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NonlinearSolution:
+    """The end of a fit.
+
+    Attributes
+    ----------
+    solution : Solution
+        Weights and parameters, residuals as minimised.
+    converged : bool
+        Whether the solver met its tolerances.
+    message : str
+        What it says.
+    cost : float
+        Half the sum of the losses.
+    ends : tuple of float
+        The cost from each start, best first.
+    """
+
+    solution: Solution
+    converged: bool
+    message: str
+    cost: float
+    ends: tuple[float, ...]
+
+
+class Problem:
+    """Residuals of a design and their derivatives, in scaled unknowns."""
+
+    def __init__(self, design: Design, recipe: Recipe) -> None:
+        self.design = design
+        self.recipe = recipe
+        self.function = design.function
+        self.values = design.counts.T
+        self.neutral = self._neutral()
+        self.scale = self._scale()
+
+    def residuals(self, scaled: Vector) -> Vector:
+        """Return the residuals."""
+        ratio = self._times(scaled / self.scale) / self.design.times_s
+        if self.recipe.residual == "relative":
+            return 1.0 - ratio
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(
+                ratio >= _FLOOR,
+                np.log(np.maximum(ratio, _FLOOR)),
+                np.log(_FLOOR) + ratio / _FLOOR - 1.0,
+            )
+
+    def jacobian(self, scaled: Vector) -> Matrix:
+        """Return the derivatives of the residuals, shape (n_cases, n_unknowns)."""
+        relative = self.relative_gradient(scaled / self.scale) / self.scale
+        if self.recipe.residual == "relative":
+            return -relative
+        ratio = self._times(scaled / self.scale) / self.design.times_s
+        return relative / np.maximum(ratio, _FLOOR)[:, np.newaxis]
+
+    def relative_gradient(self, unknowns: Vector) -> Matrix:
+        """Return derivatives of predicted over measured times, shape (n_cases, n_unknowns)."""
+        gradient = self.function.gradient(self.values, self.design.variables, unknowns)
+        return (gradient / self.design.times_s).T
+
+    def _times(self, unknowns: Vector) -> Vector:
+        return self.function.times(self.values, self.design.variables, unknowns)
+
+    def _neutral(self) -> Vector:
+        """Return unknowns at which an overlap hides nothing: its sharpness at its bound."""
+        values: list[float] = [0.0] * len(self.function.columns)
+        for name, parameter in self.function.model.all_parameters.items():
+            if name in self.function.model.formula.shapes and parameter.lower is not None:
+                values.append(parameter.lower)
+            else:
+                values.append(parameter.start or 0.0)
+        return np.array(values, np.float64)
+
+    def _scale(self) -> Vector:
+        """Return what makes one unit of each unknown contribute alike."""
+        size = np.linalg.norm(self.relative_gradient(self.neutral), axis=0)
+        usable = np.isfinite(size) & (size > 0) & ~self.function.shapes
+        starts = np.abs(self.neutral)
+        typical = np.where(starts > 0, 1.0 / np.where(starts > 0, starts, 1.0), 1.0)
+        return np.where(usable, size, np.where(self.function.shapes, 1.0, typical))
+
+    def starts(self) -> Iterator[Vector]:
+        """Return where to begin, in scaled unknowns, the best guess first."""
+        low, high = self.function.lower * self.scale, self.function.upper * self.scale
+        linear = self._linear_start()
+        declared = [p.start for p in self.function.model.all_parameters.values()]
+        columns = len(self.function.columns)
+        costs = ~self.function.shapes
+        positive = linear[costs & (linear > 0)]
+        lift = _LIFT * float(np.median(positive)) if positive.size else _LIFT
+        random = np.random.default_rng(_SEED)
+        for i in range(self.recipe.starts):
+            begin = np.where(costs & (np.abs(linear) < lift), lift, linear)
+            for place, start in enumerate(declared, columns):
+                if start is None:
+                    continue
+                factor = _STEEPER[i % len(_STEEPER)] if self.function.shapes[place] else 1.0
+                begin[place] = start * factor * self.scale[place]
+            if i >= len(_STEEPER) or (i > 0 and not np.any(self.function.shapes)):
+                begin[costs] *= np.exp(random.normal(0.0, _SPREAD, int(costs.sum())))
+            yield _inside(begin, low, high)
+
+    def _linear_start(self) -> Vector:
+        """Fit the linearisation about the neutral point, within the bounds, at least zero."""
+        gradient = self.relative_gradient(self.neutral)
+        costs = np.flatnonzero(~self.function.shapes)
+        usable = [
+            i for i in costs if np.all(np.isfinite(gradient[:, i])) and np.any(gradient[:, i] != 0)
+        ]
+        found = self.neutral * self.scale
+        if not usable:
+            return found
+        offset = self._times(self.neutral) / self.design.times_s
+        offset = offset - gradient[:, usable] @ self.neutral[usable]
+        target = 1.0 - np.where(np.isfinite(offset), offset, 0.0)
+        try:
+            fitted = least_squares(
+                gradient[:, usable],
+                target,
+                lower=np.maximum(self.function.lower[usable], 0.0),
+                upper=self.function.upper[usable],
+            ).coefficients
+        except FitError:
+            fitted = np.full(len(usable), 1.0) / self.scale[usable]
+        found[usable] = fitted * self.scale[usable]
+        return found
+
+
+def minimise(problem: Problem) -> NonlinearSolution:
+    """Fit from several starts, and return the best end.
+
+    Raises
+    ------
+    FitError
+        The model has no finite value at any start.
+    """
+    from scipy.optimize import least_squares as minimise_squares
+
+    recipe = problem.recipe
+    low = problem.function.lower * problem.scale
+    high = problem.function.upper * problem.scale
+    ends = []
+    for start in problem.starts():
+        if not np.all(np.isfinite(problem.residuals(start))):
+            continue
+        if not np.all(np.isfinite(problem.jacobian(start))):
+            continue
+        ends.append(
+            minimise_squares(
+                problem.residuals,
+                start,
+                jac=problem.jacobian,  # pyright: ignore[reportArgumentType] - stubs want a text
+                bounds=(low, high),
+                method="trf",
+                x_scale="jac",
+                loss=recipe.loss,
+                f_scale=recipe.loss_scale,
+                ftol=recipe.tolerance,
+                xtol=recipe.tolerance,
+                gtol=recipe.tolerance,
+                max_nfev=recipe.max_evaluations,
+            )
+        )
+    if not ends:
+        raise no_finite_value(problem.function.model.expression)
+    ends.sort(key=lambda end: (end.cost, not end.success))
+    best = ends[0]
+    solved = np.asarray(best.x, np.float64)
+    snapped, at_bound = _snapped(solved, np.asarray(best.grad, np.float64), low, high)
+    return NonlinearSolution(
+        solution=_solution(problem, snapped, at_bound),
+        converged=bool(best.success),
+        message=str(best.message),
+        cost=float(best.cost),
+        ends=tuple(float(end.cost) for end in ends),
+    )
+
+
+def no_finite_value(expression: str) -> FitError:
+    """Return the error about an expression that the cases give no time."""
+    return FitError(
+        f"the expression {expression!r} has no finite value for some case, wherever the fit could"
+        " begin: a division by zero, or the logarithm of what is not positive?"
+    )
+
+
+def _inside(begin: Vector, low: Vector, high: Vector) -> Vector:
+    room = np.where(np.isfinite(high - low), high - low, np.inf)
+    margin = np.minimum(1e-3 * np.maximum(np.abs(begin), 1e-3), 0.1 * room)
+    return np.clip(begin, low + margin, high - margin)
+
+
+def _snapped(
+    solved: Vector, gradient: Vector, low: Vector, high: Vector
+) -> tuple[Vector, NDArray[np.bool_]]:
+    """Put unknowns that press against a bound on it: the solver stays inside."""
+    near = _AT_BOUND * max(float(np.abs(solved).max(initial=0.0)), 1e-30)
+    at_low = (solved - low <= near) & (gradient >= 0)
+    at_high = (high - solved <= near) & (gradient <= 0)
+    return np.where(at_low, low, np.where(at_high, high, solved)), at_low | at_high
+
+
+def _solution(problem: Problem, scaled: Vector, at_bound: NDArray[np.bool_]) -> Solution:
+    r"""Return the fit with its covariance.
+
+    :math:`s^2 (J^T W J)^+` over the unknowns that are not at a bound, with the weights :math:`W`
+    that the loss gives each residual, and :math:`s^2` the weighted sum of squares over the degrees
+    of freedom: as if residuals beyond the loss scale were of lesser weight.
+    """
+    residuals = problem.residuals(scaled)
+    jacobian = problem.jacobian(scaled)
+    weights = _loss_weights(residuals, problem.recipe)
+    free = np.flatnonzero(~at_bound)
+    weighted = jacobian[:, free] * np.sqrt(weights)[:, np.newaxis]
+    norms = np.linalg.norm(weighted, axis=0)
+    seen = norms > 0
+    _, values, right = np.linalg.svd(weighted[:, seen] / norms[seen], full_matrices=False)
+    kept = values > RANK_TOLERANCE * values.max(initial=0.0)
+    rank = int(np.count_nonzero(kept))
+    freedom = max(residuals.size - rank, 0)
+    covariance = None
+    if freedom:
+        inverse = (right[kept].T / values[kept] ** 2) @ right[kept]
+        variance = float(np.sum(weights * residuals**2)) / freedom
+        covariance = np.zeros((scaled.size, scaled.size))
+        members = free[seen]
+        outer = np.outer(norms[seen], norms[seen])
+        covariance[np.ix_(members, members)] = variance * inverse / outer
+        covariance /= np.outer(problem.scale, problem.scale)
+    return Solution(
+        coefficients=scaled / problem.scale,
+        covariance=covariance,
+        residuals=residuals,
+        rank=rank,
+        degrees_of_freedom=freedom,
+        at_bound=at_bound,
+    )
+
+
+def _loss_weights(residuals: Vector, recipe: Recipe) -> Vector:
+    squares = (residuals / recipe.loss_scale) ** 2
+    if recipe.loss == "soft_l1":
+        return 1.0 / np.sqrt(1.0 + squares)
+    if recipe.loss == "huber":
+        return np.where(squares <= 1.0, 1.0, 1.0 / np.sqrt(np.maximum(squares, 1.0)))
+    return np.ones_like(residuals)

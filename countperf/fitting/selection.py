@@ -1,0 +1,131 @@
+"""Choosing a model by how well it predicts families of measurement kernels that were left out.
+
+Only measurement kernels are looked at, never test kernels. A candidate's figure is the geometric
+mean of the relative errors of left-out cases, each family counting the same, whatever its number of
+cases. A case that a candidate cannot predict counts as an error of 100 % where another candidate
+predicts it, so that a model does not win by knowing less. Kernels that only launch do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from countperf.errors import FitError
+from countperf.fitting.design import Observation
+from countperf.fitting.estimate import estimate, recipe_of
+from countperf.fitting.validation import HeldOutCase, leave_one_family_out
+from countperf.metrics import mean_error
+from countperf.models.definition import FittedModel
+from countperf.models.records import Candidate
+from countperf.models.shipped import MODELS
+
+UNPREDICTED = 1.0
+"""Relative error that a case counts for which a candidate cannot predict, and another can."""
+
+_SMALLEST_ERROR = 1e-4
+
+
+def select_model(
+    observations: Sequence[Observation], models: Mapping[str, FittedModel] = MODELS
+) -> tuple[FittedModel, tuple[Candidate, ...]]:
+    """Choose among models by leaving out families.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        Measured cases of measurement kernels.
+    models : Mapping from str to FittedModel, optional
+        The candidates; by default those that ship.
+
+    Returns
+    -------
+    FittedModel
+        The one with the smallest error over left-out families.
+    tuple of Candidate
+        All that were tried, best first, those that failed last.
+
+    Raises
+    ------
+    FitError
+        None can be fitted, or no family can be left out.
+    """
+    left_out: dict[str, tuple[HeldOutCase, ...]] = {}
+    in_sample: dict[str, float] = {}
+    failures: dict[str, str] = {}
+    for name, model in models.items():
+        try:
+            fitted = estimate(observations, model, recipe_of(model))
+            if not fitted.converged:
+                failures[name] = f"the solver stopped early: {fitted.message}"
+                continue
+            left_out[name] = leave_one_family_out(observations, model)
+        except FitError as error:
+            failures[name] = str(error)
+            continue
+        in_sample[name] = mean_error(fitted.relative_errors).value
+    predictable = {
+        case.name
+        for cases in left_out.values()
+        for case in cases
+        if case.predicted_s is not None and not case.overhead_only
+    }
+    if not predictable:
+        said = "; ".join(f"{name}: {text}" for name, text in failures.items())
+        raise FitError(
+            "no model can be chosen: no family of kernels can be predicted from the others"
+            + (f" ({said})" if said else "")
+            + "; measure more families, or name a model"
+        )
+    figures = {
+        name: held_out_figure(cases, predictable=predictable) for name, cases in left_out.items()
+    }
+    ranked = sorted(figures, key=lambda name: figures[name])
+    candidates = [
+        Candidate(
+            model=name,
+            held_out_error=figures[name],
+            in_sample_error=in_sample[name],
+            predicted_cases=sum(case.predicted_s is not None for case in left_out[name]),
+            cases=len(observations),
+            chosen=name == ranked[0],
+        )
+        for name in ranked
+    ]
+    candidates += [
+        Candidate(
+            model=name,
+            held_out_error=None,
+            in_sample_error=None,
+            predicted_cases=0,
+            cases=len(observations),
+            failure=text,
+        )
+        for name, text in failures.items()
+    ]
+    return models[ranked[0]], tuple(candidates)
+
+
+def held_out_figure(
+    held_out: Sequence[HeldOutCase], *, predictable: set[str] | None = None
+) -> float:
+    """Return the error over left-out families, each counting the same.
+
+    Parameters
+    ----------
+    held_out : sequence of HeldOutCase
+        Cases predicted without their family.
+    predictable : set of str, optional
+        Cases that count even where there is no prediction; by default those that have one.
+    """
+    by_family: dict[str, list[float]] = {}
+    for case in held_out:
+        error = case.relative_error
+        if case.overhead_only:
+            continue
+        if error is None and (predictable is None or case.name not in predictable):
+            continue
+        counted = UNPREDICTED if error is None else max(error, _SMALLEST_ERROR)
+        by_family.setdefault(case.family, []).append(float(np.log(counted)))
+    return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))

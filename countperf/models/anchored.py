@@ -1,0 +1,201 @@
+r"""Predictions of one kernel, corrected by measured runs of it.
+
+A model's errors are nearly constant per kernel. With :math:`r = \log(m/p)` of measured and
+predicted times, a kernel's :math:`r` scatter about a value of its own with :math:`\sigma_w` (within
+kernels), and those values about zero with :math:`\sigma_b` (between kernels); both are estimated on
+families that were left out. From :math:`n` runs with mean :math:`\bar r` the kernel's value is
+
+.. math::
+
+   \hat r = \frac{\sigma_b^2}{\sigma_b^2 + \sigma_w^2 / n} \, \bar r, \quad
+   v = \left( \frac{1}{\sigma_b^2} + \frac{n}{\sigma_w^2} \right)^{-1}
+
+Predictions are multiplied by :math:`e^{\hat r}`. Their intervals follow the calibrated quantile of
+logarithms, times :math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`. It is the best linear
+estimate for two levels of scatter (Searle, Casella and McCulloch, "Variance Components", 1992,
+section 3.4: the one-way random model).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import ParameterError, PredictionError
+from countperf.models.cost_function import CostFunction
+from countperf.models.records import Calibration
+from countperf.models.validity import Level
+from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
+
+if TYPE_CHECKING:
+    from countperf.measurements import Measurement
+    from countperf.models.weights import WeightSet
+    from countperf.properties.vector import PropertyVector
+
+Run = tuple[Mapping[str, int], float]
+"""Parameters of a run, and its measured time, s."""
+
+_LEAST_SCATTER = 0.01
+"""No kernel's times are taken to be known better than to one percent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AnchoredWeights:
+    """Weights for one kernel, corrected by runs of it; a `TimeModel`.
+
+    Attributes
+    ----------
+    weights : WeightSet
+        The weights as fitted.
+    vector : PropertyVector
+        The kernel.
+    factor : float
+        By what predictions are multiplied.
+    shrink : float
+        By what the logarithmic width of intervals is multiplied, at most one.
+    runs : int
+        Measured runs.
+    """
+
+    weights: WeightSet
+    vector: PropertyVector
+    factor: float
+    shrink: float
+    runs: int
+
+    @property
+    def model(self) -> str:
+        """Name of the model, and that it is anchored."""
+        return f"{self.weights.model}, anchored"
+
+    def predict(
+        self,
+        kernel: object | None = None,
+        parameters: Mapping[str, ParameterValue] | None = None,
+        /,
+        *,
+        level: Level = 0.95,
+        **more: ParameterValue,
+    ) -> Prediction:
+        """Predict the time of one launch.
+
+        Parameters
+        ----------
+        kernel : object, optional
+            The kernel of the anchor, as `WeightSet.predict` takes it; by default that.
+        parameters, **more : int or ndarray
+            Values of the size parameters.
+        level : {0.95, 0.9}, optional
+            In which share of cases the interval is to hold the time.
+
+        Raises
+        ------
+        PredictionError
+            Another kernel is asked for; and as for `WeightSet.predict`.
+        """
+        if kernel is not None:
+            self._check(self.weights.counted(kernel))
+        found = self.weights.predict(self.vector, {**(parameters or {}), **more}, level=level)
+        low_high = found.interval_s
+        return replace(
+            found,
+            model=self.model,
+            time_s=self.factor * found.time_s,
+            breakdown={name: self.factor * part for name, part in found.breakdown.items()},
+            interval_s=None
+            if low_high is None
+            else (self._end(found.time_s, low_high[0]), self._end(found.time_s, low_high[1])),
+            verdicts=(
+                *found.verdicts,
+                Verdict(
+                    name="anchor",
+                    passed=True,
+                    message=f"multiplied by {self.factor:.3g} after {self.runs} measured run"
+                    f"{'s' if self.runs > 1 else ''} of this kernel",
+                ),
+            ),
+        )
+
+    def _end(self, time_s: Quantity, end_s: Quantity) -> Quantity:
+        """Move one end of an interval towards the time, in logarithms, and correct it."""
+        ratio = np.asarray(end_s) / time_s
+        moved = self.factor * time_s * ratio**self.shrink
+        return moved if isinstance(time_s, np.ndarray) else float(moved)
+
+    def compile(self, kernel: object | None = None) -> CostFunction:
+        """Return the corrected time as a fast function of the parameters.
+
+        Raises
+        ------
+        PredictionError, CountingError
+            As for `predict`.
+        """
+        if kernel is not None:
+            self._check(self.weights.counted(kernel))
+        return replace(self.weights.compile(self.vector), factor=self.factor)
+
+    def _check(self, other: PropertyVector) -> None:
+        if other.to_document()["counts"] != self.vector.to_document()["counts"]:
+            raise PredictionError(
+                f"these weights are anchored on runs of {self.vector.kernel!r}, and"
+                f" {other.kernel!r} has other counts: anchor the weights on a run of it"
+            )
+
+
+def anchor(
+    weights: WeightSet, kernel: object, runs: Sequence[Run | Measurement]
+) -> AnchoredWeights:
+    """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
+    vector = weights.counted(kernel)
+    calibration = None if weights.quality is None else weights.quality.calibration
+    if calibration is None:
+        raise PredictionError(
+            f"the weights of {weights.device.slug} do not say how kernels scatter, which anchoring"
+            " needs: fit them anew, from at least three families of kernels"
+        )
+    if not runs:
+        raise ParameterError("anchoring needs a measured run", parameter="runs")
+    logs = [_log_ratio(weights, vector, *_run(run)) for run in runs]
+    between, within = _variances(calibration)
+    shared = between / (between + within / len(logs))
+    left = 1.0 / (1.0 / between + len(logs) / within)
+    return AnchoredWeights(
+        weights=weights,
+        vector=vector,
+        factor=math.exp(shared * sum(logs) / len(logs)),
+        shrink=math.sqrt((left + within) / (between + within)),
+        runs=len(logs),
+    )
+
+
+def _variances(calibration: Calibration) -> tuple[float, float]:
+    return (
+        max(calibration.between_kernels, _LEAST_SCATTER) ** 2,
+        max(calibration.within_kernels, _LEAST_SCATTER) ** 2,
+    )
+
+
+def _run(run: Any) -> Run:
+    if isinstance(run, tuple):
+        return run
+    return run.parameters, run.time_s
+
+
+def _log_ratio(
+    weights: WeightSet, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
+) -> float:
+    if not (math.isfinite(time_s) and time_s > 0):
+        raise ParameterError(
+            f"a measured time must be positive, not {time_s} s", parameter="time_s"
+        )
+    predicted_s = float(weights.predict(vector, parameters).time_s)
+    if predicted_s <= 0:
+        raise PredictionError(
+            f"the {weights.model} model predicts {predicted_s} s for {vector.kernel!r} at"
+            f" {dict(parameters)}, which no factor corrects: use a model with weights >= 0"
+        )
+    return math.log(time_s / predicted_s)

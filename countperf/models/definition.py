@@ -1,0 +1,470 @@
+"""A model whose weights are fitted, as a document that users can write.
+
+A model is a formula of terms, features and parameters, in TOML or JSON::
+
+    format = "countperf-model"
+    version = 1
+    name = "mine"
+    expression = "launch + w_group*groups + overlap(global_memory, on_chip)"
+    ignored = ["iop.*", "flop.convert.*", "gmem.min.*", "barrier.global"]
+
+    [terms]
+    launch = ["launches"]
+    global_memory = ["bytes", "gmem.load.*.4ofn", "gmem.store.*.4ofn"]
+    on_chip = { charged = ["flop.*.*", "lmem.*.*", "barrier.local"], lower = 0.0 }
+
+    [derived]
+    bytes = "4*(gmem_load_32_stride1 + gmem_store_32_stride1)"
+
+    [parameters.sharpness]
+    start = 3.0
+    lower = 1.0
+    upper = 16.0
+    shape = true
+
+- A *term* is a sum over features: each property that its patterns match, or derived feature that
+  they name, gets a weight of its own, in s per unit.
+- A *derived feature* is a formula of properties, written with underscores.
+- Other names are properties (``groups``), derived features, or *parameters*, each one fitted
+  number. A name that begins with ``w_`` is a parameter that need not be declared: a cost in s per
+  unit, at least zero; ``sharpness`` is one of an overlap.
+
+A property that no term, no derived feature and no name covers, and that is not ignored, is
+*unknown* to the model: it is never dropped silently.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from countperf.documents import Document, Part, read_file_text
+from countperf.errors import DocumentError, ExpressionError, PropertyNameError
+from countperf.features import FeatureSpec
+from countperf.models.evaluation import derivative
+from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
+from countperf.properties.taxonomy import PROPERTY_ROOTS, describe
+
+Residual = Literal["relative", "log"]
+Loss = Literal["linear", "soft_l1", "huber"]
+
+_WEIGHT_PREFIX = "w_"
+_PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
+
+
+def _formula_text(text: str) -> str:
+    return parse(text).text
+
+
+def _pattern(text: str) -> str:
+    if not _PATTERN.fullmatch(text):
+        raise ValueError(f"{text!r} is no pattern of property names, such as gmem.load.*.stride1")
+    return text
+
+
+def _as_term(content: Any) -> Any:
+    fields = {"charged": content} if isinstance(content, list | tuple) else content
+    if isinstance(fields, dict) and isinstance(fields.get("charged"), list):
+        return {**fields, "charged": tuple(fields["charged"])}  # strict, and no longer JSON here
+    return fields
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
+FormulaText = Annotated[str, AfterValidator(_formula_text)]
+
+
+class _Bounded(Part):
+    lower: float | None = 0.0
+    upper: float | None = None
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
+            raise ValueError(f"the lower bound {self.lower} is not below the upper {self.upper}")
+        return self
+
+
+class Term(_Bounded):
+    """A sum over features, each with a weight of its own.
+
+    Attributes
+    ----------
+    charged : tuple of str
+        Patterns of properties, as in `FeatureSpec`, or names of derived features.
+    lower, upper : float or None
+        Bounds of each weight, s per unit; None for none.
+    """
+
+    charged: tuple[Pattern, ...] = Field(min_length=1)
+
+
+class Parameter(_Bounded):
+    """A fitted number.
+
+    Attributes
+    ----------
+    start : float or None
+        Where the fit begins; None to find it. A shape needs one.
+    lower, upper : float or None
+        Bounds; None for none.
+    shape : bool
+        Whether it is a pure number, such as a sharpness, and no cost in seconds per unit.
+    unit : str
+        For tables.
+    """
+
+    start: float | None = None
+    shape: bool = False
+    unit: str = ""
+
+    @model_validator(mode="after")
+    def _start_is_within_bounds(self) -> Self:
+        if self.start is None:
+            if self.shape:
+                raise ValueError("a shape parameter needs a start")
+            return self
+        low = self.lower is not None and self.start < self.lower
+        high = self.upper is not None and self.start > self.upper
+        if low or high:
+            raise ValueError(f"the start {self.start} is not between the bounds")
+        return self
+
+
+_IMPLIED_SHARPNESS = Parameter(start=3.0, lower=1.0, upper=32.0, shape=True)
+_IMPLIED_WEIGHT = Parameter()
+
+
+class FittedModel(Document):
+    """A model whose weights are fitted.
+
+    Attributes
+    ----------
+    name : str
+        Name on the command line and in documents.
+    description : str
+        One line for people.
+    residual : {"relative", "log"}
+        What a fit makes small: ``1 - predicted/measured``, or ``log(predicted/measured)``.
+    loss : {"linear", "soft_l1", "huber"}
+        How residuals are summed: squares, or less for those far beyond `loss_scale`.
+    loss_scale : float
+        Size of the residuals from which on a robust loss counts them for less.
+    ignored : tuple of str
+        Patterns of properties that have no term, by definition.
+    derived : dict from str to str
+        Derived features: formulas of properties, and of those above them.
+    terms : dict from str to Term
+        The terms.
+    parameters : dict from str to Parameter
+        Declared parameters; `all_parameters` has the implied ones too.
+    expression : str
+        The time, s.
+    """
+
+    format: Literal["countperf-model"] = "countperf-model"
+    version: Literal[1] = 1
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    description: str = ""
+    residual: Residual = "relative"
+    loss: Loss = "linear"
+    loss_scale: float = Field(default=0.1, gt=0)
+    ignored: tuple[Pattern, ...] = ()
+    derived: dict[str, FormulaText] = Field(default_factory=dict)
+    terms: dict[str, Annotated[Term, BeforeValidator(_as_term)]] = Field(default_factory=dict)
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+    expression: FormulaText
+
+    @field_validator("derived")
+    @classmethod
+    def _derived_features_follow_from_properties(cls, derived: dict[str, str]) -> dict[str, str]:
+        above: list[str] = []
+        for name, text in derived.items():
+            _check_name(name, "derived feature")
+            formula = parse(text)
+            if formula.shapes:
+                raise ValueError(f"{name}: a derived feature has no overlap, which is fitted")
+            formula.refuse_unknown(
+                [*above, *(n for n in formula.names if property_of(n) is not None)]
+            )
+            above.append(name)
+        return derived
+
+    @field_validator("terms")
+    @classmethod
+    def _terms_charge_something(
+        cls, terms: dict[str, Term], info: ValidationInfo
+    ) -> dict[str, Term]:
+        derived = info.data.get("derived", {})
+        for name, term in terms.items():
+            _check_name(name, "term", *derived)
+            for pattern in term.charged:
+                if pattern not in derived and pattern.split(".")[0] not in PROPERTY_ROOTS:
+                    there = ", ".join([*sorted(PROPERTY_ROOTS), *derived])
+                    raise ValueError(
+                        f"term {name}: no property or derived feature begins with"
+                        f" {pattern.split('.')[0]!r} (there are: {there})"
+                    )
+        return terms
+
+    @field_validator("parameters")
+    @classmethod
+    def _parameters_have_names_of_their_own(
+        cls, parameters: dict[str, Parameter], info: ValidationInfo
+    ) -> dict[str, Parameter]:
+        for name in parameters:
+            _check_name(
+                name, "parameter", *info.data.get("derived", {}), *info.data.get("terms", {})
+            )
+        return parameters
+
+    @field_validator("expression")
+    @classmethod
+    def _expression_has_known_names(cls, expression: str, info: ValidationInfo) -> str:
+        kinds = ("terms", "parameters", "derived")
+        if any(kind not in info.data for kind in kinds):
+            return expression  # what is wrong there is said there
+        terms, parameters, derived = (info.data[kind] for kind in kinds)
+        formula = parse(expression)
+        declared = [*terms, *parameters, *derived]
+        formula.refuse_unknown(
+            [
+                *declared,
+                *(
+                    n
+                    for n in formula.names
+                    if property_of(n) is not None or _is_implied(n, formula)
+                ),
+            ]
+        )
+        charged = [pattern for term in terms.values() for pattern in term.charged]
+        used = {*formula.names, *charged}
+        used.update(n for text in derived.values() for n in parse(text).names)
+        if idle := [name for name in declared if name not in used]:
+            raise ValueError(f"defined and never used: {', '.join(idle)}")
+        signed = [
+            name
+            for name, term in terms.items()
+            if name in formula.overlapped and (term.lower is None or term.lower < 0)
+        ]
+        if signed:
+            raise ValueError(
+                f"weights of {', '.join(signed)} may be negative, and parts of an overlap may not:"
+                " give a lower bound of 0"
+            )
+        for name in formula.shapes:
+            if name in terms or name in derived or property_of(name) is not None:
+                raise ValueError(f"the sharpness {name} has to be a parameter")
+            lower = parameters.get(name, _IMPLIED_SHARPNESS).lower
+            if lower is None or lower < 1:
+                raise ValueError(f"the sharpness {name} needs a lower bound of at least 1")
+        for name in _fitted_names(formula, terms, parameters, derived):
+            derivative(formula, name)
+        return expression
+
+    @model_validator(mode="after")
+    def _charges_something(self) -> Self:
+        if not self.terms and not self.all_parameters:
+            raise ValueError("the expression has nothing to fit: no term and no parameter")
+        return self
+
+    @classmethod
+    def read_toml(cls, path: Path | str) -> Self:
+        """Read a model from a TOML file.
+
+        Raises
+        ------
+        DocumentError
+            The file is missing or no TOML, or a field is bad: ``field`` is its path.
+        """
+        try:
+            content = tomllib.loads(read_file_text(path))
+        except tomllib.TOMLDecodeError as error:
+            raise DocumentError(f"{path}: no TOML: {error}", path=str(path)) from error
+        return cls.from_object(content, path=path)
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The expression, read."""
+        return parse(self.expression)
+
+    @cached_property
+    def all_parameters(self) -> dict[str, Parameter]:
+        """The parameters of the expression in its order, implied ones included."""
+        implied = {
+            name: _IMPLIED_SHARPNESS if name in self.formula.shapes else _IMPLIED_WEIGHT
+            for name in _fitted_names(self.formula, {}, self.parameters, self.derived)
+            if name not in self.terms
+        }
+        return {name: self.parameters.get(name, found) for name, found in implied.items()}
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the expression whose values are counted: properties, derived features."""
+        fitted = {*self.terms, *self.all_parameters}
+        return tuple(name for name in self.formula.names if name not in fitted)
+
+    @cached_property
+    def needed_derived(self) -> dict[str, Formula]:
+        """The derived features, read, in their order."""
+        return {name: parse(text) for name, text in self.derived.items()}
+
+    @cached_property
+    def base_properties(self) -> dict[str, str]:
+        """Properties by the names that they have in formulas: ``groups``, ``lmem_load_32``."""
+        names = [*self.variables, *(n for f in self.needed_derived.values() for n in f.names)]
+        found = {name: property_of(name) for name in names if name not in self.derived}
+        return {name: property for name, property in found.items() if property is not None}
+
+    @cached_property
+    def term_features(self) -> dict[str, FeatureSpec]:
+        """The patterns of each term that are of properties."""
+        return {
+            name: FeatureSpec(charged=tuple(p for p in term.charged if p not in self.derived))
+            for name, term in self.terms.items()
+        }
+
+    @cached_property
+    def features(self) -> FeatureSpec:
+        """What the model charges anywhere, and what it ignores."""
+        charged = [p for spec in self.term_features.values() for p in spec.charged]
+        return FeatureSpec(
+            charged=tuple(dict.fromkeys([*charged, *self.base_properties.values()])),
+            ignored=self.ignored,
+        )
+
+    @property
+    def is_plain_sum(self) -> bool:
+        """Whether the expression is one term and nothing else."""
+        return self.formula.names == (self.expression.strip(),) and bool(self.terms)
+
+
+def _fitted_names(
+    formula: Formula,
+    terms: Mapping[str, object],
+    parameters: Mapping[str, object],
+    derived: Mapping[str, object],
+) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name in formula.names
+        if name in terms
+        or name in parameters
+        or (name not in derived and property_of(name) is None and _is_implied(name, formula))
+    )
+
+
+def _is_implied(name: str, formula: Formula) -> bool:
+    return name.startswith(_WEIGHT_PREFIX) or (name == SHARPNESS and name in formula.shapes)
+
+
+def _check_name(name: str, kind: str, *taken: str) -> None:
+    if not (name.isidentifier() and name.isascii()):
+        raise ValueError(f"{name!r} cannot be written in an expression: use letters, digits and _")
+    if name in FUNCTIONS:
+        raise ValueError(f"{name} is a function, and cannot be a {kind}")
+    if property_of(name) is not None:
+        raise ValueError(f"{name} is a property ({property_of(name)}), and cannot be a {kind}")
+    if name in taken:
+        raise ValueError(f"{name} is defined twice")
+
+
+def property_of(name: str) -> str | None:
+    """Return the property that a name of a formula stands for, or None.
+
+    Examples
+    --------
+    >>> property_of("gmem_load_32_stride1"), property_of("groups"), property_of("on_chip")
+    ('gmem.load.32.stride1', 'groups', None)
+    """
+    parts = name.split("_")
+    for pieces in (parts, [*parts[:3], "_".join(parts[3:])]):
+        try:
+            return describe(".".join(piece for piece in pieces if piece)).name
+        except PropertyNameError:
+            continue
+    return None
+
+
+def from_expression(expression: str, *, name: str = "custom") -> FittedModel:
+    """Make a model of an expression and the terms that come with countperf.
+
+    Parameters
+    ----------
+    expression : str
+        A formula of `STANDARD_TERMS`, properties, and parameters (``w_...``, ``sharpness``).
+    name : str, optional
+        Its name in documents.
+
+    Raises
+    ------
+    ExpressionError
+        The formula cannot be read, or has names that are not known, or cannot be fitted.
+
+    Examples
+    --------
+    >>> from_expression("launch + w_group*groups + overlap(global_memory, on_chip)").variables
+    ('groups',)
+    """
+    formula = parse(expression)
+    terms = {term: list(STANDARD_TERMS[term]) for term in formula.names if term in STANDARD_TERMS}
+    implied = [n for n in formula.names if property_of(n) or _is_implied(n, formula)]
+    formula.refuse_unknown([*STANDARD_TERMS, *implied])
+    try:
+        return FittedModel.from_object(
+            {
+                "format": "countperf-model",
+                "version": 1,
+                "name": name,
+                "expression": expression,
+                "terms": terms,
+                "ignored": list(NOT_WORK),
+            }
+        )
+    except DocumentError as error:
+        raise ExpressionError(str(error), text=expression) from error
+
+
+NOT_WORK = (
+    "gmem.min.*.*",
+    "flop.compare.*",
+    "flop.select.*",
+    "flop.convert.*",
+    "flop.neg.*",
+    "iop.*",
+    "barrier.global",
+)
+"""Properties that the models with an overlap leave out: what compiles to nothing or to part of
+other work, and the paper's minimum of loads and stores, which is no work of its own."""
+
+STANDARD_TERMS: Mapping[str, tuple[str, ...]] = {
+    "launch": ("launches",),
+    "work_groups": ("groups",),
+    "overhead": ("launches", "groups"),
+    "global_memory": ("gmem.load.*.*", "gmem.store.*.*"),
+    "global_loads": ("gmem.load.*.*",),
+    "global_stores": ("gmem.store.*.*",),
+    "arithmetic": (
+        *("flop.add.*", "flop.mul.*", "flop.div.*", "flop.pow.*", "flop.special.*"),
+        *("flop.fma.*", "flop.minmax.*"),
+    ),
+    "local_memory": ("lmem.load.*", "lmem.store.*"),
+    "barriers": ("barrier.local",),
+    "on_chip": (
+        *("flop.add.*", "flop.mul.*", "flop.div.*", "flop.pow.*", "flop.special.*"),
+        *("flop.fma.*", "flop.minmax.*", "lmem.load.*", "lmem.store.*", "barrier.local"),
+    ),
+}
+"""Terms that an expression on the command line can name."""

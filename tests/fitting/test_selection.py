@@ -1,0 +1,192 @@
+"""Choosing a model by left-out families, and intervals from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from countperf.errors import FitError
+from countperf.fitting.design import Observation
+from countperf.fitting.fit import fit
+from countperf.fitting.intervals import (
+    conformal_quantile,
+    interval_calibration,
+    scatter_of_kernels,
+)
+from countperf.fitting.selection import UNPREDICTED, held_out_figure, select_model
+from countperf.fitting.validation import HeldOutCase
+from countperf.models.definition import from_expression
+from countperf.models.shipped import MODELS
+from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
+
+LOAD, ADD = "gmem.load.32.stride1", "flop.add.f32"
+CANDIDATES = {
+    "sum": from_expression("launch + global_memory + on_chip", name="sum"),
+    "overlap": from_expression("launch + overlap(global_memory, on_chip)", name="overlap"),
+}
+
+
+def _cases(sharpness: float) -> list[Observation]:
+    random = np.random.default_rng(2)
+    cases: list[Observation] = []
+    for i in range(40):
+        loads, adds = (int(10 ** random.uniform(6, 8)) for _ in range(2))
+        parts = np.array([1e-11 * loads, 1e-11 * adds])
+        time_s = 1e-6 + float(np.sum(parts**sharpness) ** (1 / sharpness))
+        cases.append(
+            Observation(
+                name=f"c{i}",
+                kernel=f"k{i}",
+                family=f"f{i % 4}",
+                counts={"launches": 1, LOAD: loads, ADD: adds},
+                time_s=time_s * float(np.exp(random.normal(0, 0.02))),
+            )
+        )
+    return cases
+
+
+def _held_out(family: str, ratio: float | None, *, name: str = "c", **more: bool) -> HeldOutCase:
+    return HeldOutCase(
+        name=name,
+        kernel=name,
+        family=family,
+        measured_s=1.0,
+        predicted_s=ratio,
+        **more,
+    )
+
+
+def test_the_model_that_made_the_times_is_chosen() -> None:
+    chosen, candidates = select_model(_cases(6.0), CANDIDATES)
+
+    assert chosen is CANDIDATES["overlap"]
+    assert [(c.model, c.chosen) for c in candidates] == [("overlap", True), ("sum", False)]
+    errors = [c.held_out_error for c in candidates]
+    assert errors[0] is not None
+    assert errors[1] is not None
+    assert errors[0] < 0.03 < errors[1]
+
+
+def test_a_model_that_cannot_be_fitted_is_listed_with_the_reason() -> None:
+    bad = from_expression("launch/(barrier_local - barrier_local)", name="bad")
+
+    chosen, candidates = select_model(_cases(1.0), {"bad": bad, **CANDIDATES})
+
+    assert chosen.name in CANDIDATES
+    assert candidates[-1].model == "bad"
+    assert "no finite value" in candidates[-1].failure
+    assert candidates[-1].held_out_error is None
+
+
+def test_without_families_nothing_can_be_chosen() -> None:
+    alone = [case for case in _cases(1.0) if case.family == "f0"]
+
+    with pytest.raises(FitError, match="no family of kernels can be predicted"):
+        select_model(alone, CANDIDATES)
+
+
+def test_families_count_the_same_whatever_their_size() -> None:
+    cases = [_held_out("a", 1.1)] * 9 + [_held_out("b", 1.9)]
+
+    assert held_out_figure(cases) == pytest.approx((0.1 * 0.9) ** 0.5)
+
+
+def test_a_case_that_only_others_predict_counts_as_wrong() -> None:
+    cases = [_held_out("a", 1.1, name="x"), _held_out("a", None, name="y")]
+
+    assert held_out_figure(cases) == pytest.approx(0.1)
+    assert held_out_figure(cases, predictable={"x", "y"}) == pytest.approx(
+        (0.1 * UNPREDICTED) ** 0.5
+    )
+
+
+def test_kernels_that_only_launch_do_not_count() -> None:
+    empty = _held_out("empty", 1e-9, overhead_only=True)
+    cases = [_held_out(family, 1.1) for family in "abc"]
+
+    assert held_out_figure([*cases, empty]) == held_out_figure(cases)
+    assert interval_calibration([*cases, empty]) == interval_calibration(cases)
+
+
+def test_test_kernels_are_never_looked_at() -> None:
+    noise = np.random.default_rng(11)
+    twins = tuple(
+        MadeUpKernel(
+            name=f"{each.name}-b", family=f"{each.family}-b", counts=each.counts, sizes=each.sizes
+        )
+        for each in KERNELS
+    )
+    alone = measure((*KERNELS, *twins), noise=noise)
+    bait = measure((TEST_KERNEL,), weights=dict.fromkeys(_charged(), 1.0))
+    both = type(alone)(header=alone.header, measurements=(*alone.measurements, *bait.measurements))
+
+    chosen = fit(alone, model="auto").weights
+
+    assert fit(both, model="auto").weights == chosen
+    assert [c.model for c in chosen.candidates if c.chosen] == [chosen.model]
+    assert {c.model for c in chosen.candidates} == set(MODELS)
+
+
+def _charged() -> set[str]:
+    return {"gmem.load.32.stride1", "gmem.store.32.stride1", "flop.add.f32", "launches"}
+
+
+def test_the_catalogue_of_made_up_kernels_marks_those_that_only_launch() -> None:
+    result = fit(measure())
+
+    assert {c.family for c in result.held_out if c.overhead_only} == {"empty"}
+    assert any(kernel.name == "empty" for kernel in KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        pytest.param(0.5, 10.0, id="half of 19, one more"),
+        pytest.param(0.9, 18.0, id="nine tenths"),
+        pytest.param(0.95, 19.0, id="the largest"),
+        pytest.param(0.99, 19.0, id="more than can be said"),
+    ],
+)
+def test_the_quantile_is_that_of_split_conformal_prediction(level: float, expected: float) -> None:
+    values = np.random.default_rng(0).permutation(np.arange(1.0, 20.0))
+
+    # the k-th smallest of n with k = ceil(level (n + 1))
+    assert conformal_quantile(values, np.full(19, 1 / 19), level) == expected
+
+
+def test_intervals_cover_new_families_as_often_as_they_say() -> None:
+    random = np.random.default_rng(4)
+    covered: dict[str, list[bool]] = {"0.9": [], "0.95": []}
+    for _ in range(150):
+        shared = random.standard_t(3, 41) * 0.2
+        cases = [
+            _held_out(f"f{k}", float(np.exp(shared[k] + random.normal(0, 0.1))))
+            for k in range(40)
+            for _ in range(3 + k % 5)
+        ]
+        calibration = interval_calibration(cases)
+        assert calibration is not None
+        new = abs(shared[40] + random.normal(0, 0.1))
+        covered["0.9"].append(new <= calibration.log_errors_90)
+        covered["0.95"].append(new <= calibration.log_errors_95)
+
+    # 150 trials: a share of 0.9 is known to 0.024, one of 0.95 to 0.018
+    assert np.mean(covered["0.9"]) == pytest.approx(0.9, abs=0.07)
+    assert np.mean(covered["0.95"]) == pytest.approx(0.95, abs=0.055)
+
+
+def test_two_families_say_too_little() -> None:
+    assert interval_calibration([_held_out("a", 1.1), _held_out("b", 1.2)]) is None
+
+
+def test_scatter_splits_into_between_and_within_kernels() -> None:
+    random = np.random.default_rng(9)
+    shared = random.normal(0, 0.5, 400)
+    logs = np.concatenate([each + random.normal(0, 0.1, 4) for each in shared])
+
+    between, within = scatter_of_kernels(logs, [f"k{i // 4}" for i in range(logs.size)])
+
+    # 400 kernels tell a standard deviation to 3.5 %, 1200 degrees of freedom to 2 %
+    assert between == pytest.approx(0.5, rel=0.12)
+    assert within == pytest.approx(0.1, rel=0.07)
+    assert scatter_of_kernels(np.array([0.3]), ["k"]) == (pytest.approx(0.3), 0.0)
