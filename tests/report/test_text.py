@@ -9,10 +9,12 @@ import pytest
 
 from countperf.fitting.fit import fit
 from countperf.metrics import EvaluatedCase, Evaluation
-from countperf.models.records import FitQuality
+from countperf.models.records import Candidate, FitQuality
 from countperf.properties.vector import PropertyVector
 from countperf.report import (
     accuracy_markdown,
+    candidates_text,
+    comparison_text,
     count_text,
     doctor_text,
     evaluation_text,
@@ -221,3 +223,34 @@ def test_doctor_without_a_working_device_says_what_to_do() -> None:
         "no OpenCL device was found\n      mend: install one"
     )
     assert "no OpenCL device works" in doctor_text([Finding(label="a:0", works=False)])
+
+
+def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:
+    other = PropertyVector.from_mapping({"launches": 1, "flop.add.f32": 9 * 10**6}, kernel="adds")
+
+    assert comparison_text(WEIGHTS.predict(VECTOR, n=10**6), WEIGHTS.predict(other)) == (
+        "adds: 1 times the time of axpy\n"
+        "                           axpy     adds  difference\n"
+        "  time                  10.0 µs  10.0 µs         0 s\n"
+        "  flop.add.f32          1.00 µs  9.00 µs     8.00 µs\n"
+        "  gmem.load.32.stride1  8.00 µs      0 s    -8.00 µs\n"
+        "  launches              1.00 µs  1.00 µs         0 s\n"
+        "!!  extrapolation: far above the largest value measured: flop.add.f32; the interval is"
+        " widened\n"
+        "      mend: measure kernels of such sizes, and refit"
+    )
+
+
+def test_candidates_are_a_table_with_the_one_chosen_and_why_others_failed() -> None:
+    fields = {"in_sample_error": 0.1, "predicted_cases": 7, "cases": 9}
+    text = candidates_text(
+        [
+            Candidate(model="bounded", held_out_error=0.25, chosen=True, **fields),
+            Candidate(model="overlap", held_out_error=None, failure="stopped early", **fields),
+        ]
+    )
+
+    assert [line.split() for line in text.splitlines()[1:]] == [
+        ["bounded", "(chosen)", "25", "%", "10", "%", "7", "of", "9"],
+        ["overlap", "10", "%", "7", "of", "9", "stopped", "early"],
+    ]
