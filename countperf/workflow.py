@@ -21,6 +21,7 @@ from countperf.errors import (
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
     from countperf.devices.identity import DeviceIdentity
+    from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.devices import Device
@@ -188,6 +189,13 @@ def default_weights(device: str | None = None) -> WeightSet:
         expected=there,
         found=identity.slug,
     )
+
+
+def known_device(slug: str) -> DeviceParameters | None:
+    """Return what the catalogue of devices has on a device, or None."""
+    from countperf.devices.library import available_devices, load_device
+
+    return load_device(slug) if slug in available_devices() else None
 
 
 def named_device(device: str | None) -> DeviceIdentity | None:

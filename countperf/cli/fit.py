@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     from countperf.models.library import user_fits_folder
     from countperf.report import fit_object, fit_text
-    from countperf.workflow import fit
+    from countperf.workflow import fit, known_device
 
     result = fit(
         options.measurements,
@@ -73,5 +73,5 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json({**fit_object(result), "written": str(output)})
     else:
-        print(fit_text(result))
+        print(fit_text(result, known_device(result.weights.device.slug)))
         print(f"written to {output}")

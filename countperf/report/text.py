@@ -14,8 +14,10 @@ from countperf.report.numbers import (
     format_table,
     format_with_uncertainty,
 )
+from countperf.report.plausibility import implied_rate, plausibility
 
 if TYPE_CHECKING:
+    from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.result import FitResult
     from countperf.metrics import Evaluation
     from countperf.models.records import Candidate, Weight
@@ -119,20 +121,28 @@ def _part(prediction: Prediction, name: str) -> float:
     return float(np.asarray(prediction.breakdown.get(name, 0.0)).item())
 
 
-def weights_text(weights: WeightSet) -> str:
-    """Write weights rounded to their uncertainty, and the rates that they imply."""
+def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> str:
+    """Write weights rounded to their uncertainty, and the rates that they imply.
+
+    Parameters
+    ----------
+    weights : WeightSet
+        The weights.
+    device : DeviceParameters, optional
+        Peaks of the device, to tell whether the rates can be.
+    """
     together = {
         name: i for i, group in enumerate(weights.indistinguishable, 1) for name in group.features
     }
     rows = [
         [
-            weight.feature,
+            key,
             _weight_value(weight),
             f"per {weight.unit}",
             implied_rate(weight),
-            f"shared in group {together[weight.feature]}" if weight.feature in together else "",
+            f"shared in group {together[key]}" if key in together else plausibility(weight, device),
         ]
-        for weight in weights.weights
+        for key, weight in weights.by_feature.items()
     ]
     rows += [
         [
@@ -163,25 +173,16 @@ def candidates_text(candidates: Sequence[Candidate]) -> str:
     return format_table(rows, header=header, right=(1, 2))
 
 
-def implied_rate(weight: Weight) -> str:
-    """Write how much of a feature per second a weight amounts to, or nothing if it is no rate.
+def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
+    """Write a fit: how well it describes and predicts, its weights, its verdicts.
 
-    A weight that is not positive, or smaller than two standard errors, is no rate.
+    Parameters
+    ----------
+    fit : FitResult
+        The fit.
+    device : DeviceParameters, optional
+        Peaks of the device, to tell whether implied rates can be.
     """
-    uncertain = weight.standard_error_s is None or weight.value_s < 2 * weight.standard_error_s
-    family, *rest = weight.feature.split(".")
-    if weight.unit == "unit":  # a derived feature: what a unit of it is, its formula says
-        return ""
-    if weight.value_s <= 0 or uncertain or family == "launches" or rest[:1] == ["min"]:
-        return ""
-    per_second = 1 / weight.value_s
-    if family in ("gmem", "lmem"):
-        return format_quantity(per_second * int(rest[1]) / 8, "byte/s")
-    return format_quantity(per_second, f"{'flop' if family == 'flop' else weight.unit}/s")
-
-
-def fit_text(fit: FitResult) -> str:
-    """Write a fit: how well it describes and predicts, its weights, its verdicts."""
     quality = fit.weights.quality
     errors = [] if quality is None else [f"in-sample {format_percent(quality.in_sample_error)}"]
     if quality is not None and quality.held_out_error is not None:
@@ -201,7 +202,7 @@ def fit_text(fit: FitResult) -> str:
                 if fit.weights.candidates
                 else []
             ),
-            _indented(weights_text(fit.weights)),
+            _indented(weights_text(fit.weights, device)),
             verdicts_text(fit.verdicts),
         ]
     )

@@ -79,8 +79,10 @@ def test_a_formula_is_fitted(
     formula = "launch + overlap(global_memory, on_chip)"
 
     code = main(
-        ["fit", str(store), "--expression", formula, "--residual", "log", "--loss", "soft_l1"]
-        + ["--output", str(weights), "--json"]
+        [
+            *("fit", str(store), "--expression", formula, "--residual", "log"),
+            *("--loss", "soft_l1", "--output", str(weights), "--json"),
+        ]
     )
 
     assert code == 0

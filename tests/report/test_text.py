@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.fitting.fit import fit
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.records import Candidate, FitQuality
@@ -22,7 +23,7 @@ from countperf.report import (
     prediction_text,
     weights_text,
 )
-from countperf.report.text import implied_rate
+from countperf.report.plausibility import implied_rate, plausibility
 from tests.fitting.builders import measure
 from tests.models.builders import TWO_TO_ONE, make_weight, make_weights
 
@@ -242,15 +243,47 @@ def test_two_predictions_are_compared_part_by_part_largest_difference_first() ->
 
 
 def test_candidates_are_a_table_with_the_one_chosen_and_why_others_failed() -> None:
-    fields = {"in_sample_error": 0.1, "predicted_cases": 7, "cases": 9}
-    text = candidates_text(
-        [
-            Candidate(model="bounded", held_out_error=0.25, chosen=True, **fields),
-            Candidate(model="overlap", held_out_error=None, failure="stopped early", **fields),
-        ]
+    good = Candidate(
+        model="bounded",
+        held_out_error=0.25,
+        in_sample_error=0.1,
+        predicted_cases=7,
+        cases=9,
+        chosen=True,
     )
+    failed = {"model": "overlap", "held_out_error": None, "failure": "stopped early"}
+    bad = good.model_copy(update={**failed, "chosen": False})
+
+    text = candidates_text([good, bad])
 
     assert [line.split() for line in text.splitlines()[1:]] == [
         ["bounded", "(chosen)", "25", "%", "10", "%", "7", "of", "9"],
         ["overlap", "10", "%", "7", "of", "9", "stopped", "early"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("feature", "value_s", "said"),
+    [
+        pytest.param("flop.add.f32", 1e-11, "50 % of peak", id="half the peak"),
+        pytest.param("flop.add.f32", 1e-12, "beyond the peak of 200 Gflop/s", id="impossible"),
+        pytest.param("gmem.load.32.stride1", 8e-11, "50 % of peak", id="half the bandwidth"),
+        pytest.param("gmem.load.64.stride1", 2e-11, "caches serve it", id="caches"),
+        pytest.param("lmem.load.32", 1e-15, "", id="no peak known"),
+        pytest.param("launches", 1e-15, "", id="no rate"),
+    ],
+)
+def test_implied_rates_are_held_against_the_peaks(feature: str, value_s: float, said: str) -> None:
+    device = DeviceParameters(
+        slug="testchip",
+        name="Testchip",
+        peak_flops=2e11,
+        bandwidth_byte_per_s=1e11,
+        sources={"peak_flops": "test", "bandwidth_byte_per_s": "test"},
+    )
+
+    found = plausibility(make_weight(feature, value_s), device)
+
+    assert said in found
+    assert bool(said) == bool(found)
+    assert plausibility(make_weight(feature, value_s), None) == ""
