@@ -540,7 +540,7 @@ def fit(
         There is no such model.
     """
     from countperf.fitting.fit import fit as fit_model
-    from countperf.models.definition import from_expression
+    from countperf.models.standard import from_expression
 
     if expression is not None:
         model = from_expression(expression)

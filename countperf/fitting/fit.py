@@ -120,9 +120,13 @@ def fit(
         update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
     )
     fitted = estimate(observations, definition, recipe)
-    held_out = (
-        leave_one_family_out(observations, definition, recipe=recipe) if fitted.converged else ()
-    )
+    held_out: tuple[HeldOutCase, ...] = ()
+    stopped: FitNotConvergedError | None = None
+    try:
+        if fitted.converged:
+            held_out = leave_one_family_out(observations, definition, recipe=recipe)
+    except FitNotConvergedError as error:
+        stopped = error
     weights = _weight_set(measurements, view, observations, fitted, held_out, suppliers, candidates)
     result = FitResult(
         weights=weights,
@@ -149,6 +153,8 @@ def fit(
     if not fitted.converged:
         verdict = verdicts.convergence_verdict(fitted)
         raise FitNotConvergedError(f"{verdict.message}; {verdict.remedy}", result=result)
+    if stopped is not None:
+        raise FitNotConvergedError(str(stopped), result=result) from stopped
     if require_full_rank and fitted.diagnosis.groups:
         verdict = result.verdicts[0]
         raise RankDeficientFitError(f"{verdict.message}: {verdict.remedy}", result=result)

@@ -52,7 +52,7 @@ from pydantic import (
 )
 
 from countperf.documents import Document, Part, read_file_text
-from countperf.errors import DocumentError, ExpressionError, PropertyNameError
+from countperf.errors import DocumentError, PropertyNameError
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
@@ -242,11 +242,7 @@ class FittedModel(Document):
         formula.refuse_unknown(
             [
                 *declared,
-                *(
-                    n
-                    for n in formula.names
-                    if property_of(n) is not None or _is_implied(n, formula)
-                ),
+                *(n for n in formula.names if property_of(n) is not None or is_implied(n, formula)),
             ]
         )
         charged = [pattern for term in terms.values() for pattern in term.charged]
@@ -362,11 +358,12 @@ def _fitted_names(
         for name in formula.names
         if name in terms
         or name in parameters
-        or (name not in derived and property_of(name) is None and _is_implied(name, formula))
+        or (name not in derived and property_of(name) is None and is_implied(name, formula))
     )
 
 
-def _is_implied(name: str, formula: Formula) -> bool:
+def is_implied(name: str, formula: Formula) -> bool:
+    """Whether a name of a formula is a parameter that need not be declared."""
     return name.startswith(_WEIGHT_PREFIX) or (name == SHARPNESS and name in formula.shapes)
 
 
@@ -396,75 +393,3 @@ def property_of(name: str) -> str | None:
         except PropertyNameError:
             continue
     return None
-
-
-def from_expression(expression: str, *, name: str = "custom") -> FittedModel:
-    """Make a model of an expression and the terms that come with countperf.
-
-    Parameters
-    ----------
-    expression : str
-        A formula of `STANDARD_TERMS`, properties, and parameters (``w_...``, ``sharpness``).
-    name : str, optional
-        Its name in documents.
-
-    Raises
-    ------
-    ExpressionError
-        The formula cannot be read, or has names that are not known, or cannot be fitted.
-
-    Examples
-    --------
-    >>> from_expression("launch + w_group*groups + overlap(global_memory, on_chip)").variables
-    ('groups',)
-    """
-    formula = parse(expression)
-    terms = {term: list(STANDARD_TERMS[term]) for term in formula.names if term in STANDARD_TERMS}
-    implied = [n for n in formula.names if property_of(n) or _is_implied(n, formula)]
-    formula.refuse_unknown([*STANDARD_TERMS, *implied])
-    try:
-        return FittedModel.from_object(
-            {
-                "format": "countperf-model",
-                "version": 1,
-                "name": name,
-                "expression": expression,
-                "terms": terms,
-                "ignored": list(NOT_WORK),
-            }
-        )
-    except DocumentError as error:
-        raise ExpressionError(str(error), text=expression) from error
-
-
-NOT_WORK = (
-    "gmem.min.*.*",
-    "flop.compare.*",
-    "flop.select.*",
-    "flop.convert.*",
-    "flop.neg.*",
-    "iop.*",
-    "barrier.global",
-)
-"""Properties that the models with an overlap leave out: what compiles to nothing or to part of
-other work, and the paper's minimum of loads and stores, which is no work of its own."""
-
-STANDARD_TERMS: Mapping[str, tuple[str, ...]] = {
-    "launch": ("launches",),
-    "work_groups": ("groups",),
-    "overhead": ("launches", "groups"),
-    "global_memory": ("gmem.load.*.*", "gmem.store.*.*"),
-    "global_loads": ("gmem.load.*.*",),
-    "global_stores": ("gmem.store.*.*",),
-    "arithmetic": (
-        *("flop.add.*", "flop.mul.*", "flop.div.*", "flop.pow.*", "flop.special.*"),
-        *("flop.fma.*", "flop.minmax.*"),
-    ),
-    "local_memory": ("lmem.load.*", "lmem.store.*"),
-    "barriers": ("barrier.local",),
-    "on_chip": (
-        *("flop.add.*", "flop.mul.*", "flop.div.*", "flop.pow.*", "flop.special.*"),
-        *("flop.fma.*", "flop.minmax.*", "lmem.load.*", "lmem.store.*", "barrier.local"),
-    ),
-}
-"""Terms that an expression on the command line can name."""

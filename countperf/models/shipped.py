@@ -6,8 +6,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from countperf.errors import ParameterError
-from countperf.models.definition import NOT_WORK, STANDARD_TERMS, FittedModel, Term
+from countperf.models.definition import FittedModel, Term
 from countperf.models.linear import CHARGED_BY_PAPER, COST, IGNORED_BY_PAPER, LINEAR
+from countperf.models.standard import NOT_WORK, STANDARD_TERMS
 
 BOUNDED = FittedModel(
     name="bounded",

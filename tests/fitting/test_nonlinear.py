@@ -14,9 +14,10 @@ from countperf.fitting.estimate import Estimate, estimate, recipe_of
 from countperf.fitting.fit import fit
 from countperf.fitting.nonlinear import Problem, Recipe
 from countperf.fitting.result import FitResult
-from countperf.models.definition import FittedModel, from_expression
+from countperf.models.definition import FittedModel
 from countperf.models.evaluation import scalar_function
 from countperf.models.expressions import parse
+from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
 from tests.fitting.builders import KERNELS, measure
 from tests.fitting.nist_nonlinear import NONLINEAR_PROBLEMS, NonlinearProblem

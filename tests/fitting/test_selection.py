@@ -15,8 +15,8 @@ from countperf.fitting.intervals import (
 )
 from countperf.fitting.selection import UNPREDICTED, held_out_figure, select_model
 from countperf.fitting.validation import HeldOutCase
-from countperf.models.definition import from_expression
 from countperf.models.shipped import MODELS
+from countperf.models.standard import from_expression
 from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
 
 LOAD, ADD = "gmem.load.32.stride1", "flop.add.f32"

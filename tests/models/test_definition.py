@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from countperf.errors import DocumentError, ExpressionError, ParameterError
-from countperf.models.definition import FittedModel, from_expression, property_of
+from countperf.models.definition import FittedModel, property_of
 from countperf.models.function import ModelFunction, column_keys, model_inputs
 from countperf.models.shipped import MODELS, fitted_model
+from countperf.models.standard import from_expression
 
 TEXT = """
 format = "countperf-model"

@@ -16,9 +16,10 @@ from countperf.errors import (
     ParameterError,
     UnmeasuredPropertyError,
 )
-from countperf.models.definition import FittedModel, from_expression
+from countperf.models.definition import FittedModel
 from countperf.models.linear import LINEAR
 from countperf.models.records import Calibration, FitQuality, FittedParameter, Range
+from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.models.builders import make_device, make_weight, make_weights
