@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from countperf.errors import FitError
 from countperf.fitting.design import Design
 from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Solution, Vector, least_squares
-from countperf.models.definition import Loss, Residual
+from countperf.models.definition import Loss, Parameter, Residual
 
 _FLOOR = 1e-4
 """Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass
@@ -29,6 +29,8 @@ _LIFT = 0.03
 _SPREAD = 0.7
 _STEEPER = (1.0, 0.5, 3.0)
 _AT_BOUND = 1e-7
+_AS_GOOD = 1e-6
+"""Costs that differ by less are the same: an end that converged is preferred to one that did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,10 @@ class Problem:
         self.neutral = self._neutral()
         self.scale = self._scale()
 
+    @property
+    def _declared(self) -> list[Parameter]:
+        return list(self.function.model.all_parameters.values())
+
     def residuals(self, scaled: Vector) -> Vector:
         """Return the residuals."""
         ratio = self._times(scaled / self.scale) / self.design.times_s
@@ -133,15 +139,16 @@ class Problem:
         """Return what makes one unit of each unknown contribute alike."""
         size = np.linalg.norm(self.relative_gradient(self.neutral), axis=0)
         usable = np.isfinite(size) & (size > 0) & ~self.function.shapes
-        starts = np.abs(self.neutral)
+        declared = [parameter.start or 0.0 for parameter in self._declared]
+        starts = np.abs([0.0] * len(self.function.columns) + declared)
         typical = np.where(starts > 0, 1.0 / np.where(starts > 0, starts, 1.0), 1.0)
-        return np.where(usable, size, np.where(self.function.shapes, 1.0, typical))
+        return np.where(usable, size, typical)
 
     def starts(self) -> Iterator[Vector]:
         """Return where to begin, in scaled unknowns, the best guess first."""
         low, high = self.function.lower * self.scale, self.function.upper * self.scale
         linear = self._linear_start()
-        declared = [p.start for p in self.function.model.all_parameters.values()]
+        declared = [parameter.start for parameter in self._declared]
         columns = len(self.function.columns)
         costs = ~self.function.shapes
         positive = linear[costs & (linear > 0)]
@@ -210,7 +217,7 @@ def minimise(problem: Problem) -> NonlinearSolution:
                 jac=problem.jacobian,  # pyright: ignore[reportArgumentType] - stubs want a text
                 bounds=(low, high),
                 method="trf",
-                x_scale="jac",
+                x_scale=1.0,  # they are scaled already
                 loss=recipe.loss,
                 f_scale=recipe.loss_scale,
                 ftol=recipe.tolerance,
@@ -221,8 +228,9 @@ def minimise(problem: Problem) -> NonlinearSolution:
         )
     if not ends:
         raise no_finite_value(problem.function.model.expression)
-    ends.sort(key=lambda end: (end.cost, not end.success))
-    best = ends[0]
+    ends.sort(key=lambda end: end.cost)
+    as_good = [end for end in ends if end.success and end.cost <= ends[0].cost * (1 + _AS_GOOD)]
+    best = as_good[0] if as_good else ends[0]
     solved = np.asarray(best.x, np.float64)
     snapped, at_bound = _snapped(solved, np.asarray(best.grad, np.float64), low, high)
     return NonlinearSolution(

@@ -40,7 +40,6 @@ BOUNDED_LOG = FittedModel(
 OVERLAP = FittedModel(
     name="overlap",
     description="Launches, groups and barriers, and global memory overlapped with work on chip",
-    residual="log",
     ignored=NOT_WORK,
     terms={
         "overhead": Term(charged=(*STANDARD_TERMS["overhead"], *STANDARD_TERMS["barriers"])),
@@ -54,7 +53,6 @@ OVERLAP3 = FittedModel(
     name="overlap3",
     description="Launches and groups, and global memory, arithmetic, and local memory with barriers"
     " overlapped",
-    residual="log",
     ignored=NOT_WORK,
     terms={
         "overhead": Term(charged=STANDARD_TERMS["overhead"]),
