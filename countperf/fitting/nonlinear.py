@@ -30,7 +30,7 @@ _SPREAD = 0.7
 _STEEPER = (1.0, 0.5, 3.0)
 _AT_BOUND = 1e-7
 _AS_GOOD = 1e-6
-"""Costs that differ by less are the same: an end that converged is preferred to one that did not."""
+"""Costs that differ by less are the same, and then an end that converged is preferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
