@@ -48,6 +48,37 @@ def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
     )
 
 
+def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> tuple[float, float] | None:
+    """Return in which shares of left-out cases quantiles from the *other* families hold.
+
+    It is the honest check of a calibration with the measurements that it is made from. Each family
+    counts the same; uncertainty of the weights, which widens intervals further, is left out.
+
+    Returns
+    -------
+    tuple of float, or None
+        Shares for the levels 0.9 and 0.95; None with less than four families.
+    """
+    cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
+    shares: list[tuple[float, float]] = []
+    for family in dict.fromkeys(case.family for case in cases):
+        calibration = interval_calibration(c for c in cases if c.family != family)
+        if calibration is None:
+            return None
+        logs = np.array(
+            [
+                abs(log_ratio(c.predicted_s or 0.0, c.measured_s))
+                for c in cases
+                if c.family == family
+            ]
+        )
+        low, high = calibration.log_errors_90, calibration.log_errors_95
+        shares.append((float(np.mean(logs <= low)), float(np.mean(logs <= high))))
+    if not shares:
+        return None
+    return float(np.mean([low for low, _ in shares])), float(np.mean([high for _, high in shares]))
+
+
 def log_ratio(predicted_s: float, measured_s: float) -> float:
     """Return log(predicted / measured), at most a factor of 1000; that for times below zero."""
     if predicted_s <= 0:

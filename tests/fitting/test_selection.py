@@ -10,6 +10,7 @@ from countperf.fitting.design import Observation
 from countperf.fitting.fit import fit
 from countperf.fitting.intervals import (
     conformal_quantile,
+    coverage_without_own_family,
     interval_calibration,
     scatter_of_kernels,
 )
@@ -173,6 +174,15 @@ def test_intervals_cover_new_families_as_often_as_they_say() -> None:
     # 150 trials: a share of 0.9 is known to 0.024, one of 0.95 to 0.018
     assert np.mean(covered["0.9"]) == pytest.approx(0.9, abs=0.07)
     assert np.mean(covered["0.95"]) == pytest.approx(0.95, abs=0.055)
+
+
+def test_coverage_is_judged_by_the_other_families() -> None:
+    cases = [_held_out(f"f{k}", float(np.exp(0.1 * k))) for k in range(1, 5)]
+
+    # the largest of the others holds every family but the one that is off most
+    assert coverage_without_own_family(cases) == (0.75, 0.75)
+    assert coverage_without_own_family(cases[:3]) is None
+    assert coverage_without_own_family([]) is None
 
 
 def test_two_families_say_too_little() -> None:
