@@ -86,7 +86,7 @@ def comparison_text(first: Prediction, second: Prediction) -> str:
     whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     parts = sorted(
         {*first.breakdown, *second.breakdown},
-        key=lambda n: -abs(_part(second, n) - _part(first, n)),
+        key=lambda n: (-abs(_part(second, n) - _part(first, n)), n),
     )
     rows = [
         [
