@@ -251,6 +251,20 @@ class FitNotConvergedError(FitError):
     """The solver stopped before the fit converged."""
 
 
+class MissingExtraError(CountperfError):
+    """Something needs a package that only an extra of countperf installs.
+
+    Attributes
+    ----------
+    extra : str
+        Name of the extra, as in ``pip install 'countperf[extra]'``.
+    """
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(message)
+        self.extra = extra
+
+
 class DocumentError(CountperfError):
     """A document is damaged, foreign, or of a version that cannot be read.
 

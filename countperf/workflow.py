@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
     from countperf.devices.identity import DeviceIdentity
     from countperf.devices.parameters import DeviceParameters
+    from countperf.fitting.comparison import Comparison
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.devices import Device
     from countperf.harness.progress import Progress
-    from countperf.measurements import MeasurementSet
+    from countperf.measurements import Measurement, MeasurementSet
+    from countperf.mechanistic.from_kernel import KernelProfiler
+    from countperf.mechanistic.profile import ProfiledKernel
     from countperf.metrics import Evaluation
     from countperf.models.definition import FittedModel, Loss, Residual
     from countperf.models.weights import WeightSet
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from measurement_kernels.entry import CatalogEntry
 
 ProfileName = Literal["quick", "paper", "rental"]
+
+COMPARED_INSTRUCTIONS = 150
+"""Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
 
 
 # {{{ kernels
@@ -742,6 +748,115 @@ def evaluate(
         weights = load_weights(weights)
     weights.check_device(found.device, force=force)
     return evaluate_cases(weights, found.select(lambda m: m.purpose == "test"))
+
+
+def measured_devices() -> dict[str, Path]:
+    """List the devices whose measurements come with countperf: slug to file, sorted."""
+    from countperf.models.library import fits_folders
+
+    found: dict[str, Path] = {}
+    for folder in reversed(fits_folders()):
+        for path in folder.glob("*/measurements.jsonl"):
+            found[path.parent.name] = path
+    return dict(sorted(found.items()))
+
+
+def compare(
+    measurements: MeasurementSet | Path | str,
+    *,
+    device: DeviceParameters | None = None,
+    models: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Predict measured kernels by all models: as published, scaled by a factor, and fitted.
+
+    Parameters
+    ----------
+    measurements : MeasurementSet, Path or str
+        Measurements of one device, their file, or the slug of a device whose measurements come
+        with countperf.
+    device : DeviceParameters, optional
+        Constants of the device; by default those that ``characterize`` wrote beside the
+        measurements (``parameters.json``), else the catalogue's.
+    models : sequence of str, optional
+        Only these models; by default all, the fitted linear model among them.
+    progress : callable from str to None, optional
+        Is told what is being calibrated.
+
+    Returns
+    -------
+    Comparison
+        Errors on the test kernels; calibrated on the measurement kernels.
+
+    Raises
+    ------
+    ParameterError
+        No model has such a name.
+    DeviceError, DocumentError
+        The device has no description, or the measurements are bad.
+    FitError
+        No case has a profile.
+    """
+    from countperf.errors import ParameterError
+    from countperf.fitting.comparison import compare_models, linear_results
+    from countperf.mechanistic.predict_all import model_makers
+
+    known = measured_devices()
+    place = known.get(measurements, measurements) if isinstance(measurements, str) else measurements
+    found = _measurements(place)
+    if device is None:
+        device = _described(found.device.slug, place)
+    there = (*model_makers(()), "linear")
+    if unknown := [name for name in models if name not in there]:
+        raise ParameterError(
+            f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
+        )
+    comparison = compare_models(
+        model_makers,
+        device,
+        tuple(found),
+        _CatalogueProfiles(device),
+        models=models,
+        thinned={"pipeline-rr": 4, "pipeline-gto": 4},
+        progress=progress or _silent,
+    )
+    if models and "linear" not in models:
+        return comparison
+    return comparison.with_models(linear_results(found))
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def _described(slug: str, place: object) -> DeviceParameters:
+    """Return what is known of a device, preferring what was measured beside its measurements."""
+    from countperf.devices.library import load_device
+    from countperf.devices.parameters import DeviceParameters
+
+    beside = Path(place).parent / "parameters.json" if isinstance(place, Path | str) else None
+    if beside is not None and beside.is_file():
+        return DeviceParameters.read_file(beside)
+    return load_device(slug)
+
+
+class _CatalogueProfiles:
+    """Profiles of measured kernels of the catalogue, each kernel counted once."""
+
+    def __init__(self, device: DeviceParameters) -> None:
+        self.device = device
+        self._profilers: dict[str, KernelProfiler] = {}
+
+    def __call__(self, measurement: Measurement) -> ProfiledKernel:
+        from countperf.harness.profiles import profile_kernel
+        from measurement_kernels.catalog import entry
+
+        name = measurement.kernel
+        if name not in self._profilers:
+            self._profilers[name] = profile_kernel(
+                entry(name).build(), self.device, max_instructions=COMPARED_INSTRUCTIONS
+            )
+        return self._profilers[name].at(measurement.parameters)
 
 
 def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:

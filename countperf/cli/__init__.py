@@ -19,6 +19,7 @@ COMMANDS = {
     "fit": "fit weights to measurements",
     "predict": "predict the run time of a kernel, and where it goes",
     "evaluate": "compare predicted with measured times of the test kernels",
+    "compare": "compare all models on measured kernels: as published, scaled and fitted",
 }
 
 

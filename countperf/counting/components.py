@@ -2,32 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.counting.domains import Grid
 from countperf.counting.keys import Case
 from countperf.counting.places import Place
 from countperf.errors import CountingError
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.elimination import Polyhedron
 from countperf.symbolic.points import (
     Points,
     points_of_polyhedron,
     points_of_set,
+    split_off_full,
     values_at,
 )
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.sets import IntegerSet, rows_of
 
 Enumeration = Callable[[int], tuple[Points, int]]
 """Lists the points of a part of a loop domain, if there are not more than a limit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """A part of a loop domain that shares no constraint with the others, at given parameters.
+
+    Attributes
+    ----------
+    names : frozenset of str
+        Its loop variables.
+    listed : Enumeration
+        Lists its points.
+    count : callable
+        Returns the number of its points.
+    polyhedron : Polyhedron or None
+        Itself, where it is one.
+    """
+
+    names: frozenset[str]
+    listed: Enumeration
+    count: Callable[[], int]
+    polyhedron: Polyhedron | None = None
+
+
+Piece = tuple[list[Factor], list[Case]]
+"""Factors of a part of a loop domain, and the conditions that remain there."""
+
+_SPLIT_FROM = 2**18
+"""Points from which the full work groups are split off, so as not to list them one by one."""
 
 MAXIMUM_POINTS = 2**24
 MAXIMUM_ENTRIES = 2**25
 """Points of one part, and addresses, that are listed at most."""
 
-__all__ = ["MAXIMUM_ENTRIES", "Component", "bound_case", "components_of", "touched_addresses"]
+__all__ = [
+    "MAXIMUM_ENTRIES",
+    "Component",
+    "bound_case",
+    "components_of",
+    "pieces_of",
+    "touched_addresses",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +78,7 @@ class Component:
     """Loop variables that belong together."""
 
     names: frozenset[str]
-    factors: list[Enumeration]
+    factors: list[Factor]
     summands: list[QuasiPolynomial]
     cases: list[Case]
 
@@ -44,7 +87,7 @@ class Component:
         points: Points = {}
         number = 1
         for factor in self.factors:
-            more, more_number = factor(MAXIMUM_POINTS)
+            more, more_number = factor.listed(MAXIMUM_POINTS)
             if number * more_number > MAXIMUM_POINTS:
                 raise CountingError(
                     f"more than {MAXIMUM_POINTS} points of the loops "
@@ -55,6 +98,10 @@ class Component:
             points |= {name: np.tile(column, number) for name, column in more.items()}
             number *= more_number
         return points, number
+
+    def count(self) -> int:
+        """Return the number of points of all factors together."""
+        return prod(factor.count() for factor in self.factors)
 
     def executed(self, points: Points, number: int) -> NDArray[np.bool_]:
         """Tell at which points all conditions hold."""
@@ -88,8 +135,16 @@ def touched_addresses(
     numeric = address.substitute(bound)
     cases = [bound_case(case, bound) for case in place.cases]
     summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
-    result = np.array([int(numeric.constant_term)], np.int64)
-    for component in components_of(place, summands, cases, parameters):
+    parts = [
+        _touched_in_piece(components_of(piece, summands), int(numeric.constant_term))
+        for piece in pieces_of(place, cases, parameters)
+    ]
+    return np.unique(np.concatenate(parts))
+
+
+def _touched_in_piece(components: Iterable[Component], base: int) -> NDArray[np.int64]:
+    result = np.array([base], np.int64)
+    for component in components:
         points, number = component.points()
         kept = component.executed(points, number)
         moved = np.zeros(number, np.int64)
@@ -105,33 +160,24 @@ def touched_addresses(
     return result
 
 
-def components_of(
-    place: Place,
-    summands: Sequence[QuasiPolynomial],
-    cases: Sequence[Case],
-    parameters: Mapping[str, int],
-) -> Iterator[Component]:
-    """Yield the components of a place, those of the parts that a term or a condition joins.
+def components_of(piece: Piece, summands: Sequence[QuasiPolynomial]) -> Iterator[Component]:
+    """Yield the components of a part of a loop domain: factors that a term or a condition joins.
 
     Parameters
     ----------
-    place : Place
-        Where something is executed.
+    piece : Piece
+        Factors, and conditions with parameters put in.
     summands : sequence of QuasiPolynomial
         Terms of an address, one monomial each, parameters put in.
-    cases : sequence of Case
-        Conditions, parameters put in.
-    parameters : mapping from str to int
-        Values of all parameters.
     """
-    factors = _factors(place, parameters)
+    factors, cases = piece
     joints: list[tuple[set[str], QuasiPolynomial | None, Case | None]] = [
         (s.names(), s, None) for s in summands
     ]
     for case in cases:
         names = {n for guards in case.alternatives for guard in guards for n in guard.names()}
         joints.append((names, None, case))
-    groups = [Component(names, [factor], [], []) for names, factor in factors]
+    groups = [Component(factor.names, [factor], [], []) for factor in factors]
     for names, summand, case in joints:
         touched = [g for g in groups if g.names & names] or groups[:1]
         joined = Component(
@@ -144,21 +190,109 @@ def components_of(
     yield from groups
 
 
-def _factors(
-    place: Place, parameters: Mapping[str, int]
-) -> list[tuple[frozenset[str], Enumeration]]:
+def pieces_of(
+    place: Place, cases: Sequence[Case], parameters: Mapping[str, int]
+) -> Iterator[Piece]:
+    """Yield disjoint parts of the loop domain of a place, each a product of few points.
+
+    Parameters
+    ----------
+    place : Place
+        Where something is executed.
+    cases : sequence of Case
+        Conditions, parameters put in.
+    parameters : mapping from str to int
+        Values of all parameters.
+
+    Notes
+    -----
+    Where a part is large, the work groups in which all items are there are split off: their number
+    and the items of one of them say as much as all their items.
+    """
+    factors = _factors(place, parameters)
+    remaining = list(cases)
+    alternatives: list[list[list[Factor]]] = []
+    for factor in factors:
+        if factor.polyhedron is None or factor.count() <= _SPLIT_FROM:
+            alternatives.append([[factor]])
+            continue
+        absorbed = [case for case in remaining if _is_convex(case, factor.names)]
+        remaining = [case for case in remaining if case not in absorbed]
+        polyhedron = _restricted(factor.polyhedron, absorbed)
+        alternatives.append(_split(polyhedron, place, parameters))
+    for choice in product(*alternatives):
+        yield [factor for part in choice for factor in part], remaining
+
+
+def _is_convex(case: Case, names: frozenset[str]) -> bool:
+    """Whether a condition is a conjunction of affine ones on some loop variables."""
+    if not case.holds or len(case.alternatives) != 1:
+        return False
+    (guards,) = case.alternatives
+    return all(g.is_affine and not g.floors() and g.names() <= names for g in guards)
+
+
+def _restricted(polyhedron: Polyhedron, cases: Sequence[Case]) -> Polyhedron:
+    names = (*polyhedron.parameters, *polyhedron.dimensions)
+    guards = [guard for case in cases for alternative in case.alternatives for guard in alternative]
+    rows = rows_of(guards, names)
+    return replace(polyhedron, inequalities=(*polyhedron.inequalities, *rows))
+
+
+def _split(
+    polyhedron: Polyhedron, place: Place, parameters: Mapping[str, int]
+) -> list[list[Factor]]:
+    """Split a polyhedron into full work groups times the items of one, and the rest."""
+    names = frozenset(polyhedron.dimensions)
+    outer = names & set(place.domains.group_axes)
+    found = split_off_full(polyhedron, parameters, outer) if outer and outer < names else None
+    if found is None:
+        return [[_factor_of_polyhedron(polyhedron, parameters)]]
+    full, items, rest = found
+    return [
+        [_factor_of_set(full, outer), _factor_of_set(items, names - outer)],
+        [_factor_of_set(rest, names)],
+    ]
+
+
+def _factor_of_set(integer_set: IntegerSet, names: frozenset[str]) -> Factor:
+    """Return a set without parameters as a factor."""
+    return Factor(
+        names,
+        lambda limit: points_of_set(integer_set, {}, limit),
+        lambda: int(Counter(None).count(integer_set).evaluate({})),
+    )
+
+
+def _factor_of_polyhedron(polyhedron: Polyhedron, parameters: Mapping[str, int]) -> Factor:
+    return Factor(
+        frozenset(polyhedron.dimensions),
+        partial(points_of_polyhedron, polyhedron, parameters),
+        lambda: points_of_polyhedron(polyhedron, parameters, MAXIMUM_POINTS)[1],
+        polyhedron,
+    )
+
+
+def _factors(place: Place, parameters: Mapping[str, int]) -> list[Factor]:
     """Return the independent parts of the loop domain; the first one is without loops."""
-    result: list[tuple[frozenset[str], Enumeration]] = [(frozenset(), _no_loops)]
+    result = [Factor(frozenset(), _no_loops, lambda: 1)]
     if not place.within:
         return result
     factored = place.domains.factored(place.within)
     polyhedra = None if factored is None else factored.onto(place.within)
+
+    def count(names: frozenset[str]) -> int:
+        grid = Grid(groups={}, items={})
+        return int(place.domains.executions(names, (), grid).evaluate(parameters))
+
     if polyhedra is None:
         whole = place.domains.domain(place.within)
-        return [*result, (place.within, partial(points_of_set, whole, parameters))]
+        listed = partial(points_of_set, whole, parameters)
+        return [*result, Factor(place.within, listed, lambda: count(place.within))]
     for polyhedron in polyhedra:
         names = frozenset(polyhedron.dimensions)
-        result.append((names, partial(points_of_polyhedron, polyhedron, parameters)))
+        listed = partial(points_of_polyhedron, polyhedron, parameters)
+        result.append(Factor(names, listed, partial(count, names), polyhedron))
     return result
 
 

@@ -26,8 +26,9 @@ from countperf.counting.components import (
     Component,
     bound_case,
     components_of,
+    pieces_of,
 )
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.errors import CountingError
 from countperf.symbolic import sets
@@ -135,22 +136,32 @@ def _found_patterns(
     cases = [bound_case(case, bound) for case in place.cases]
     base = int(address.constant_term)
     summands = [QuasiPolynomial({m: c}) for m, c in address.terms.items() if m]
-    shifts: Histogram = {base % modulus: 1}
+    groups = _unused_groups(place, parameters)
+    result: list[LanePattern] = []
+    for piece in pieces_of(place, cases, parameters):
+        result += _patterns_in_piece(
+            list(components_of(piece, summands)), place, base % modulus, groups, modulus
+        )
+    return result
+
+
+def _patterns_in_piece(
+    components: Sequence[Component], place: Place, base: int, groups: int, modulus: int
+) -> Iterator[LanePattern]:
+    shifts: Histogram = {base: 1}
     axes = sorted(place.grid.items, reverse=True)
     shape = tuple(place.grid.items[axis] for axis in axes)
     parts: list[list[_Part]] = []
-    for component in components_of(place, summands, cases, parameters):
+    for component in components:
         if component.names & place.lanes.keys():
             parts.append(_patterns_of(component, place, modulus))
         else:
-            shifts = _joined(shifts, _shifts_of(component, place, parameters, modulus), modulus)
+            shifts = _joined(shifts, _shifts_of(component, modulus), modulus)
     if prod(len(part) for part in parts) > _MAXIMUM_PATTERNS:
         raise CountingError(
             f"the work items of a group access in more than {_MAXIMUM_PATTERNS} different "
             "patterns; choose smaller parameters"
         )
-    groups = _unused_groups(place, parameters)
-    result: list[LanePattern] = []
     for combination in product(*parts):
         offsets = np.zeros(shape, np.int64)
         active = np.ones(shape, bool)
@@ -162,8 +173,7 @@ def _found_patterns(
             joined = _joined(joined, part.shifts, modulus)
         counted = {shift: number * groups for shift, number in joined.items() if number * groups}
         if counted:
-            result.append(LanePattern(offsets.ravel(), active.ravel(), counted))
-    return result
+            yield LanePattern(offsets.ravel(), active.ravel(), counted)
 
 
 def _unused_groups(place: Place, parameters: Mapping[str, int]) -> int:
@@ -185,16 +195,11 @@ def _joined(left: Histogram, right: Histogram, modulus: int) -> Histogram:
     return result
 
 
-def _shifts_of(
-    component: Component, place: Place, parameters: Mapping[str, int], modulus: int
-) -> Histogram:
+def _shifts_of(component: Component, modulus: int) -> Histogram:
     """Return how often a component without work items shifts addresses by how much."""
     if not component.cases and all(_is_multiple(s, modulus) for s in component.summands):
-        if not component.names:
-            return {0: component.points()[1]}
-        grid = Grid(groups={}, items={})
-        number = place.domains.executions(component.names, (), grid).evaluate(parameters)
-        return {0: int(number)} if number else {}
+        number = component.count()
+        return {0: number} if number else {}
     points, number = component.points()
     kept = component.executed(points, number)
     total = np.zeros(number, np.int64)

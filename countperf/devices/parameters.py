@@ -12,7 +12,7 @@ means that a compute unit starts four sub-group instructions of the class in eve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -277,7 +277,7 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
             The device has no such class; ``field`` is ``classes.<name>``.
         """
         if name not in self.classes:
-            known = ", ".join(self.classes) or "none"
+            known = some_of(tuple(self.classes))
             message = (
                 f"device {self.slug!r}: no instruction class {name!r}, which {model} needs"
                 f" (known: {known}); add it to the device's document"
@@ -352,6 +352,13 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
             f"device {values.get('slug')!r}: {field}: {first['msg']} (found: {first['input']!r})"
         )
         raise DeviceParameterError(message, field=field) from error
+
+
+def some_of(names: Sequence[str], *, most: int = 12) -> str:
+    """List names for a message, the first ones of many."""
+    more = len(names) - most
+    listed = ", ".join(names[:most]) or "none"
+    return listed if more <= 0 else f"{listed} and {more} more"
 
 
 def _check_positive(value: float, field: str) -> None:

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from countperf.devices.parameters import DeviceParameters, InstructionClass
+from countperf.devices.parameters import DeviceParameters, InstructionClass, some_of
 from countperf.errors import DeviceParameterError
 from countperf.mechanistic.pipeline import conflict_cost, memory_cost
 
@@ -80,16 +80,30 @@ def with_kernel_classes(device: DeviceParameters, names: Iterable[str]) -> Devic
     return device.replaced(classes={**device.classes, **found}) if found else device
 
 
+def with_known_classes(
+    device: DeviceParameters, names: Iterable[str]
+) -> tuple[DeviceParameters, dict[str, DeviceParameterError]]:
+    """Add the classes for which there is a cost, and return the errors of the others."""
+    classes = dict(device.classes)
+    unknown: dict[str, DeviceParameterError] = {}
+    for name in sorted(set(names)):
+        try:
+            classes[name] = kernel_class(device, name)
+        except DeviceParameterError as error:
+            unknown[name] = error
+    return device.replaced(classes=classes), unknown
+
+
 def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
     """Return the cost of a class of a kernel on a device; errors as of `with_kernel_classes`."""
-    base, excess = _without_excess(name)
+    base, excess = without_excess(name)
     tried: list[str] = []
     for other, times in _stand_ins(base):
         tried.append(other)
         stated = device.classes.get(other)
         if stated is not None:
             return _adapted(stated, name, other, times, excess)
-    known = ", ".join(device.classes) or "none"
+    known = some_of(tuple(device.classes))
     message = (
         f"device {device.slug!r}: no instruction class {name!r}, and none that stands in for it"
         f" ({', '.join(dict.fromkeys(tried))}; known: {known}); add one to the device's document"
@@ -115,7 +129,8 @@ def _adapted(
     return memory_cost(excess, dram=found, cache=found)
 
 
-def _without_excess(name: str) -> tuple[str, float]:
+def without_excess(name: str) -> tuple[str, float]:
+    """Split the waste off a class: ``load.global.32.x8`` is ``load.global.32`` and 8."""
     parts = name.split(".")
     if len(parts) > 3 and parts[3].startswith("x"):
         return ".".join(parts[:3]), float(".".join(parts[3:])[1:])

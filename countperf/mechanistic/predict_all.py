@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from countperf.devices.parameters import DeviceParameters, InstructionClass
+from countperf.devices.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.mechanistic.classes import BARRIER, kernel_class
+from countperf.mechanistic.classes import BARRIER, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
@@ -130,14 +130,9 @@ def predict_all(
     )
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
-    adapted, unknown = _with_known_classes(device, names)
-    free = adapted
-    if BARRIER in unknown:
-        free = adapted.replaced(classes={**adapted.classes, BARRIER: _FREE_BARRIER})
+    adapted, unknown = with_known_classes(device, names)
     found: dict[str, Answer] = {}
-    for model in models(free):
-        if isinstance(model, PipelineModel):
-            model = replace(model, device=adapted)
+    for model in map(_with_free_barriers, models(adapted)):
         try:
             found[model.model] = _predicted(model, profiler, launches, values)
         except DeviceParameterError as error:
@@ -148,18 +143,36 @@ def predict_all(
     return found
 
 
-def _with_known_classes(
-    device: DeviceParameters, names: set[str]
-) -> tuple[DeviceParameters, dict[str, DeviceParameterError]]:
-    """Add the classes for which there is a cost, and return the errors of the others."""
-    classes = dict(device.classes)
-    unknown: dict[str, DeviceParameterError] = {}
-    for name in sorted(names):
-        try:
-            classes[name] = kernel_class(device, name)
-        except DeviceParameterError as error:
-            unknown[name] = error
-    return device.replaced(classes=classes), unknown
+def model_makers(
+    names: Iterable[str],
+) -> dict[str, Callable[[DeviceParameters], MechanisticModel]]:
+    """Return every model by its name, as a function that builds it for a device.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Instruction classes of the kernels that are to be predicted: their costs are derived from
+        those that the device states, see `countperf.mechanistic.classes`. A barrier without a
+        stated cost is free, except in the pipeline simulation.
+    """
+    classes = frozenset(names)
+
+    def maker(place: int) -> Callable[[DeviceParameters], MechanisticModel]:
+        def make(device: DeviceParameters) -> MechanisticModel:
+            return _with_free_barriers(all_models(with_known_classes(device, classes)[0])[place])
+
+        return make
+
+    return {model.model: maker(place) for place, model in enumerate(all_models(declare_device()))}
+
+
+def _with_free_barriers(model: MechanisticModel) -> MechanisticModel:
+    device = model.device
+    if BARRIER in device.classes or isinstance(model, PipelineModel):
+        return model
+    return replace(
+        model, device=device.replaced(classes={**device.classes, BARRIER: _FREE_BARRIER})
+    )
 
 
 def _predicted(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
 from typing import Any
@@ -14,13 +14,22 @@ from numpy.typing import NDArray
 from countperf.errors import CountingError
 from countperf.symbolic.elimination import Polyhedron, Row
 from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
-from countperf.symbolic.sets import IntegerSet, from_isl, lifted_pieces, names_of, to_isl
+from countperf.symbolic.sets import (
+    IntegerSet,
+    from_isl,
+    lifted_pieces,
+    limited_operations,
+    names_of,
+    project_onto,
+    to_isl,
+)
 
 Points = dict[str, NDArray[np.int64]]
 """One coordinate array for each name, all of one length."""
 
 _DT = isl.dim_type
 _LARGEST = 2**62
+_SPLITTING_OPERATIONS = 200_000
 
 
 def points_of_set(
@@ -67,6 +76,52 @@ def points_of_polyhedron(
     """List all points of a polyhedron; as for `points_of_set`."""
     columns, number = _enumerated(polyhedron, parameters, limit)
     return dict(zip(polyhedron.dimensions, columns, strict=True)), number
+
+
+def split_off_full(
+    polyhedron: Polyhedron, parameters: Mapping[str, int], outer: Collection[str]
+) -> tuple[IntegerSet, IntegerSet, IntegerSet] | None:
+    """Split off the part of a polyhedron that is a product, such as the full work groups.
+
+    Parameters
+    ----------
+    polyhedron : Polyhedron
+        The whole.
+    parameters : mapping from str to int
+        Values of all parameters.
+    outer : collection of str
+        Some of its dimensions.
+
+    Returns
+    -------
+    (IntegerSet, IntegerSet, IntegerSet) or None
+        Values of the outer dimensions for which all values of the inner ones are in the set, these
+        values of the inner ones, and the other points. None if isl does not find them soon.
+    """
+    names = polyhedron.dimensions
+    whole = _fixed(to_isl(polyhedron), parameters)
+    inner = [name for name in names if name not in outer]
+    try:
+        with limited_operations(_SPLITTING_OPERATIONS, "splitting a set"):
+            outside = project_onto(whole, outer)
+            inside = project_onto(whole, inner)
+            product = _among(outside, names) & _among(inside, names)
+            partial = project_onto(product - whole, outer)
+            full = (outside - partial).coalesce()
+            rest = (whole - (_among(full, names) & _among(inside, names))).coalesce()
+    except CountingError:
+        return None
+    return full, inside, rest
+
+
+def _among(integer_set: IntegerSet, names: Sequence[str]) -> IntegerSet:
+    """Add free dimensions to a set, so that it has all names in this order."""
+    known = names_of(integer_set, parameters=False)
+    for position, name in enumerate(names):
+        if name not in known:
+            integer_set = integer_set.insert_dims(_DT.set, position, 1)
+            integer_set = integer_set.set_dim_name(_DT.set, position, name)
+    return integer_set
 
 
 def _fixed(integer_set: IntegerSet, parameters: Mapping[str, int]) -> IntegerSet:

@@ -16,6 +16,7 @@ from pytools.graph import CycleError
 
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import CountperfError
+from measurement_kernels.catalog import entry
 from tests.counting import applications, structure_kernels
 from tests.counting.structure import (
     conflict_mistakes,
@@ -132,3 +133,29 @@ def test_structure_of_generated_kernels_is_what_work_items_do() -> None:
     check()
     assert len(compared) >= EXAMPLES // 2
     assert len(refused) <= len(compared) // 20
+
+
+@pytest.mark.parametrize(
+    ("build", "sizes"),
+    [
+        (partial(structure_kernels.tiled_matmul, 2), {"n": 6}),
+        (partial(structure_kernels.stencil, 4), {"n": 12}),
+        (structure_kernels.naive_transpose, {"n": 16, "m": 19}),
+        (structure_kernels.guarded, {"n": 11, "m": 5}),
+        (structure_kernels.late_loops, {"n": 13}),
+        (applications.trmm, {"n": 12, "m": 7}),
+    ],
+)
+def test_full_groups_split_off_leave_everything_as_it_is(
+    build: Callable[[], Any], sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.counting.components._SPLIT_FROM", 0)
+    recorder = LaneRecorder(build())
+    assert mistakes_at(analyze_kernel(recorder.scheduled), recorder, sizes) == []
+
+
+def test_transactions_of_many_groups_are_not_listed_one_by_one() -> None:
+    analysis = analyze_kernel(entry("vector-scale-add/stride1/256x1").build())
+    n = 2**28 + 256
+    found = analysis.transactions({"n": n}, line_bytes=64, sub_group_size=16)
+    assert found == {"load": 2 * n // 16, "store": n // 16}

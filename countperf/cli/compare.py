@@ -1,0 +1,66 @@
+"""``countperf compare``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from countperf.cli.common import print_json
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    command.add_argument(
+        "measurements",
+        nargs="*",
+        metavar="SLUG|FILE",
+        help="devices with a shipped fit, or campaigns' files (.jsonl); by default all shipped",
+    )
+    command.add_argument(
+        "--model",
+        action="append",
+        metavar="NAME",
+        help="only these models (several times); by default all",
+    )
+    command.add_argument("--output", metavar="FILE", help="also write the comparison as a document")
+    command.add_argument(
+        "--figure", metavar="FILE", help="also draw the errors (.svg, .png, .pdf; needs matplotlib)"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compare all models and print their errors."""
+    from countperf.errors import ParameterError
+    from countperf.report.comparison import (
+        check_figure_path,
+        comparison_figure,
+        comparison_object,
+        comparison_text,
+    )
+    from countperf.workflow import compare, measured_devices
+
+    places = options.measurements or list(measured_devices())
+    if options.output and len(places) != 1:
+        raise ParameterError(
+            f"--output writes one device's comparison, but {len(places)} were asked for: "
+            f"{', '.join(map(str, places))}; name one",
+            parameter="output",
+        )
+    if options.figure:
+        check_figure_path(options.figure)  # before the work, not after it
+    found = [
+        compare(
+            place,
+            models=tuple(options.model or ()),
+            progress=lambda text: print(text, file=sys.stderr),
+        )
+        for place in places
+    ]
+    if options.output:
+        found[0].write_file(options.output)
+    if options.figure:
+        comparison_figure(found, options.figure)
+    if options.json:
+        print_json(comparison_object(found))
+    else:
+        print("\n\n".join(map(comparison_text, found)))

@@ -1,0 +1,182 @@
+"""All models beside each other, on a part of the committed measurements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from countperf.cli import main
+from countperf.devices.library import load_device
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import CountingError, FitError, MissingExtraError, ParameterError
+from countperf.fitting.calibration import ModelMaker
+from countperf.fitting.comparison import Comparison, ModelResult, compare_models
+from countperf.measurements import Measurement, MeasurementSet
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
+from countperf.metrics import EvaluatedCase
+from countperf.report.comparison import comparison_figure, comparison_object, comparison_text
+from countperf.workflow import compare, measured_devices
+
+FITS = Path(__file__).parents[2] / "fits"
+
+
+def some_measurements() -> MeasurementSet:
+    found = MeasurementSet.read_file(FITS / "pocl-epyc-zen5" / "measurements.jsonl")
+    small = {"transpose", "vector-scale-add", "matmul-skinny", "finite-differences"}
+    return found.select(lambda m: m.family in small and m.group_shape in ((16, 16), (256, 1)))
+
+
+def bytes_only(measurement: Measurement) -> ProfiledKernel:
+    if measurement.family == "transpose":
+        raise CountingError("no profile of transposes in this test")
+    counts = measurement.property_vector()
+    assert counts is not None
+    values = counts.evaluate(measurement.parameters)
+    moved = 4.0 * sum(float(v) for name, v in values.items() if ".32." in name)
+    return ProfiledKernel(
+        profile=KernelProfile(
+            name=measurement.kernel,
+            total_flops=1.0 + sum(float(v) for n, v in values.items() if n.startswith("flop")),
+            total_bytes=moved,
+        ),
+        launch=LaunchConfiguration(work_items_per_group=256, num_groups=1024),
+    )
+
+
+def makers(_: Iterable[str]) -> Mapping[str, ModelMaker]:
+    return {
+        "roofline-bytes": lambda device: ByteRooflineModel(device=device),
+        "roofline": lambda device: RooflineModel(device=device),
+    }
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return compare_models(makers, pocl(), tuple(some_measurements()), bytes_only)
+
+
+def pocl() -> DeviceParameters:
+    return load_device("pocl-epyc-zen5")
+
+
+def result(comparison: Comparison, model: str, level: str) -> ModelResult:
+    (found,) = [m for m in comparison.models if (m.model, m.level) == (model, level)]
+    return found
+
+
+def test_calibration_sees_measurement_kernels_and_errors_are_of_test_kernels(
+    comparison: Comparison,
+) -> None:
+    scaled = result(comparison, "roofline-bytes", "scaled")
+    learned = [m for m in some_measurements() if m.purpose != "test"]
+    profiled = [m for m in learned if m.family != "transpose"]
+    assert scaled.calibrated_on == len(profiled) < len(learned)
+    assert {c.kernel for c in scaled.cases} == {
+        m.kernel for m in some_measurements() if m.purpose == "test"
+    }
+
+
+def test_levels_differ_by_what_is_fitted(comparison: Comparison) -> None:
+    published = result(comparison, "roofline-bytes", "published")
+    scaled = result(comparison, "roofline-bytes", "scaled")
+    fitted = result(comparison, "roofline-bytes", "fitted")
+    assert (published.factor, published.constants, published.calibrated_on) == (1.0, {}, 0)
+    for before, after in zip(published.cases, scaled.cases, strict=True):
+        assert after.predicted_s == pytest.approx(scaled.factor * before.predicted_s)
+    assert "bandwidth_byte_per_s" in fitted.constants
+    assert "launch_overhead_s" in fitted.constants
+    assert fitted.in_sample is not None
+    assert scaled.in_sample is not None
+    assert fitted.in_sample < scaled.in_sample
+
+
+def test_what_cannot_be_predicted_is_said(comparison: Comparison) -> None:
+    lacking = result(comparison, "roofline", "published")
+    assert lacking.cases == ()
+    assert "alpha" in lacking.lacking
+    assert set(comparison.unprofiled) == {
+        m.kernel for m in some_measurements() if m.family == "transpose"
+    }
+    text = comparison_text(comparison)
+    assert "no predictions of roofline (published)" in text
+    assert "no profile of transpose" in text
+
+
+def test_documents_come_back_equal(comparison: Comparison, tmp_path: Path) -> None:
+    comparison.write_file(tmp_path / "comparison.json")
+    assert Comparison.read_file(tmp_path / "comparison.json") == comparison
+    content = comparison_object([comparison])
+    assert json.loads(json.dumps(content)) == content
+
+
+def test_means_are_those_of_the_cases() -> None:
+    cases = tuple(
+        EvaluatedCase(kernel=kernel, parameters={"n": n}, measured_s=1.0, predicted_s=predicted)
+        for kernel, n, predicted in (("a", 1, 1.1), ("a", 2, 1.4), ("b", 1, 0.6))
+    )
+    found = ModelResult(model="m", level="published", cases=cases)
+    overall = found.overall()
+    assert overall is not None
+    assert overall.value == pytest.approx(((0.1 * 0.4) ** 0.5 * 0.4) ** 0.5)
+    assert found.mape() == pytest.approx(100 * (0.1 + 0.4 + 0.4) / 3)
+
+
+def test_no_profile_at_all_is_refused() -> None:
+    def refuse(measurement: Measurement) -> ProfiledKernel:
+        raise CountingError(f"no profile of {measurement.kernel}")
+
+    with pytest.raises(FitError, match="none of the"):
+        compare_models(makers, pocl(), tuple(some_measurements()), refuse)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("compare") / "measurements.jsonl"
+    some_measurements().select(lambda m: m.family != "transpose").write_file(path)
+    return path
+
+
+def test_profiles_of_measured_kernels_are_made_from_the_catalogue(file: Path) -> None:
+    found = compare(file, models=["roofline", "linear"])
+    assert found.unprofiled == {}
+    fitted = result(found, "roofline", "fitted")
+    assert len(fitted.cases) == found.test_cases
+    assert "classes.ld.global.s32.cpi" in fitted.constants
+    assert result(found, "linear", "fitted").cases
+
+
+def test_an_unknown_model_is_refused_by_name(file: Path) -> None:
+    with pytest.raises(ParameterError, match="no model is called 'rooflin'; there are roofline"):
+        compare(file, models=["rooflin"])
+
+
+def test_the_command_prints_one_document_and_draws(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
+    figure = tmp_path / "errors.svg"
+    arguments = ["compare", str(file), "--model", "roofline-bytes", "--json", "--figure"]
+    assert main([*arguments, str(figure)]) == 0
+    (document,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert {m["level"] for m in document["geometric_mean"]} == {"published", "scaled", "fitted"}
+    drawing = figure.read_text(encoding="utf-8")
+    assert all(f'id="{level}"' in drawing for level in ("published", "scaled", "fitted"))
+    assert main([*arguments, str(tmp_path / "errors.xyz")]) == 1
+    assert "cannot be written as 'xyz'" in capsys.readouterr().err
+
+
+def test_a_missing_plotting_library_is_named(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"countperf\[plot\]") as caught:
+        comparison_figure([comparison], tmp_path / "errors.svg")
+    assert caught.value.extra == "plot"
+
+
+def test_measurements_that_come_along_are_found_by_slug() -> None:
+    assert {"pocl-epyc-zen5", "intel-epyc-zen5"} <= set(measured_devices())
