@@ -859,6 +859,44 @@ class _CatalogueProfiles:
         return self._profilers[name].at(measurement.parameters)
 
 
+def recount(measurements: Path | str) -> MeasurementSet:
+    """Count the measured kernels of the catalogue again, in place; nothing is measured.
+
+    Parameters
+    ----------
+    measurements : Path or str
+        A campaign's file, counted under other rules than those of now.
+
+    Returns
+    -------
+    MeasurementSet
+        What the file holds now.
+
+    Raises
+    ------
+    KernelSpecificationError
+        A measured kernel is not of the catalogue; the file is left as it was.
+    CountingError, DocumentError
+        A kernel cannot be counted, or the file is bad; it is left as it was.
+    """
+    from countperf.properties.count_properties import count_kernel
+    from measurement_kernels.catalog import entry
+
+    found = _measurements(measurements)
+    counted: dict[str, dict[str, Any]] = {}
+    for each in found:
+        if each.kernel not in counted:
+            counted[each.kernel] = count_kernel(entry(each.kernel).build()).to_document()
+    renewed = replace(
+        found,
+        measurements=tuple(
+            each.model_copy(update={"properties": counted[each.kernel]}) for each in found
+        ),
+    )
+    renewed.write_file(measurements)
+    return renewed
+
+
 def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
 

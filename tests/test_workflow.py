@@ -141,3 +141,17 @@ def test_shipped_counts_are_those_of_the_present_rules(slug: str) -> None:
         now = counted[measurement.kernel].evaluate(measurement.parameters)
         then = stored.evaluate(measurement.parameters)
         assert {k: v for k, v in now.items() if v} == {k: v for k, v in then.items() if v}
+
+
+def test_recounting_makes_old_measurements_fit_again(tmp_path: Path) -> None:
+    whole = MeasurementSet.read_file(_shipped("pocl-epyc-zen5"))
+    store = tmp_path / "measurements.jsonl"
+    whole.select(lambda m: m.family == "transpose").write_file(store)
+    old = store.read_text().replace('"counting_rules": 2', '"counting_rules": 1')
+    store.write_text(old)
+    with pytest.raises(FitError, match="recount"):
+        workflow.fit(store)
+    renewed = workflow.recount(store)
+    assert MeasurementSet.read_file(store) == renewed
+    assert store.read_text().count('"counting_rules": 2') == len(renewed)
+    assert [m.time_s for m in renewed] == [m.time_s for m in whole if m.family == "transpose"]

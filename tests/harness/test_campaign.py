@@ -332,7 +332,7 @@ def test_vectors_of_other_counting_rules_are_refused(store: Path) -> None:
         return PropertyVector.from_mapping({"flop.add.f32": 1})
 
     _measure(store, FakeRunner(), count=count)
-    old = store.read_text().replace('"counting_rules": 1', '"counting_rules": 0')
+    old = store.read_text().replace('"counting_rules": 2', '"counting_rules": 1')
     store.write_text(old)
 
     with pytest.raises(IncompatibleMeasurementsError, match="rules of version 0"):
