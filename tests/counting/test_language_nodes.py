@@ -224,7 +224,11 @@ def test_refused_nodes_are_refused_by_name_and_place(name: str) -> None:
     assert caught.value.where == "second"
 
 
-@pytest.mark.parametrize("value", ["text", None, (1, 2), 1j, object()], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    ["text", None, (1, 2), 1j, object()],
+    ids=["text", "none", "tuple", "complex", "object"],
+)
 def test_what_is_no_expression_is_refused(value: Any) -> None:
     with pytest.raises(UnsupportedExpressionError):
         _tally(p.Sum((x, value)))
