@@ -817,7 +817,7 @@ def compare(
         tuple(found),
         _CatalogueProfiles(device),
         models=models,
-        thinned={"pipeline-rr": 4, "pipeline-gto": 4},
+        thinned={"pipeline-rr": 8, "pipeline-gto": 8},
         progress=progress or _silent,
     )
     if models and "linear" not in models:

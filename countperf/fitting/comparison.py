@@ -40,6 +40,9 @@ Level = Literal["published", "scaled", "fitted"]
 LEVELS: tuple[Level, ...] = ("published", "scaled", "fitted")
 
 _FEWEST_OCCUPANCIES = 3
+_STEPS = 15
+_FEW_STEPS = 5
+"""Of the optimizer, in each phase: for all models, and for slow ones."""
 
 Profiler = Callable[[Measurement], ProfiledKernel]
 
@@ -221,7 +224,8 @@ def _result(
                 factor, used, fitted, converged = found.factor, device, {}, True
             case "fitted":
                 start = starting_device(make, device, observations)
-                found = calibrate_fully(make, start, observations[::every])
+                steps = _STEPS if every == 1 else _FEW_STEPS
+                found = calibrate_fully(make, start, observations[::every], evaluations=steps)
                 calibrated_on = found.used
                 factor, used, converged = 1.0, found.device, found.converged
                 fitted = _values(found)
