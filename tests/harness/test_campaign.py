@@ -335,7 +335,7 @@ def test_vectors_of_other_counting_rules_are_refused(store: Path) -> None:
     old = store.read_text().replace('"counting_rules": 2', '"counting_rules": 1')
     store.write_text(old)
 
-    with pytest.raises(IncompatibleMeasurementsError, match="rules of version 0"):
+    with pytest.raises(IncompatibleMeasurementsError, match="rules of version 1"):
         _measure(store, FakeRunner(), count=count)
 
 

@@ -21,6 +21,7 @@ from countperf.models.linear import LINEAR
 from countperf.models.records import Calibration, FitQuality, FittedParameter, Range
 from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from tests.models.builders import make_device, make_weight, make_weights
 
@@ -75,7 +76,7 @@ def _weights(expression: str, **changes: Any) -> WeightSet:
         "model": model.name,
         "definition": model,
         "device": make_device(),
-        "counting_rules": 1,
+        "counting_rules": COUNTING_RULES_VERSION,
         "weights": weights,
         "parameters": parameters,
         "ranges": {name: Range(smallest=1.0, largest=1e6) for name in model.variables},
@@ -270,7 +271,7 @@ VERSION_1: dict[str, Any] = {
     "version": 1,
     "model": "linear",
     "expression": "time_s = sum over features of weight_s * value",
-    "counting_rules": 1,
+    "counting_rules": COUNTING_RULES_VERSION,
     "features": {"charged": ["flop.add.*", "launches"], "ignored": ["iop.*"]},
 }
 
