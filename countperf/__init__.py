@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from countperf.predictions import Prediction
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.vector import Count, PropertyVector
+    from countperf.tuning.space import SearchSpace
     from countperf.workflow import (
         devices,
         evaluate,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
         load_kernel,
         measure_catalogue,
         predict,
+        rank,
+        tune,
     )
 
 __version__ = "0.1.0"
@@ -40,6 +43,7 @@ _HOMES = {
     "MeasurementSet": "countperf.measurements",
     "Prediction": "countperf.predictions",
     "PropertyVector": "countperf.properties.vector",
+    "SearchSpace": "countperf.tuning.space",
     "WeightSet": "countperf.models.weights",
     "analyze_kernel": "countperf.counting.analysis",
     "available_weights": "countperf.models.library",
@@ -55,6 +59,8 @@ _HOMES = {
     "predict": "countperf.workflow",
     "predict_all": "countperf.harness.profiles",
     "profile_kernel": "countperf.harness.profiles",
+    "rank": "countperf.workflow",
+    "tune": "countperf.workflow",
 }
 
 __all__ = [
@@ -66,6 +72,7 @@ __all__ = [
     "MeasurementSet",
     "Prediction",
     "PropertyVector",
+    "SearchSpace",
     "WeightSet",
     "__version__",
     "analyze_kernel",
@@ -82,6 +89,8 @@ __all__ = [
     "predict",
     "predict_all",
     "profile_kernel",
+    "rank",
+    "tune",
 ]
 
 

@@ -229,6 +229,24 @@ class IncompatibleMeasurementsError(MeasurementError):
     """Measurements of different devices or versions are to be combined."""
 
 
+class SearchSpaceError(CountperfError, ValueError):
+    """A search space is ill-defined, or a text names none."""
+
+
+class TuningError(CountperfError):
+    """A search cannot be made, or has nothing to answer.
+
+    Attributes
+    ----------
+    refusals : tuple of str
+        Why variants fell out, where that is the reason.
+    """
+
+    def __init__(self, message: str, *, refusals: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.refusals = tuple(refusals)
+
+
 class FitError(CountperfError):
     """A fit cannot be made from these measurements.
 

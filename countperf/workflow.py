@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
+    from countperf.tuning.points import Limits, Point
+    from countperf.tuning.ranking import Ranking
+    from countperf.tuning.result import TuningResult
+    from countperf.tuning.space import SearchSpace
     from measurement_kernels.entry import CatalogEntry
 
 ProfileName = Literal["quick", "paper", "rental"]
@@ -926,6 +932,194 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     found.device.write_file(target / "identity.json")
     found.write_file(target / "measurements.jsonl")
     return target
+
+
+# }}}
+
+
+# {{{ ranking and tuning
+
+
+def rank(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    keep: int = 20,
+    points: int | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    on_point: Callable[[Point], None] | None = None,
+    **more: int,
+) -> Ranking:
+    """Predict all variants of a kernel and keep those that should be fastest.
+
+    Parameters
+    ----------
+    space : SearchSpace or str
+        The variants, or a text for `countperf.tuning.points.load_space`.
+    parameters, **more : int
+        Sizes, in place of the space's.
+    weights, device, force, incomplete_ok
+        As for `predict`; of a device that is named the limits are looked at, too.
+    keep : int
+        How many to keep.
+    points : int, optional
+        Predict only so many, scattered over the space.
+    executor : concurrent.futures.Executor, optional
+        What predicts; by default a pool of `workers` processes, one for each processor.
+    on_point : callable, optional
+        Is told of every point as it comes.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    SearchSpaceError, PredictionError, DeviceError, DocumentError
+        Wrong space, weights or device. What is wrong with single points is in the result.
+    """
+    from countperf.harness.devices import find_device
+    from countperf.tuning.points import Question
+    from countperf.tuning.ranking import rank_points
+
+    found = None if device is None else find_device(device)
+    weights = _matching_weights(weights, found, force)
+    question = Question(
+        space=space,
+        weights=weights,
+        sizes={**(parameters or {}), **more},
+        limits=None if found is None else _limits(found),
+        incomplete_ok=incomplete_ok,
+    )
+    with _pool(executor, workers) as pool:
+        return rank_points(question, executor=pool, keep=keep, points=points, on_point=on_point)
+
+
+def tune(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    seconds: float | None = None,
+    measurements: int | None = None,
+    device: str | None = None,
+    weights: WeightSet | Path | str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = True,
+    store: Path | str | None = None,
+    confidence: float = 0.95,
+    tolerance: float = 0.02,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    **more: int,
+) -> TuningResult:
+    """Find the fastest variant of a kernel on a device within a budget.
+
+    Parameters
+    ----------
+    space : SearchSpace or str
+        The variants, or a text for `countperf.tuning.points.load_space`.
+    parameters, **more : int
+        Sizes, in place of the space's.
+    seconds, measurements
+        The budget: time, predictions included, s; variants to run. At least one of the two.
+    device : str, optional
+        As for `measure`; by default the working device with the highest copy bandwidth.
+    weights, force
+        As for `predict`; by default the device's.
+    incomplete_ok : bool
+        Whether variants that have properties without a weight take part; what their predictions
+        leave out is learnt from measurements.
+    store : Path or str, optional
+        A file; the same call goes on where it stopped, and a larger budget goes on from there.
+    confidence : float
+        At which to stop, and at which the regret is bounded.
+    tolerance : float
+        Gains below this fraction are not looked for.
+    executor, workers
+        As for `rank`.
+    progress : callable, optional
+        Is told what happens, a line at a time.
+
+    Returns
+    -------
+    TuningResult
+
+    Raises
+    ------
+    TuningError
+        No variant can be predicted, or none runs.
+    SearchSpaceError, PredictionError, DeviceError, DocumentError, MeasurementError
+        Wrong space, weights or device; or the store cannot be used.
+    """
+    from countperf.harness.clock import EventClock
+    from countperf.harness.devices import find_device
+    from countperf.harness.runner import KernelRunner
+    from countperf.tuning.points import Question
+    from countperf.tuning.result import Budget, Plan
+    from countperf.tuning.search import tune_space
+
+    clock = EventClock()
+    began_s = clock.now()
+    budget = Budget(seconds=seconds, measurements=measurements)
+    plan = Plan(confidence=confidence, tolerance=tolerance)
+    found = find_device(device)
+    question = Question(
+        space=space,
+        weights=_matching_weights(weights, found, force),
+        sizes={**(parameters or {}), **more},
+        limits=_limits(found),
+        incomplete_ok=incomplete_ok,
+    )
+    with _pool(executor, workers) as pool:
+        return tune_space(
+            question,
+            KernelRunner.open(found, clock),
+            budget,
+            store=store,
+            plan=plan,
+            executor=pool,
+            progress=progress,
+            began_s=began_s,
+        )
+
+
+def _matching_weights(
+    weights: WeightSet | Path | str | None, device: Device | None, force: bool
+) -> WeightSet:
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    if weights is None:
+        return default_weights(None if device is None else device.label)
+    if not isinstance(weights, WeightSet):
+        weights = load_weights(weights)
+    weights.check_counting_rules()
+    weights.check_device(None if device is None else device.identity, force=force)
+    return weights
+
+
+def _limits(device: Device) -> Limits:
+    from countperf.tuning.points import Limits
+
+    return Limits(
+        max_group_size=device.limits.max_group_size,
+        max_group_shape=device.limits.max_group_shape,
+        local_memory_bytes=device.limits.local_memory_bytes,
+    )
+
+
+def _pool(executor: Executor | None, workers: int | None) -> AbstractContextManager[Executor]:
+    from countperf.tuning.ranking import process_pool
+
+    return process_pool(workers) if executor is None else nullcontext(executor)
 
 
 # }}}

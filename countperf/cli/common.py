@@ -30,6 +30,17 @@ def size(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no integer") from error
 
 
+def natural(text: str) -> int:
+    """Parse an integer that is at least 1, for argparse."""
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer") from error
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
 def statistic(text: str) -> tuple[str, float | str]:
     """Parse ``row_length=12.5``, ``update=0.3`` or ``x=stride1``, for argparse."""
     from countperf.counting.statistics import ACCESS_CLASSES

@@ -72,7 +72,7 @@ class Store:
             message = f"cannot write measurements to {target}: {error.strerror or error}"
             raise MeasurementError(message) from error
         try:
-            _lock(file, target)
+            lock(file, target)
             return cls._begin(target, file, header)
         except BaseException:
             file.close()
@@ -86,7 +86,7 @@ class Store:
             file.truncate(0)
             store = cls(path, file, MeasurementSet(header=header))
             store._write(header)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
             return store
         text = complete_text(raw)
         content = MeasurementSet.read_text(text, path=path)
@@ -149,7 +149,8 @@ def check_compatible(stored: Header, wanted: Header, path: Path) -> None:
         raise IncompatibleMeasurementsError(message)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Have a new file's entry in its folder on the disk, where the system can."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:  # systems on which a folder is not a file
@@ -160,7 +161,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _lock(file: IO[bytes], path: Path) -> None:
+def lock(file: IO[bytes], path: Path) -> None:
+    """Keep other campaigns out of a file until it is closed.
+
+    Raises
+    ------
+    MeasurementError
+        Another one has it.
+    """
     try:
         import fcntl
     except ImportError:  # no such locks on this system

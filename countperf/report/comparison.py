@@ -113,7 +113,7 @@ def comparison_figure(comparisons: Sequence[Comparison], path: Path | str) -> No
     MissingExtraError
         Matplotlib is not installed.
     """
-    figure = _new_figure()
+    figure = new_figure()
     check_figure_path(path)
     shown = [c for c in comparisons if any(m.cases for m in c.models)]
     if not shown:
@@ -145,7 +145,7 @@ def comparison_figure(comparisons: Sequence[Comparison], path: Path | str) -> No
 
 def check_figure_path(path: Path | str) -> None:
     """Refuse a file name that no figure can be written to; errors as in `comparison_figure`."""
-    supported = _new_figure().canvas.get_supported_filetypes()
+    supported = new_figure().canvas.get_supported_filetypes()
     ending = Path(path).suffix.lstrip(".").lower()
     if ending not in supported:
         raise ParameterError(
@@ -155,7 +155,14 @@ def check_figure_path(path: Path | str) -> None:
         )
 
 
-def _new_figure() -> Any:
+def new_figure() -> Any:
+    """Return an empty figure that needs no screen.
+
+    Raises
+    ------
+    MissingExtraError
+        Matplotlib is not installed.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -1,0 +1,94 @@
+"""``countperf rank``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+from countperf.cli.common import add_device, as_dict, natural, print_json, size
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_space(command)
+    add_device(
+        command, "its limits are looked at; without it, variants are ranked for the weights'"
+    )
+    command.add_argument(
+        "--incomplete",
+        action="store_true",
+        help="leave out properties without a weight, and mark those predictions",
+    )
+    command.add_argument(
+        "--top", type=natural, default=20, metavar="K", help="print the best K (default: 20)"
+    )
+    command.add_argument(
+        "--points",
+        type=natural,
+        metavar="N",
+        help="predict only N points, scattered over the space (default: all)",
+    )
+    command.add_argument(
+        "--output", metavar="FILE", help="write every point there as it comes, a JSON line each"
+    )
+
+
+def add_space(command: argparse.ArgumentParser) -> None:
+    """Add the space, its sizes, weights and worker processes."""
+    command.add_argument(
+        "space",
+        help="matmul, stencil, dg-differentiation, transpose, convolution, path/file.py:name or "
+        "package.module:name of a SearchSpace",
+    )
+    command.add_argument(
+        "parameters", nargs="*", type=size, metavar="name=value", help="size parameters: n=1024"
+    )
+    command.add_argument(
+        "--weights",
+        metavar="SLUG|PATH",
+        help="fitted weights: a device's slug or a file; by default those of --device",
+    )
+    command.add_argument(
+        "--force", action="store_true", help="use weights that do not match the device"
+    )
+    command.add_argument(
+        "--workers",
+        type=natural,
+        metavar="N",
+        help="predicting processes (default: one a processor)",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Predict all points and print the best."""
+    from countperf.errors import CountperfError
+    from countperf.report.tuning import point_object, ranking_object, ranking_text
+    from countperf.workflow import rank
+
+    with ExitStack() as stack:
+        file = None
+        if options.output is not None:
+            try:
+                file = stack.enter_context(Path(options.output).open("w", encoding="utf-8"))
+            except OSError as error:
+                raise CountperfError(f"cannot write {options.output}: {error.strerror}") from error
+        ranking = rank(
+            options.space,
+            as_dict(options.parameters),
+            weights=options.weights,
+            device=options.device,
+            force=options.force,
+            incomplete_ok=options.incomplete,
+            keep=options.top,
+            points=options.points,
+            workers=options.workers,
+            on_point=None
+            if file is None
+            else lambda point: print(json.dumps(point_object(point)), file=file),
+        )
+    if options.json:
+        print_json(ranking_object(ranking))
+    else:
+        print(ranking_text(ranking))

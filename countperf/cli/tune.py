@@ -1,0 +1,106 @@
+"""``countperf tune``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from countperf.cli.common import add_device, as_dict, print_json
+from countperf.cli.rank import add_space
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_space(command)
+    add_device(command, "by default the working device with the highest copy bandwidth")
+    command.add_argument(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="time to spend, predictions included (default: 60, unless --measurements is given)",
+    )
+    command.add_argument(
+        "--measurements", type=int, metavar="N", help="variants to build and run at most"
+    )
+    command.add_argument(
+        "--store",
+        metavar="FILE",
+        help="the search's file (.jsonl); the same command goes on where it stopped",
+    )
+    command.add_argument(
+        "--confidence", type=float, default=0.95, help="when to stop (default: 0.95)"
+    )
+    command.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.02,
+        metavar="FRACTION",
+        help="gains below this are not looked for (default: 0.02)",
+    )
+    command.add_argument(
+        "--kernel-tuner-cache", metavar="FILE", help="write what ran as a Kernel Tuner cache"
+    )
+    command.add_argument(
+        "--figure",
+        metavar="FILE",
+        help="draw measured against predicted times, and the best so far (.svg, .png, .pdf)",
+    )
+    command.add_argument("--t4", metavar="FILE", help="write what ran in the T4 results format")
+    command.add_argument(
+        "--complete",
+        action="store_true",
+        help="leave out variants that have properties without a weight",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Search and print the winner, and how sure it is."""
+    from countperf.report.comparison import check_figure_path
+    from countperf.report.tuning import tuning_object, tuning_text
+    from countperf.report.tuning_figure import draw_tuning
+    from countperf.tuning.export import kernel_tuner_cache, t4_results
+    from countperf.tuning.points import load_space
+    from countperf.workflow import tune
+
+    if options.figure is not None:  # before any time is spent
+        check_figure_path(options.figure)
+    seconds = options.budget
+    if seconds is None and options.measurements is None:
+        seconds = 60.0
+    result = tune(
+        options.space,
+        as_dict(options.parameters),
+        seconds=seconds,
+        measurements=options.measurements,
+        device=options.device,
+        weights=options.weights,
+        force=options.force,
+        incomplete_ok=not options.complete,
+        store=options.store,
+        confidence=options.confidence,
+        tolerance=options.tolerance,
+        workers=options.workers,
+        progress=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+    if options.kernel_tuner_cache is not None:
+        _write(options.kernel_tuner_cache, kernel_tuner_cache(result, load_space(options.space)))
+    if options.figure is not None:
+        draw_tuning(result, options.figure)
+    if options.t4 is not None:
+        _write(options.t4, t4_results(result))
+    if options.json:
+        print_json(tuning_object(result))
+    else:
+        print(tuning_text(result))
+
+
+def _write(path: str, content: dict[str, Any]) -> None:
+    from countperf.errors import CountperfError
+
+    try:
+        Path(path).write_text(json.dumps(content), encoding="utf-8")
+    except OSError as error:
+        raise CountperfError(f"cannot write {path}: {error.strerror}") from error

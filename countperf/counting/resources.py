@@ -1,0 +1,77 @@
+"""What a launch of a kernel asks of the device: the shape of its work groups, local memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from countperf.counting.schedule import prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchResources:
+    """What a launch asks for.
+
+    Attributes
+    ----------
+    group_shape : tuple of int or None
+        Work items per group along the local axes; None along an axis where it depends on sizes.
+    local_memory_bytes : int or None
+        Of a group, as declared, byte; None if it depends on sizes. Compilers may need more.
+    """
+
+    group_shape: tuple[int | None, ...]
+    local_memory_bytes: int | None
+
+    @property
+    def group_items(self) -> int | None:
+        """Work items per group; None where a size decides."""
+        items = 1
+        for extent in self.group_shape:
+            if extent is None:
+                return None
+            items *= extent
+        return items
+
+
+def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
+    """Preprocess and schedule a translation unit, once for counting and resources.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point.
+
+    Returns
+    -------
+    loopy.TranslationUnit, LaunchResources
+        The unit with its entry point scheduled, which counting takes as it is.
+
+    Raises
+    ------
+    CountingError
+        Loopy does not schedule it.
+    """
+    kernel, callables = prepared(t_unit)
+    _, group = kernel.get_grid_size_upper_bounds_as_exprs(callables)
+    resources = LaunchResources(
+        group_shape=tuple(int(e) if isinstance(e, int) else None for e in group),
+        local_memory_bytes=_local_memory(kernel),
+    )
+    return t_unit.copy(callables_table=callables).with_kernel(kernel), resources
+
+
+def _local_memory(kernel: Any) -> int | None:
+    from loopy import AddressSpace
+
+    total = 0
+    for variable in kernel.temporary_variables.values():
+        if variable.address_space != AddressSpace.LOCAL or variable.base_storage is not None:
+            continue
+        elements = 1
+        for extent in variable.shape:
+            if not isinstance(extent, int):
+                return None
+            elements *= extent
+        total += elements * variable.dtype.itemsize
+    return total

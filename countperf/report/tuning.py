@@ -1,0 +1,167 @@
+"""Rankings and searches as text and as JSON-able objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from countperf.report.numbers import format_percent, format_quantity, format_table
+
+if TYPE_CHECKING:
+    from countperf.tuning.points import Point
+    from countperf.tuning.ranking import Ranking, RefusalCount
+    from countperf.tuning.result import Tried, TuningResult
+
+_STOPS = {
+    "confident": "no variant left can be faster, at the stated confidence",
+    "budget": "the budget is spent",
+    "exhausted": "every variant was tried",
+}
+
+
+def point_object(point: Point) -> dict[str, Any]:
+    """Return ``{"choice", "predicted_s", "missing"?}`` or ``{"choice", "stage", "reason"}``."""
+    from countperf.report.objects import plain
+
+    choice = dict(point.choice)
+    time_s = getattr(point, "time_s", None)
+    if time_s is None:
+        return {"choice": choice, "stage": getattr(point, "stage", ""), "reason": _reason(point)}
+    missing = list(getattr(point, "missing", ()))
+    return {
+        "choice": choice,
+        "predicted_s": plain(time_s),
+        **({"missing": missing} if missing else {}),
+    }
+
+
+def _reason(point: Point) -> str:
+    return str(getattr(point, "reason", ""))
+
+
+def ranking_object(ranking: Ranking) -> dict[str, Any]:
+    """Return the best points, how many there were, and what was refused and why."""
+    return {
+        "space": ranking.space,
+        "device": ranking.device,
+        "parameters": dict(ranking.sizes),
+        "predicted": ranking.predicted,
+        "refused": _refusals_object(ranking.refusals),
+        "complete": ranking.complete,
+        "seconds": ranking.seconds,
+        "best": [point_object(point) for point in ranking.best],
+    }
+
+
+def ranking_text(ranking: Ranking) -> str:
+    """Write the best points, and what was refused."""
+    if ranking.best:
+        names = list(ranking.best[0].choice)
+        rows = [
+            [
+                format_quantity(point.time_s, "s") + ("*" if point.missing else ""),
+                *map(_value, point.choice.values()),
+            ]
+            for point in ranking.best
+        ]
+        table = format_table(rows, header=["predicted", *names], right=(0,))
+    else:
+        table = "no variant has a prediction"
+    some = "" if ranking.complete else ", not all of the space"
+    parts = [
+        table,
+        f"{ranking.space} on {ranking.device}, {_sizes(ranking.sizes)}: {ranking.predicted} "
+        f"variants predicted{some} in {format_quantity(ranking.seconds, 's')}",
+    ]
+    missing = sorted({name for point in ranking.best for name in point.missing})
+    if missing:
+        parts.append(f"* without the cost of {', '.join(missing)}, for which there is no weight")
+    return "\n".join([*parts, *_refusal_lines(ranking.refusals)])
+
+
+def tuning_object(result: TuningResult) -> dict[str, Any]:
+    """Return the winner, its ties, what was tried and spent, and the regret bound."""
+    return {
+        "space": result.space,
+        "device": result.device,
+        "parameters": dict(result.sizes),
+        "winner": _tried_object(result.winner),
+        "within_noise": [_tried_object(tried) for tried in result.within_noise],
+        "regret_bound": result.regret_bound,
+        "confidence": result.confidence,
+        "stopped": result.stopped,
+        "spent_s": result.spent_s,
+        "ranking_s": result.ranking_s,
+        "predicted": result.predicted,
+        "complete": result.ranking_complete,
+        "tried": [_tried_object(tried) for tried in result.tried],
+        "refused": _refusals_object(result.refusals),
+    }
+
+
+def tuning_text(result: TuningResult) -> str:
+    """Write the winner's time, which one it is, how sure that is, and what it took."""
+    winner = result.winner
+    whole = "the space" if result.ranking_complete else "the part of the space that was looked at"
+    failed = len(result.failed)
+    parts = [
+        f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
+        f"{format_quantity(winner.predicted_s, 's')})",
+        f"{result.space} on {result.device}, {_sizes(result.sizes)}; numbers checked",
+        f"  {_choice(winner)}",
+    ]
+    for tried in result.within_noise[:5]:
+        parts.append(
+            f"  as fast within noise: {format_quantity(tried.time_s, 's')}, {_choice(tried)}"
+        )
+    if len(result.within_noise) > 5:
+        parts.append(f"  and {len(result.within_noise) - 5} more")
+    parts += [
+        f"the fastest of {whole} is faster by at most {format_percent(result.regret_bound)}, "
+        f"at {format_percent(result.confidence)} confidence",
+        f"{len(result.tried)} of {result.predicted} predicted variants ran"
+        f"{f', {failed} failed' if failed else ''}; {format_quantity(result.spent_s, 's')} spent, "
+        f"{format_quantity(result.ranking_s, 's')} of it on predictions; {_STOPS[result.stopped]}",
+    ]
+    return "\n".join([*parts, *_refusal_lines(result.refusals)])
+
+
+def _tried_object(tried: Tried) -> dict[str, Any]:
+    return {
+        "choice": dict(tried.choice),
+        "time_s": tried.time_s,
+        "predicted_s": tried.predicted_s,
+        "samples_s": list(tried.samples_s),
+        "cut_short": tried.cut_short,
+        "at_s": tried.at_s,
+    }
+
+
+def _refusals_object(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
+    return {
+        stage: {
+            "count": each.count,
+            "examples": [point_object(example) for example in each.examples],
+        }
+        for stage, each in refusals.items()
+    }
+
+
+def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
+    return [
+        f"refused ({stage}): {each.count}, such as {_choice(each.examples[0])}: "
+        f"{each.examples[0].reason}"
+        for stage, each in refusals.items()
+    ]
+
+
+def _choice(point: Any) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in point.choice.items())
+
+
+def _value(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sizes.items())

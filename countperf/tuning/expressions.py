@@ -1,0 +1,113 @@
+"""Constraints written as text: arithmetic and comparisons of parameters, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from countperf.errors import SearchSpaceError
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
+_NODES = (
+    ast.Expression,
+    ast.BoolOp,
+    ast.And,
+    ast.Or,
+    ast.UnaryOp,
+    ast.Not,
+    ast.USub,
+    ast.UAdd,
+    ast.BinOp,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.Compare,
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+    ast.In,
+    ast.NotIn,
+    ast.IfExp,
+    ast.Tuple,
+    ast.List,
+    ast.Load,
+    ast.Name,
+    ast.Constant,
+)
+
+
+def check_expression(text: str, names: Collection[str]) -> None:
+    """Refuse a constraint that is not arithmetic and comparisons of the parameters.
+
+    Parameters
+    ----------
+    text : str
+        Python's syntax: ``tile_i * tile_j <= 256 and unroll in (1, 4)``; the functions ``min``,
+        ``max`` and ``abs``.
+    names : collection of str
+        The parameters.
+
+    Raises
+    ------
+    SearchSpaceError
+        The text is no such expression, or speaks of something that is no parameter.
+
+    Examples
+    --------
+    >>> check_expression("a * b <= 256", ("a", "b"))
+    >>> check_expression("open('a')", ("a",))
+    Traceback (most recent call last):
+    countperf.errors.SearchSpaceError: constraint "open('a')": open is no function here; there are \
+abs, max, min
+    """
+
+    def refuse(what: str) -> SearchSpaceError:
+        return SearchSpaceError(f'constraint "{text}": {what}')
+
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise refuse(f"no expression: {error}") from error
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS:
+                pass
+            case ast.Call():
+                there = ", ".join(sorted(_FUNCTIONS))
+                name = ast.unparse(node.func)
+                raise refuse(f"{name} is no function here; there are {there}")
+            case ast.Name(id=name) if id(node) not in called and name not in names:
+                raise refuse(f"no parameter is called {name}; there are {', '.join(names)}")
+            case _ if not isinstance(node, _NODES):
+                raise refuse(f"{type(node).__name__} is not allowed; or pass a function instead")
+            case _:
+                pass
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> CodeType:
+    return compile(text, "<constraint>", "eval")
+
+
+def holds(text: str, choice: Mapping[str, Any]) -> bool:
+    """Evaluate a constraint that `check_expression` passed.
+
+    Raises
+    ------
+    SearchSpaceError
+        It cannot be evaluated at this choice.
+    """
+    try:
+        return bool(eval(_compiled(text), {"__builtins__": {}, **_FUNCTIONS}, dict(choice)))
+    except (TypeError, ArithmeticError) as error:
+        raise SearchSpaceError(f'constraint "{text}" fails at {dict(choice)}: {error}') from error

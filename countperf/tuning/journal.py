@@ -1,0 +1,128 @@
+"""The file of a search: what was found out is in it for good, line by line, and it resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from countperf.errors import DocumentError, IncompatibleMeasurementsError, MeasurementError
+from countperf.harness.store import lock, sync_folder
+
+FORMAT = "countperf-tuning"
+VERSION = 1
+
+
+class Journal:
+    """A search's file, open for appending; a context manager.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    entries : list of dict
+        What was in it when it was opened, without the header.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes], entries: list[dict[str, Any]]) -> None:
+        self.path = path
+        self.entries = entries
+        self._file = file
+
+    @classmethod
+    def open(cls, path: Path | str, header: Mapping[str, Any]) -> Journal:
+        """Open a file to go on with its search, or begin a new one.
+
+        A last line that was cut short when an earlier session died is dropped.
+
+        Parameters
+        ----------
+        path : Path or str
+            The file; missing folders are made.
+        header : Mapping from str to JSON value
+            What the search is of; has to be the same when it resumes.
+
+        Raises
+        ------
+        IncompatibleMeasurementsError
+            The file is of another search.
+        DocumentError
+            It is damaged, or something else.
+        MeasurementError
+            Another process writes to it, or it cannot be written.
+        """
+        target = Path(path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file = target.open("ab")
+        except OSError as error:
+            message = f"cannot write the search to {target}: {error.strerror or error}"
+            raise MeasurementError(message) from error
+        try:
+            lock(file, target)
+            return cls._begin(target, file, dict(header))
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _begin(cls, path: Path, file: IO[bytes], header: dict[str, Any]) -> Journal:
+        raw = path.read_bytes()
+        wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))
+        kept = raw.rfind(b"\n") + 1
+        beginning = f'{{"format": "{FORMAT}"'.encode()
+        if not kept and raw[: len(beginning)] == beginning[: len(raw)]:  # empty, or died at once
+            file.truncate(0)
+            journal = cls(path, file, [])
+            journal.append(wanted)
+            sync_folder(path.parent)
+            return journal
+        lines = [_parsed(path, number, line) for number, line in enumerate(raw[:kept].splitlines())]
+        if not lines or lines[0].get("format") != FORMAT:
+            raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
+        if lines[0].get("version") != VERSION:
+            message = f"{path} has version {lines[0].get('version')}; this reads {VERSION}"
+            raise DocumentError(message, path=str(path), field="$.version")
+        different = sorted(k for k in {*lines[0], *wanted} if lines[0].get(k) != wanted.get(k))
+        if different:
+            said = "; ".join(
+                f"{name} is {lines[0].get(name)} there, {wanted.get(name)} now"
+                for name in different
+            )
+            raise IncompatibleMeasurementsError(
+                f"{path} holds another search: {said}; use another file"
+            )
+        file.truncate(kept)
+        return cls(path, file, lines[1:])
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Write a line; it is on the disk when this returns."""
+        self._file.write((json.dumps(entry, allow_nan=False) + "\n").encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        message = f"{path}, line {number + 1}, is damaged: {error}"
+        raise DocumentError(message, path=str(path), field=f"$[{number}]") from error
+    if not isinstance(entry, dict):
+        message = f"{path}, line {number + 1}, is no object"
+        raise DocumentError(message, path=str(path), field=f"$[{number}]")
+    return entry

@@ -1,0 +1,280 @@
+"""From a choice to a predicted time, or to the reason why there is none."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from countperf.errors import (
+    CountingError,
+    CountperfError,
+    ModelNotApplicableError,
+    ParameterError,
+    PredictionError,
+    SearchSpaceError,
+)
+from countperf.tuning.space import Choice, SearchSpace, Value
+
+if TYPE_CHECKING:
+    from countperf.models.weights import WeightSet
+
+Stage: TypeAlias = Literal[
+    "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
+]
+"""Where a variant fell out: making it, scheduling it by Loopy, counting it, the device's limits,
+sizes that it does not take, the model; on the device: compiling, wrong numbers, running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a group may ask of the device.
+
+    Attributes
+    ----------
+    max_group_size : int
+        Work items.
+    max_group_shape : tuple of int
+        Work items along each axis.
+    local_memory_bytes : int
+        Local memory of a group, byte.
+    """
+
+    max_group_size: int
+    max_group_shape: tuple[int, ...]
+    local_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A variant that there is not.
+
+    Attributes
+    ----------
+    choice : dict from str to value
+        Which one.
+    stage : str
+        Where it fell out.
+    reason : str
+        Why.
+    """
+
+    choice: dict[str, Value]
+    stage: Stage
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """A variant and its predicted time.
+
+    Attributes
+    ----------
+    choice : dict from str to value
+        Which one.
+    time_s : float
+        Predicted time of a launch, s.
+    group_shape : tuple of int or None
+        Work items per group.
+    missing : tuple of str
+        Properties without a weight, left out of the time.
+    """
+
+    choice: dict[str, Value]
+    time_s: float
+    group_shape: tuple[int | None, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+Point: TypeAlias = Predicted | Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of every point: all that a process needs that predicts some.
+
+    Attributes
+    ----------
+    space : SearchSpace or str
+        The space, or a text for `load_space`, which names it in any process.
+    weights : WeightSet
+        What predicts.
+    sizes : Mapping from str to int
+        Sizes of the kernel.
+    limits : Limits or None
+        Of the device; None if it is not known.
+    incomplete_ok : bool
+        Whether to leave out properties without a weight.
+    """
+
+    space: SearchSpace | str
+    weights: WeightSet
+    sizes: Mapping[str, int]
+    limits: Limits | None = None
+    incomplete_ok: bool = False
+
+
+def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
+    """Predict some points; what a process of the pool is asked to do."""
+    space = load_space(question.space) if isinstance(question.space, str) else question.space
+    return [predict_point(question, space, choice) for choice in choices]
+
+
+def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Point:
+    """Build, count and predict a variant.
+
+    Parameters
+    ----------
+    question : Question
+        What is asked.
+    space : SearchSpace
+        The space itself.
+    choice : Mapping from str to value
+        The variant.
+
+    Returns
+    -------
+    Predicted or Refused
+    """
+    from countperf.counting.resources import scheduled
+    from countperf.properties.count_properties import count_kernel
+
+    kept = dict(choice)
+
+    def refused(stage: Stage, error: CountperfError | str) -> Refused:
+        return Refused(choice=kept, stage=stage, reason=_one_line(str(error)))
+
+    try:
+        unit = _built(space, choice)
+    except SearchSpaceError as error:
+        return refused("build", error)
+    try:
+        unit, resources = scheduled(unit)
+    except CountingError as error:
+        return refused("schedule", error)
+    if question.limits is not None and (too_much := exceeded(question.limits, resources)):
+        return refused("limits", too_much)
+    try:
+        vector = count_kernel(unit, view=question.weights.view)
+    except CountperfError as error:
+        return refused("count", error)
+    try:
+        prediction = question.weights.predict(
+            vector, {**space.sizes, **question.sizes}, incomplete_ok=question.incomplete_ok
+        )
+    except (PredictionError, ModelNotApplicableError) as error:
+        return refused("predict", error)
+    except ParameterError as error:
+        return refused("sizes", error)
+    time_s = float(prediction.time_s)
+    if not 0 < time_s < math.inf:
+        return refused("predict", f"the model predicts {time_s:.3g} s, which is no time")
+    return Predicted(
+        choice=kept,
+        time_s=time_s,
+        group_shape=resources.group_shape,
+        missing=prediction.missing,
+    )
+
+
+def _built(space: SearchSpace, choice: Choice) -> Any:
+    try:
+        return space.build(**choice)
+    except Exception as error:  # builders are anybody's code, and Loopy raises what it likes
+        raise SearchSpaceError(f"{type(error).__name__}: {error}") from error
+
+
+def exceeded(limits: Limits, resources: Any) -> str:
+    """Say which limit a launch exceeds; empty if none.
+
+    Parameters
+    ----------
+    limits : Limits
+        Of the device.
+    resources : LaunchResources
+        What the launch asks for.
+    """
+    items = resources.group_items
+    if items is not None and items > limits.max_group_size:
+        return f"groups of {items} work items; the device takes up to {limits.max_group_size}"
+    for axis, (extent, most) in enumerate(
+        zip(resources.group_shape, limits.max_group_shape, strict=False)
+    ):
+        if extent is not None and extent > most:
+            return f"{extent} work items along axis {axis} of a group; the device takes {most}"
+    local = resources.local_memory_bytes
+    if local is not None and local > limits.local_memory_bytes:
+        return f"{local} byte of local memory; the device has {limits.local_memory_bytes}"
+    return ""
+
+
+def _one_line(text: str, limit: int = 400) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+@lru_cache(maxsize=32)
+def load_space(specification: str) -> SearchSpace:
+    """Find the search space that a text names.
+
+    Parameters
+    ----------
+    specification : str
+        A family of the library (``matmul``), ``path/file.py:name`` or ``package.module:name``,
+        where the name is a `SearchSpace` or a function without arguments that returns one.
+
+    Raises
+    ------
+    SearchSpaceError
+        The text names nothing of the kind.
+    """
+    if ":" not in specification:
+        return _library_space(specification)
+    place, _, name = specification.rpartition(":")
+    try:
+        module = _module_from_file(Path(place)) if place.endswith(".py") else _import(place)
+        found = getattr(module, name, None)
+        if found is not None and not isinstance(found, SearchSpace) and callable(found):
+            found = found()
+    except SearchSpaceError:
+        raise
+    except Exception as error:  # a user's module may raise anything
+        message = f"{specification} cannot be loaded: {type(error).__name__}: {error}"
+        raise SearchSpaceError(message) from error
+    if not isinstance(found, SearchSpace):
+        raise SearchSpaceError(
+            f"{specification} is no search space; define a countperf.tuning.SearchSpace of that "
+            "name, or a function that returns one"
+        )
+    return found
+
+
+def _import(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def _library_space(name: str) -> SearchSpace:
+    variants = importlib.import_module("measurement_kernels.variants")
+    known: dict[str, SearchSpace] = variants.spaces()
+    if name not in known:
+        there = ", ".join(known)
+        raise SearchSpaceError(
+            f"no search space is called {name!r}; there are {there}, and path/file.py:name"
+        )
+    return known[name]
+
+
+def _module_from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise SearchSpaceError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(f"_countperf_space_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

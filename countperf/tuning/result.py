@@ -1,0 +1,288 @@
+"""What a search found out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal, TypeAlias
+
+from countperf.errors import ParameterError
+from countperf.tuning.points import Predicted, Refused
+from countperf.tuning.ranking import Ranking, RefusalCount
+from countperf.tuning.space import Choice, Value
+
+Stop: TypeAlias = Literal["confident", "budget", "exhausted"]
+"""Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
+every variant was tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a search may spend; at least one of the two.
+
+    Attributes
+    ----------
+    seconds : float or None
+        Time, ranking and building included, s; over all sessions of a search that resumes.
+    measurements : int or None
+        Variants that are built and run.
+    """
+
+    seconds: float | None = None
+    measurements: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and self.measurements is None:
+            raise ParameterError("no budget; pass seconds or measurements", parameter="seconds")
+        for name, value in (("seconds", self.seconds), ("measurements", self.measurements)):
+            if value is not None and not value > 0:
+                raise ParameterError(f"a budget of {value} {name} is none", parameter=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a search goes about it.
+
+    Attributes
+    ----------
+    confidence : float
+        At which it stops, and at which the regret is bounded.
+    tolerance : float
+        Fraction of the best time that is not worth looking for.
+    runs : int
+        Of a variant that may be the best.
+    max_case_s : float
+        After so long a variant gets no further runs, once it has two, s; a fiftieth of the seconds
+        of the budget if that is less.
+    ranking_share : float
+        Largest fraction of the seconds that goes into predicting.
+    finalists : int
+        How many of the best are run once more at the end.
+    prior_scatter : float
+        How far ``ln(measured / predicted)`` is held to scatter before anything is measured.
+    """
+
+    confidence: float = 0.95
+    tolerance: float = 0.02
+    runs: int = 10
+    max_case_s: float = 1.0
+    ranking_share: float = 0.4
+    finalists: int = 4
+    prior_scatter: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("confidence", "ranking_share"):
+            if not 0 < getattr(self, name) < 1:
+                message = f"{name} is {getattr(self, name)}; it has to lie between 0 and 1"
+                raise ParameterError(message, parameter=name)
+        if not 0 <= self.tolerance < 1:
+            message = f"tolerance is {self.tolerance}; it is a fraction below 1"
+            raise ParameterError(message, parameter="tolerance")
+        if self.runs < 1 or self.finalists < 0 or not self.prior_scatter > 0:
+            raise ParameterError("runs and prior_scatter have to be positive", parameter="runs")
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A variant that was built, checked and run.
+
+    Attributes
+    ----------
+    choice : dict from str to value
+        Which one.
+    predicted_s : float
+        What was predicted, before any correction, s.
+    samples_s : tuple of float
+        Time of each run, s.
+    cut_short : bool
+        Whether its first runs left no hope, so that it was not run further.
+    at_s : float
+        How much of the budget was spent when it was done, s.
+    """
+
+    choice: dict[str, Value]
+    predicted_s: float
+    samples_s: tuple[float, ...]
+    cut_short: bool = False
+    at_s: float = 0.0
+
+    @property
+    def time_s(self) -> float:
+        """Shortest of the runs, s."""
+        return min(self.samples_s)
+
+    @property
+    def noise(self) -> float:
+        """By which fraction the median run exceeds the shortest."""
+        return median(self.samples_s) / self.time_s - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningResult:
+    """The fastest variant found, and how sure that is.
+
+    Attributes
+    ----------
+    space, device : str
+        Name of the space, slug of the device.
+    sizes : Mapping from str to int
+        Sizes of the kernel.
+    winner : Tried
+        The fastest; its numbers were compared with the reference.
+    within_noise : tuple of Tried
+        Others that may be as fast, as far as the noise of both tells.
+    tried : tuple of Tried
+        All that ran, in order.
+    failed : tuple of Refused
+        Those that failed on the device.
+    refusals : Mapping from str to RefusalCount
+        Variants that there are not, by stage, those that failed on the device included.
+    predicted : int
+        Variants with a prediction.
+    ranking_complete : bool
+        Whether all of the space was predicted; the regret bound is about what was.
+    stopped : {"confident", "budget", "exhausted"}
+        Why it ended.
+    confidence : float
+        Of the bound.
+    regret_bound : float
+        The fastest of the predicted variants is faster than the winner by at most this fraction of
+        the winner's time, at the confidence.
+    spent_s : float
+        Time spent over all sessions, s.
+    ranking_s : float
+        How much of it went into predicting, s.
+    """
+
+    space: str
+    device: str
+    sizes: Mapping[str, int]
+    winner: Tried
+    within_noise: tuple[Tried, ...]
+    tried: tuple[Tried, ...]
+    failed: tuple[Refused, ...] = ()
+    refusals: Mapping[str, RefusalCount] = field(default_factory=dict)
+    predicted: int
+    ranking_complete: bool
+    stopped: Stop
+    confidence: float
+    regret_bound: float
+    spent_s: float
+    ranking_s: float
+
+
+def ties(tried: tuple[Tried, ...], floor: float) -> tuple[Tried, tuple[Tried, ...]]:
+    """Return the fastest variant, and those that its noise, theirs, or a floor leaves as fast."""
+    winner = min(tried, key=lambda each: each.time_s)
+    limit = [
+        each
+        for each in tried
+        if each is not winner
+        and each.time_s <= winner.time_s * (1 + max(floor, winner.noise, each.noise))
+        and not each.cut_short
+    ]
+    return winner, tuple(sorted(limit, key=lambda each: each.time_s))
+
+
+# {{{ lines of the file
+
+
+def tried_line(tried: Tried) -> dict[str, Any]:
+    """Write a variant that ran as a line."""
+    return {
+        "kind": "tried",
+        "choice": tried.choice,
+        "predicted_s": tried.predicted_s,
+        "samples_s": list(tried.samples_s),
+        "cut_short": tried.cut_short,
+        "at_s": tried.at_s,
+    }
+
+
+def read_tried(line: Mapping[str, Any]) -> Tried:
+    """Read it."""
+    return Tried(
+        choice=dict(line["choice"]),
+        predicted_s=float(line["predicted_s"]),
+        samples_s=tuple(float(sample) for sample in line["samples_s"]),
+        cut_short=bool(line["cut_short"]),
+        at_s=float(line["at_s"]),
+    )
+
+
+def refused_object(refused: Refused) -> dict[str, Any]:
+    """Write a refusal as plain values."""
+    return {"choice": refused.choice, "stage": refused.stage, "reason": refused.reason}
+
+
+def read_refused(line: Mapping[str, Any]) -> Refused:
+    """Read it."""
+    return Refused(choice=dict(line["choice"]), stage=line["stage"], reason=line["reason"])
+
+
+def ranking_line(ranking: Ranking) -> dict[str, Any]:
+    """Write a ranking as a line."""
+    return {
+        "kind": "ranking",
+        "best": [
+            [list(p.choice.values()), p.time_s, list(p.group_shape), list(p.missing)]
+            for p in ranking.best
+        ],
+        "predicted": ranking.predicted,
+        "refusals": {
+            stage: {"count": each.count, "examples": [refused_object(e) for e in each.examples]}
+            for stage, each in ranking.refusals.items()
+        },
+        "position": ranking.position,
+        "complete": ranking.complete,
+        "seconds": ranking.seconds,
+    }
+
+
+def read_ranking(
+    line: Mapping[str, Any],
+    *,
+    space: str,
+    names: tuple[str, ...],
+    sizes: Mapping[str, int],
+    device: str,
+) -> Ranking:
+    """Read it."""
+    return Ranking(
+        space=space,
+        sizes=sizes,
+        device=device,
+        best=tuple(
+            Predicted(
+                choice=dict(zip(names, values, strict=True)),
+                time_s=float(time_s),
+                group_shape=tuple(shape),
+                missing=tuple(missing),
+            )
+            for values, time_s, shape, missing in line["best"]
+        ),
+        predicted=int(line["predicted"]),
+        refusals={
+            stage: RefusalCount(
+                count=int(each["count"]),
+                examples=tuple(read_refused(example) for example in each["examples"]),
+            )
+            for stage, each in line["refusals"].items()
+        },
+        position=int(line["position"]),
+        complete=bool(line["complete"]),
+        seconds=float(line["seconds"]),
+    )
+
+
+def as_key(choice: Choice) -> tuple[tuple[str, Value], ...]:
+    """Return a choice as something that can be looked up."""
+    return tuple(sorted(choice.items()))
+
+
+# }}}

@@ -1,0 +1,219 @@
+"""The set of variants that a search goes through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from countperf.errors import SearchSpaceError
+from countperf.tuning.expressions import check_expression, holds
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from countperf.measurements import KernelCase
+
+Value: TypeAlias = bool | int | float | str
+"""What a parameter can be set to; it has to survive JSON."""
+
+Choice: TypeAlias = Mapping[str, Value]
+"""A value for each parameter."""
+
+Constraint: TypeAlias = str | Callable[[Choice], bool]
+"""What every choice has to satisfy: an expression of the parameters, or a function."""
+
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SearchSpace:
+    """Variants of a kernel, one for each choice of parameters that satisfies the constraints.
+
+    It goes to other processes to be ranked: its functions have to be importable there (functions
+    of modules, not lambdas).
+
+    Attributes
+    ----------
+    name : str
+        Of the family of kernels.
+    parameters : Mapping from str to sequence
+        Values of each parameter: a list, or a ``range``.
+    build : callable
+        From a choice, as keyword arguments, to the ``loopy.TranslationUnit``, symbolic in its
+        sizes. Whatever it raises is the reason why there is no such variant.
+    constraints : tuple of str or callable
+        What a choice has to satisfy; see `countperf.tuning.expressions` for texts.
+    sizes : Mapping from str to int
+        Size parameters of the kernel, for which variants are compared unless others are given.
+    check_sizes : callable or None
+        From a choice to small sizes at which its numbers are checked; by default `sizes`.
+    make_arguments, reference, tolerance
+        As for `KernelCase`; needed for tuning and not for ranking.
+    element_type : str
+        Type of the kernel's numbers.
+
+    Examples
+    --------
+    >>> space = SearchSpace(
+    ...     name="toy",
+    ...     parameters={"tile": [8, 16, 32], "unroll": range(1, 5)},
+    ...     constraints=("tile % unroll == 0", "tile * unroll <= 64"),
+    ...     build=dict,
+    ... )
+    >>> space.cardinality, sum(1 for _ in space.choices())
+    (12, 8)
+    >>> {"tile": 8, "unroll": 3} in space
+    False
+    """
+
+    name: str
+    parameters: Mapping[str, Sequence[Value]]
+    build: Callable[..., Any]
+    constraints: tuple[Constraint, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    check_sizes: Callable[[Choice], Mapping[str, int]] | None = None
+    make_arguments: Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]] | None = None
+    reference: Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]] | None = (
+        None
+    )
+    tolerance: float = 1e-4
+    element_type: str = "f32"
+
+    def __post_init__(self) -> None:
+        if not self.parameters:
+            raise SearchSpaceError(f"space '{self.name}' has no parameters; pass at least one")
+        for name, values in self.parameters.items():
+            if not name.isidentifier():
+                raise SearchSpaceError(f"space '{self.name}': {name!r} is no name of a parameter")
+            if not len(values):
+                raise SearchSpaceError(f"space '{self.name}': parameter {name} has no values")
+            if any(type(value) not in (bool, int, float, str) for value in values):
+                raise SearchSpaceError(
+                    f"space '{self.name}': a value of {name} is no number, text or truth value"
+                )
+            if not isinstance(values, range) and len({*map(repr, values)}) < len(values):
+                raise SearchSpaceError(f"space '{self.name}': {name} lists a value twice")
+        for constraint in self.constraints:
+            if isinstance(constraint, str):
+                check_expression(constraint, tuple(self.parameters))
+
+    @property
+    def cardinality(self) -> int:
+        """Number of choices, those that the constraints rule out included."""
+        return math.prod(len(values) for values in self.parameters.values())
+
+    def at(self, index: int) -> dict[str, Value]:
+        """Return the choice with a number below `cardinality`; the last parameter runs fastest."""
+        choice: dict[str, Value] = {}
+        for name in reversed(tuple(self.parameters)):
+            values = self.parameters[name]
+            index, place = divmod(index, len(values))
+            choice[name] = values[place]
+        return {name: choice[name] for name in self.parameters}
+
+    def satisfies(self, choice: Choice) -> bool:
+        """Tell whether a choice satisfies all constraints."""
+        return all(
+            holds(constraint, choice) if isinstance(constraint, str) else constraint(choice)
+            for constraint in self.constraints
+        )
+
+    def __contains__(self, choice: object) -> bool:
+        return (
+            isinstance(choice, Mapping)
+            and set(choice) == set(self.parameters)
+            and all(choice[name] in values for name, values in self.parameters.items())
+            and self.satisfies(choice)
+        )
+
+    def visit(self, start: int = 0) -> Iterator[tuple[int, dict[str, Value]]]:
+        """Go through the choices that satisfy the constraints, scattered over the space.
+
+        Any beginning of the sequence is spread evenly, so that a search whose time is up has seen
+        something of every region. Nothing is kept in memory.
+
+        Parameters
+        ----------
+        start : int
+            How many numbers to skip, as returned with an earlier choice.
+
+        Yields
+        ------
+        (int, dict)
+            How many numbers were gone through, this one included, and the choice.
+        """
+        count = self.cardinality
+        step = max(1, round(count * _GOLDEN_RATIO))
+        while math.gcd(step, count) != 1:
+            step += 1
+        for number in range(start, count):
+            choice = self.at(number * step % count)
+            if self.satisfies(choice):
+                yield number + 1, choice
+
+    def choices(self) -> Iterator[dict[str, Value]]:
+        """Go through the choices that satisfy the constraints, in the order of `visit`."""
+        return (choice for _, choice in self.visit())
+
+    def label(self, choice: Choice) -> str:
+        """Write a choice as text: ``tile=8,unroll=2``."""
+        return ",".join(f"{name}={choice[name]}" for name in self.parameters)
+
+    def case(
+        self,
+        choice: Choice,
+        sizes: Mapping[str, int] | None = None,
+        group_shape: Sequence[int | None] = (),
+    ) -> KernelCase:
+        """Make the measurement case of a choice.
+
+        Parameters
+        ----------
+        choice : Mapping from str to value
+            The variant.
+        sizes : Mapping from str to int, optional
+            In place of the space's sizes, or of some of them.
+        group_shape : sequence of int, optional
+            Work items per group along the local axes, as far as known.
+
+        Raises
+        ------
+        SearchSpaceError
+            The space says nothing of arguments or reference.
+        """
+        from countperf.measurements import KernelCase
+
+        if self.make_arguments is None or self.reference is None:
+            raise SearchSpaceError(
+                f"space '{self.name}' has no make_arguments and reference: without them its "
+                "variants can be ranked, not measured and checked"
+            )
+        wanted = {**self.sizes, **(sizes or {})}
+        kernel = f"{self.name}/{self.label(choice)}"
+        rows = [1 if extent is None else extent for extent in (*group_shape, 1, 1)]
+        built: list[Any] = []
+
+        def build() -> Any:
+            if not built:
+                built.append(self.build(**choice))
+            return built[0]
+
+        return KernelCase(
+            name=f"{kernel}/{','.join(f'{name}={value}' for name, value in wanted.items())}",
+            kernel=kernel,
+            family=self.name,
+            variant=self.label(choice),
+            group_shape=(rows[0], rows[1]),
+            element_type=self.element_type,
+            build=build,
+            parameters=wanted,
+            make_arguments=self.make_arguments,
+            reference=self.reference,
+            tolerance=self.tolerance,
+            purpose="test",
+            global_memory_bytes=0,
+            check_parameters=wanted if self.check_sizes is None else self.check_sizes(choice),
+        )

@@ -1,0 +1,103 @@
+"""When to stop: runs of a hopeless variant, and the search as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.tuning.posterior import LogTimes
+
+_FIRST_ALLOWANCE = 1.0
+_LARGEST_REGRET = 1 - 1e-6
+
+
+def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
+    """Tell whether runs of a variant so far leave no hope of it being the fastest.
+
+    The fastest of the runs has to exceed the best time known by an allowance for what later runs
+    may gain: the whole of it after the first run, which may be a warm-up, half of it after the
+    second, and so on.
+
+    Examples
+    --------
+    >>> is_hopeless([1.9], best_s=1.0), is_hopeless([2.1], best_s=1.0)
+    (False, True)
+    >>> is_hopeless([1.9, 1.6], best_s=1.0), is_hopeless([1.9], best_s=None)
+    (True, False)
+    """
+    if best_s is None or not samples_s:
+        return False
+    return min(samples_s) > best_s * (1 + _FIRST_ALLOWANCE / len(samples_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rest:
+    """Variants of equal standing that were not measured.
+
+    Attributes
+    ----------
+    times : LogTimes
+        Their distributions.
+    count : int
+        How many variants each distribution stands for.
+    """
+
+    times: LogTimes
+    count: int = 1
+
+    def expected_below(self, time_s: float) -> float:
+        """Return how many of them are expected to take less than a time."""
+        return self.count * float(self.times.probability_below(time_s).sum())
+
+
+def chance_of_better(rest: Sequence[Rest], best_s: float, margin: float = 0.0) -> float:
+    """Bound the probability that some unmeasured variant beats the best by more than a margin.
+
+    Parameters
+    ----------
+    rest : sequence of Rest
+        All that was not measured.
+    best_s : float
+        Best time measured, s.
+    margin : float
+        Fraction of it that does not count.
+
+    Returns
+    -------
+    float
+        Sum of their probabilities (Boole's inequality, so that it holds however the variants hang
+        together), at most 1.
+    """
+    return min(1.0, sum(each.expected_below(best_s * (1 - margin)) for each in rest))
+
+
+def regret_bound(rest: Sequence[Rest], best_s: float, confidence: float) -> float:
+    """Bound by which fraction of the best time the fastest variant of all may still be faster.
+
+    Returns
+    -------
+    float
+        The smallest margin at which `chance_of_better` is at most ``1 - confidence``; 0 where
+        nothing is left.
+    """
+    allowed = 1 - confidence
+    if chance_of_better(rest, best_s) <= allowed:
+        return 0.0
+    low, high = 0.0, _LARGEST_REGRET
+    if chance_of_better(rest, best_s, high) > allowed:
+        return 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if chance_of_better(rest, best_s, middle) <= allowed:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def select(times: LogTimes, remaining: NDArray[np.bool_]) -> LogTimes:
+    """Return the distributions of some of the variants."""
+    return LogTimes(mean=times.mean[remaining], scale=times.scale[remaining], freedom=times.freedom)

@@ -1,0 +1,107 @@
+"""What the builders of all spaces share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from measurement_kernels.arguments import ELEMENT_TYPES, ArrayArgument, Sizes
+from measurement_kernels.groups import GroupShape
+
+if TYPE_CHECKING:
+    import numpy as np
+    from loopy import TranslationUnit
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Makes a space's inputs; goes to other processes."""
+
+    arguments: tuple[ArrayArgument, ...]
+    element_type: str = "f32"
+
+    def __call__(self, random: np.random.Generator, sizes: Sizes) -> dict[str, Any]:
+        """Draw the input arrays."""
+        return {
+            array.name: array.draw(random, self.element_type, sizes)
+            for array in self.arguments
+            if array.role == "input"
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounded:
+    """A reference in f64, rounded to the element type; goes to other processes."""
+
+    expected: Callable[[Mapping[str, Any], Sizes], Mapping[str, NDArray[Any]]]
+    element_type: str = "f32"
+
+    def __call__(self, arguments: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
+        """Compute the outputs."""
+        dtype = ELEMENT_TYPES[self.element_type]
+        return {
+            name: values.astype(dtype, copy=False)
+            for name, values in self.expected(arguments, sizes).items()
+        }
+
+
+def split_to_items(
+    unit: TranslationUnit, iname: str, *, axis: int, items: int, each: int, block: str
+) -> TranslationUnit:
+    """Give a loop to groups of `items` work items along an axis, `each` iterations to an item.
+
+    The loops are ``<iname>_group``, ``<iname>_item`` where there are several items, and
+    ``<iname>_each`` where an item has several iterations, tagged `block` (a tag of Loopy, or
+    ``for``); neighbors go to neighbors.
+    """
+    import loopy as lp
+
+    if block.startswith("ilp"):
+        unit = _silenced(unit)
+    group, item, own = (f"{iname}_{part}" for part in ("group", "item", "each"))
+    tag = None if block == "for" else block
+    if items * each == 1:
+        return lp.tag_inames(lp.rename_iname(unit, iname, group), {group: f"g.{axis}"})
+    unit = lp.split_iname(
+        unit,
+        iname,
+        items * each,
+        outer_iname=group,
+        inner_iname=own if items == 1 else item if each == 1 else f"{iname}_in",
+        outer_tag=f"g.{axis}",
+        inner_tag=tag if items == 1 else f"l.{axis}" if each == 1 else None,
+    )
+    if items == 1 or each == 1:
+        return unit
+    return lp.split_iname(
+        unit,
+        f"{iname}_in",
+        items,
+        outer_iname=own,
+        inner_iname=item,
+        outer_tag=tag,
+        inner_tag=f"l.{axis}",
+    )
+
+
+def shared(axes: Mapping[str, int | None], group_shape: GroupShape) -> dict[str, int | None]:
+    """Leave loops of a fetch to every item along axes of which a group has one item."""
+    return {
+        iname: None if axis is None or group_shape[axis] == 1 else axis
+        for iname, axis in axes.items()
+    }
+
+
+def _silenced(unit: TranslationUnit) -> TranslationUnit:
+    """Have Loopy not warn that it takes its older scheduler, the one that knows ``ilp``."""
+    kernel = unit.default_entrypoint
+    silenced = frozenset({*kernel.silenced_warnings, "v1_scheduler_fallback"})
+    return unit.with_kernel(kernel.copy(silenced_warnings=silenced))
+
+
+def sweep_of(unit: TranslationUnit, inames: Sequence[str]) -> list[str]:
+    """Return those of the loops that there are."""
+    there = unit.default_entrypoint.all_inames()
+    return [iname for iname in inames if iname in there]

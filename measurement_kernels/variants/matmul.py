@@ -1,0 +1,115 @@
+"""Ways to write c = a · b, a of n by m, b of m by l, row major, f32.
+
+Each work item makes a block of ``rows`` by ``columns`` elements of c, apart by the size of the
+group, so that lanes touch neighbors. The sum runs in steps of ``step``; with ``fetch`` the parts of
+a, of b, or of both that a group needs for a step go through local memory. ``block`` says how the
+block is kept: ``ilp`` in registers, loops over it unrolled inside the sum; ``ilp.seq`` in a private
+array, loops inside the sum; ``for`` one element after the other, the sum inside, which goes with no
+fetch: the loops would have to nest both ways.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countperf.tuning.space import Choice, SearchSpace
+from measurement_kernels.arguments import SizeParameter
+from measurement_kernels.matmul_tiled import ARGUMENTS, expected
+from measurement_kernels.variants.common import Inputs, Rounded, shared, split_to_items, sweep_of
+
+if TYPE_CHECKING:
+    from loopy import TranslationUnit
+
+
+def build(
+    items_i: int,
+    items_j: int,
+    rows: int,
+    columns: int,
+    step: int,
+    fetch: str,
+    block: str,
+    lanes: str,
+    unroll: bool,
+) -> TranslationUnit:
+    """Build a variant."""
+    import loopy as lp
+
+    from measurement_kernels.units import make_unit, prefetch
+
+    unit = make_unit(
+        "matmul",
+        domain="{ [i, j, k]: 0 <= i < n and 0 <= j < l and 0 <= k < m }",
+        instructions="c[i, j] = sum(k, a[i, k] * b[k, j])",
+        sizes=[
+            SizeParameter(name="n", multiple=items_i * rows),
+            SizeParameter(name="m", multiple=step),
+            SizeParameter(name="l", multiple=items_j * columns),
+        ],
+        arguments=ARGUMENTS,
+        element_type="f32",
+    )
+    axis_i, axis_j = (1, 0) if lanes == "j" else (0, 1)
+    group = (items_j, items_i) if lanes == "j" else (items_i, items_j)
+    unit = split_to_items(unit, "i", axis=axis_i, items=items_i, each=rows, block=block)
+    unit = split_to_items(unit, "j", axis=axis_j, items=items_j, each=columns, block=block)
+    inner_tag = "unr" if unroll else None
+    unit = lp.split_iname(
+        unit, "k", step, outer_iname="k_step", inner_iname="k_in", inner_tag=inner_tag
+    )
+    within = ["i_group", "j_group", "k_step"]
+    if "a" in fetch:
+        unit = prefetch(
+            unit,
+            "a",
+            sweep=sweep_of(unit, ["i_each", "i_item", "k_in"]),
+            within=within,
+            axes=shared({"a_row": axis_i, "a_column": axis_j}, group),
+            group_shape=group,
+        )
+    if "b" in fetch:
+        unit = prefetch(
+            unit,
+            "b",
+            sweep=sweep_of(unit, ["k_in", "j_each", "j_item"]),
+            within=within,
+            axes=shared({"b_row": axis_i, "b_column": axis_j}, group),
+            group_shape=group,
+        )
+    return unit
+
+
+def _check_sizes(choice: Choice) -> dict[str, int]:
+    return {
+        "n": 2 * int(choice["items_i"]) * int(choice["rows"]),
+        "m": 2 * int(choice["step"]),
+        "l": 2 * int(choice["items_j"]) * int(choice["columns"]),
+    }
+
+
+SPACE = SearchSpace(
+    name="matmul",
+    parameters={
+        "items_i": [1, 4, 16],
+        "items_j": [8, 16, 32],
+        "rows": [1, 2, 4],
+        "columns": [1, 2, 4],
+        "step": [8, 32],
+        "fetch": ["none", "a", "b", "ab"],
+        "block": ["ilp", "ilp.seq", "for"],
+        "lanes": ["j", "i"],
+        "unroll": [False, True],
+    },
+    constraints=(
+        "items_i * items_j <= 512",
+        "items_i > 1 or lanes == 'j'",
+        "rows * columns > 1 or block == 'ilp'",
+        "fetch == 'none' or block != 'for'",
+        "step * rows * columns <= 256 or not unroll",
+    ),
+    build=build,
+    sizes={"n": 512, "m": 512, "l": 512},
+    check_sizes=_check_sizes,
+    make_arguments=Inputs(arguments=ARGUMENTS),
+    reference=Rounded(expected=expected),
+)

@@ -1,0 +1,103 @@
+"""``countperf rank`` and ``countperf tune``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countperf.cli import main
+from tests.models.builders import make_weights
+from tests.tuning.conftest import _needs_device, device
+from tests.tuning.test_ranking import WEIGHTS
+
+__all__ = ["_needs_device", "device"]
+
+SPACE = "tests.tuning.spaces:DOUBLE"
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> str:
+    path = tmp_path / "weights.json"
+    WEIGHTS.write_file(path)
+    return str(path)
+
+
+def _json(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_rank_prints_the_best_and_why_others_are_none(
+    weights: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rank", SPACE, "n=1024", "--weights", weights, "--top", "2"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split() == ["predicted", "group", "each", "fetch"]
+    assert out[1].split()[2:] == ["64", "8", "no"]
+    assert out[3].startswith("double on pocl-testchip, n = 1024: 15 variants predicted in")
+    assert out[4].startswith("refused (build): 3, such as")
+    assert out[4].endswith("ValueError: no fetch of eight")
+
+
+def test_rank_as_json_and_every_point_as_a_line(
+    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "points.jsonl"
+    command = ["rank", SPACE, "--weights", weights, "--output", str(file), "--json", "--top", "3"]
+    assert main([*command, "--workers", "1"]) == 0
+    printed = _json(capsys)
+    assert (printed["predicted"], printed["complete"]) == (15, True)
+    assert printed["best"][0]["choice"] == {"group": 64, "each": 8, "fetch": False}
+    assert printed["refused"]["build"]["count"] == 3
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(lines) == 18
+    assert sum("stage" in line for line in lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rank", "matmull"], "no search space is called 'matmull'"),
+        (["rank", SPACE, "--output", "/no/such/folder/file"], "cannot write"),
+        (["rank", SPACE, "--points", "0"], "points"),
+        (["rank", SPACE, "--top", "0"], "top"),
+        (["rank", SPACE, "--workers", "0"], "workers"),
+        (["tune", SPACE, "--budget", "-1"], "a budget of -1.0 seconds is none"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_in_one_line(
+    arguments: list[str], said: str, weights: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main([*arguments, "--weights", weights])
+    except SystemExit as error:  # wrong usage
+        status = int(str(error.code))
+    assert status in (1, 2)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.device
+def test_tune_prints_the_winner_and_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "weights.json"
+    make_weights({"launches": 1e-5}).write_file(path)
+    store = tmp_path / "search.jsonl"
+    command = ["tune", SPACE, "n=65536", "--measurements", "2", "--weights", str(path)]
+    command += ["--force", "--store", str(store), "--workers", "1"]
+
+    exports = ["--kernel-tuner-cache", str(tmp_path / "cache"), "--t4", str(tmp_path / "t4")]
+    assert main([*command, *exports, "--json"]) == 0
+    first = _json(capsys)
+    assert main(command) == 0
+    text = capsys.readouterr().out
+
+    assert len(first["tried"]) == 2
+    assert len(json.loads((tmp_path / "cache").read_text())["cache"]) == 2
+    assert len(json.loads((tmp_path / "t4").read_text())["results"]) == 2
+    assert first["winner"]["time_s"] == min(tried["time_s"] for tried in first["tried"])
+    assert "numbers checked" in text
+    assert "at 95 % confidence" in text
+    assert "2 of 15 predicted variants ran" in text

@@ -1,0 +1,32 @@
+"""The examples of a cost function in search loops run and find something."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("scipy", (), r"blocks of \d+ x \d+ x \d+: \d+\.\d+ s predicted"),
+        ("optuna", ("10",), r"\d+\.\d+ ms predicted: items_i=\d+,"),
+        ("strategies", ("8",), r"random_sample: .*\n?.*greedy_local_search: \d+\.\d+ ms"),
+    ],
+)
+def test_an_example_finds_something(name: str, arguments: tuple[str, ...], said: str) -> None:
+    if name == "optuna" and find_spec("optuna") is None:
+        pytest.skip("needs the extra 'tuners'")
+    command = [sys.executable, str(SCRIPTS / f"search_with_{name}.py"), *arguments]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=SCRIPTS.parent)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(said, done.stdout)

@@ -1,0 +1,68 @@
+"""Small search spaces; functions of this module, so that other processes can import them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import loopy as lp
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.tuning import Choice, SearchSpace
+
+N = 512
+
+
+def build_double(group: int, each: int, fetch: bool) -> Any:
+    """Double a vector: some elements to an item; the fetch is refused by Loopy where each is 8."""
+    unit = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "out[i] = 2*a[i]",
+        [
+            lp.GlobalArg("a,out", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        name="double_it",
+        assumptions=f"n mod {group * each} = 0 and n >= {group * each}",
+        lang_version=(2018, 2),
+    )
+    if fetch and each == 8:
+        raise ValueError("no fetch of eight")
+    unit = lp.split_iname(unit, "i", group * each, outer_tag="g.0", inner_iname="block")
+    return lp.split_iname(unit, "block", group, outer_iname="each", inner_tag="l.0")
+
+
+def inputs(random: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {"a": random.random(sizes["n"], dtype=np.float32)}
+
+
+def doubled(arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    del sizes
+    return {"out": 2 * arguments["a"]}
+
+
+def is_planar(choice: Choice) -> bool:
+    return bool(choice["x"] != choice["y"])
+
+
+DOUBLE = SearchSpace(
+    name="double",
+    parameters={"group": [16, 32, 64], "each": [1, 2, 8], "fetch": [False, True]},
+    build=build_double,
+    sizes={"n": N},
+    make_arguments=inputs,
+    reference=doubled,
+)
+
+
+def make_space(**changes: Any) -> SearchSpace:
+    fields: dict[str, Any] = {
+        "name": "toy",
+        "parameters": {"x": range(12), "y": [1, 2, 4, 8], "kind": ["plain", "fancy"]},
+        "build": dict,
+        "sizes": {"n": 64},
+        "make_arguments": inputs,
+        "reference": doubled,
+    }
+    return SearchSpace(**{**fields, **changes})

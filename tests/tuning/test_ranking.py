@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countperf.errors import SearchSpaceError
+from countperf.tuning.points import (
+    Limits,
+    Point,
+    Predicted,
+    Question,
+    Refused,
+    load_space,
+    predict_point,
+)
+from countperf.tuning.ranking import rank_points
+from tests.models.builders import make_weights
+from tests.tuning.spaces import DOUBLE, N, make_space
+
+WEIGHTS = make_weights(
+    {
+        "flop.mul.f32": 1e-9,
+        "gmem.load.32.stride1": 1e-9,
+        "gmem.store.32.stride1": 1e-9,
+        "gmem.min.32.stride1": 1e-9,
+        "groups": 1e-7,
+        "launches": 1e-6,
+    }
+)
+LIMITS = Limits(max_group_size=32, max_group_shape=(32, 32, 32), local_memory_bytes=2**15)
+
+
+class Inline(Executor):
+    """Runs a task when it is submitted."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def _question(**changes: Any) -> Question:
+    fields: dict[str, Any] = {"space": DOUBLE, "weights": WEIGHTS, "sizes": {}}
+    return Question(**{**fields, **changes})
+
+
+def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None:
+    ranking = rank_points(_question(), executor=Inline())
+
+    assert (ranking.predicted, ranking.refused, ranking.complete) == (15, 3, True)
+    assert [point.time_s for point in ranking.best] == sorted(p.time_s for p in ranking.best)
+    first = ranking.best[0]
+    assert (first.choice["group"], first.choice["each"]) == (64, 8)
+    assert first.time_s == pytest.approx(1e-6 + N * 4e-9 + 1e-7 * N / (64 * 8))
+    assert ranking.refusals["build"].count == 3
+    assert ranking.refusals["build"].examples[0].reason == "ValueError: no fetch of eight"
+
+
+def test_what_exceeds_the_limits_is_refused_with_the_reason() -> None:
+    ranking = rank_points(_question(limits=LIMITS), executor=Inline())
+
+    assert ranking.refusals["limits"].count == 5
+    reasons = {each.reason for each in ranking.refusals["limits"].examples}
+    assert reasons == {"groups of 64 work items; the device takes up to 32"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(max_group_size=99, max_group_shape=(8,), local_memory_bytes=9), "along axis 0"),
+        (Limits(max_group_size=999, max_group_shape=(99, 99), local_memory_bytes=9), "10240 byte"),
+    ],
+)
+def test_each_limit_is_looked_at(limits: Limits, said: str) -> None:
+    space = load_space("matmul")
+    choice = {
+        "items_i": 4,
+        "items_j": 16,
+        "rows": 4,
+        "columns": 4,
+        "step": 32,
+        "fetch": "ab",
+        "block": "ilp",
+        "lanes": "j",
+        "unroll": False,
+    }
+    point = predict_point(_question(space=space, limits=limits), space, choice)
+
+    assert isinstance(point, Refused)
+    assert point.stage == "limits"
+    assert said in point.reason
+
+
+def test_sizes_that_a_variant_does_not_take_are_a_refusal() -> None:
+    ranking = rank_points(_question(sizes={"n": 32}), executor=Inline())
+
+    assert ranking.refusals["sizes"].count == 9
+    assert {point.choice["group"] for point in ranking.best} == {16, 32}
+
+
+def test_properties_without_a_weight_are_a_refusal_unless_they_may_be_left_out() -> None:
+    poor = make_weights({"flop.mul.f32": 1e-9})
+
+    strict = rank_points(_question(weights=poor), executor=Inline())
+    lenient = rank_points(_question(weights=poor, incomplete_ok=True), executor=Inline())
+
+    assert strict.best == ()
+    assert strict.refusals["predict"].count == 15
+    assert len(lenient.best) == 15
+    assert "groups" in lenient.best[0].missing
+
+
+def test_a_time_that_is_not_positive_is_none() -> None:
+    ranking = rank_points(
+        _question(weights=make_weights({"flop.mul.f32": -1e-9}), incomplete_ok=True),
+        executor=Inline(),
+    )
+
+    assert "which is no time" in ranking.refusals["predict"].examples[0].reason
+
+
+def test_only_the_best_are_kept_and_every_point_passes_by() -> None:
+    whole = rank_points(_question(), executor=Inline())
+    passed: list[Point] = []
+
+    few = rank_points(_question(), executor=Inline(), keep=4, on_point=passed.append)
+
+    assert few.best == whole.best[:4]
+    assert few.predicted == 15
+    assert len(passed) == 18
+    assert sum(isinstance(point, Predicted) for point in passed) == 15
+
+
+def test_any_executor_gives_the_same() -> None:
+    inline = rank_points(_question(), executor=Inline())
+    with ThreadPoolExecutor(1) as pool:
+        assert rank_points(_question(), executor=pool).best == inline.best
+    default = rank_points(_question(space="tests.tuning.spaces:DOUBLE"))
+    assert default.best == inline.best
+    assert default.refusals == inline.refusals
+
+
+def test_ranking_stops_when_its_time_is_up_and_goes_on_later() -> None:
+    whole = rank_points(_question(), executor=Inline())
+    clock = iter(range(1000))
+
+    def now() -> float:
+        return float(next(clock))
+
+    part = rank_points(_question(), executor=Inline(), deadline_s=1.0, now=now)
+    rest = rank_points(_question(), executor=Inline(), resume=part)
+
+    assert not part.complete
+    assert 0 < part.predicted + part.refused < 18
+    assert rest.complete
+    assert rest.best == whole.best
+    assert {k: v.count for k, v in rest.refusals.items()} == {"build": 3}
+
+
+def test_a_number_of_points_is_a_sample_of_the_space() -> None:
+    part = rank_points(_question(), executor=Inline(), points=7)
+
+    assert part.predicted + part.refused == 7
+    assert not part.complete
+
+
+def test_a_huge_space_is_sampled_without_looking_at_all_of_it() -> None:
+    space = make_space(parameters={name: range(1000) for name in "abcdef"})
+
+    ranking = rank_points(_question(space=space), executor=Inline(), points=4)
+
+    assert ranking.refusals["schedule"].count == 4
+
+
+def test_spaces_are_found_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from countperf.tuning import SearchSpace\n"
+        "def space():\n    return SearchSpace(name='s', parameters={'x': [1]}, build=dict)\n"
+        "x = 3\n"
+        "def bad():\n    raise OSError('no luck')\n"
+    )
+
+    assert load_space(f"{file}:space").name == "s"
+    for text, said in {
+        f"{file}:x": "is no search space",
+        f"{file}:y": "is no search space",
+        f"{file}:bad": "no luck",
+        f"{file}x.py:y": "there is no file",
+        "no.such.module:x": "cannot be loaded",
+        "matmull": "there are matmul, stencil",
+    }.items():
+        with pytest.raises(SearchSpaceError, match=said):
+            load_space(text)

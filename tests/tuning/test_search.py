@@ -1,0 +1,462 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countperf.devices.identity import DeviceIdentity
+from countperf.errors import (
+    DocumentError,
+    IncompatibleMeasurementsError,
+    KernelBuildError,
+    MeasurementError,
+    ParameterError,
+    TuningError,
+    WrongResultError,
+)
+from countperf.harness.devices import Device
+from countperf.harness.runner import KernelRunner
+from countperf.tuning import SearchSpace
+from countperf.tuning.points import Question
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.result import Budget, Plan, Tried, TuningResult, ties
+from countperf.tuning.search import tune_space
+from tests.harness.fakes import FakeRunner
+from tests.tuning.spaces import DOUBLE, build_double
+from tests.tuning.test_ranking import WEIGHTS, Inline
+
+LARGE = SearchSpace(
+    name="double",
+    parameters={"group": [16, 32, 64, 128], "each": [1, 2, 4, 8], "fetch": [False]},
+    build=build_double,
+    sizes={"n": 4096},
+    make_arguments=DOUBLE.make_arguments,
+    reference=DOUBLE.reference,
+)
+QUESTION = Question(space=LARGE, weights=WEIGHTS, sizes={})
+MANY = Budget(measurements=100)
+
+
+def _factors(name: str) -> dict[str, str]:
+    return dict(part.split("=") for part in name.split("/")[1].split(","))
+
+
+def _time_of(name: str) -> float:
+    """A device on which everything takes about 3 ms, small groups longer, each=4 shorter."""
+    factors = _factors(name)
+    return 3e-3 * (1 + 16 / int(factors["group"])) * (0.5 if factors["each"] == "4" else 1.0)
+
+
+BEST = {"group": 128, "each": 4, "fetch": False}
+BEST_S = 3e-3 * (1 + 16 / 128) * 0.5
+
+
+def scripted(time_of: Callable[[str], float] = _time_of, **more: Any) -> FakeRunner:
+    return FakeRunner(lambda name, _turn, run: time_of(name) * (1.3 if run == 0 else 1), **more)
+
+
+def search(runner: FakeRunner, budget: Budget = MANY, **more: Any) -> TuningResult:
+    return tune_space(QUESTION, runner, budget, executor=Inline(), **more)
+
+
+def test_the_fastest_is_found_and_each_variant_is_measured_at_most_once_before_the_final() -> None:
+    runner = scripted()
+
+    found = search(runner)
+
+    assert found.winner.choice == BEST
+    assert found.winner.time_s == pytest.approx(BEST_S)
+    assert found.regret_bound <= 0.02
+    assert found.stopped in ("confident", "exhausted")
+    assert max(runner.rounds.count(name) for name in runner.rounds) <= 2
+    assert set(runner.rounds) <= set(runner.checked) | {f"{c}/n=4096" for c in runner.checked}
+
+
+def test_every_variant_is_checked_before_it_is_timed() -> None:
+    runner = scripted()
+
+    search(runner)
+
+    assert {f"{kernel}/n=4096" for kernel in runner.checked} == set(runner.rounds)
+
+
+def test_with_good_predictions_it_stops_early_and_says_that_it_is_sure() -> None:
+    """Where measured times are the predicted ones but for a factor, few measurements do."""
+    space = replace(
+        LARGE, parameters={"group": [16, 32, 64, 128], "each": [1, 8], "fetch": [False]}
+    )
+    weights = WEIGHTS.model_copy(
+        update={
+            "weights": tuple(
+                w.model_copy(update={"value_s": 1e-4 if w.feature == "groups" else 1e-12})
+                for w in WEIGHTS.weights
+            )
+        }
+    )
+    question = Question(space=space, weights=weights, sizes={"n": 2**20})
+
+    def time_of(name: str) -> float:
+        factors = _factors(name)
+        return 3e-4 * 2**20 / (int(factors["group"]) * int(factors["each"]))
+
+    found = tune_space(question, scripted(time_of), MANY, executor=Inline())
+
+    assert found.stopped == "confident"
+    assert found.winner.choice == {"group": 128, "each": 8, "fetch": False}
+    assert len(found.tried) < 8
+    assert found.regret_bound <= 0.02
+
+
+def test_hopeless_variants_are_stopped_after_their_first_runs() -> None:
+    def time_of(name: str) -> float:
+        return 1e-3 if _factors(name)["each"] == "8" else 1.0
+
+    found = search(scripted(time_of))
+
+    slow = [tried for tried in found.tried if tried.time_s > 0.1 and tried is not found.tried[0]]
+    assert slow
+    assert all(tried.cut_short and len(tried.samples_s) == 1 for tried in slow)
+    assert not found.winner.cut_short
+
+
+def test_what_fails_is_recorded_with_the_reason_and_does_not_stop_the_search() -> None:
+    kernel = "double/group=128,each=4,fetch=False"
+    slower = "double/group=64,each=4,fetch=False"
+    runner = scripted(
+        broken={
+            kernel: WrongResultError(f"{kernel}: wrong numbers: out[0] is 1, not 2"),
+            slower: KernelBuildError(f"{slower}: no registers left"),
+        }
+    )
+
+    found = search(runner)
+
+    assert found.winner.choice == {"group": 32, "each": 4, "fetch": False}
+    assert {refused.stage: refused.reason for refused in found.failed} == {
+        "results": f"{kernel}: wrong numbers: out[0] is 1, not 2",
+        "compile": f"{slower}: no registers left",
+    }
+    assert (found.refusals["results"].count, found.refusals["compile"].count) == (1, 1)
+
+
+def test_if_nothing_runs_that_is_an_error_with_the_reasons() -> None:
+    broken = {
+        f"double/{LARGE.label(choice)}": KernelBuildError("no compiler")
+        for choice in LARGE.choices()
+    }
+
+    with pytest.raises(TuningError, match="no variant of 'double' ran") as caught:
+        search(scripted(broken=broken))
+
+    assert caught.value.refusals[0] == "no compiler"
+
+
+def test_if_nothing_is_predicted_that_is_an_error_with_the_reasons() -> None:
+    question = Question(space=LARGE, weights=WEIGHTS, sizes={"n": 3})
+
+    with pytest.raises(TuningError, match="no variant of 'double' has a prediction"):
+        tune_space(question, scripted(), MANY, executor=Inline())
+
+
+def test_a_budget_of_measurements_is_kept() -> None:
+    found = search(scripted(), Budget(measurements=3))
+
+    assert len(found.tried) == 3
+    assert found.stopped == "budget"
+    assert found.regret_bound > 0
+
+
+@pytest.mark.parametrize("seconds", [0.2, 1.0, 5.0])
+def test_a_budget_of_seconds_is_kept(seconds: float) -> None:
+    runner = scripted(lambda name: 30 * _time_of(name))
+    runner.setup_s = 0.05
+
+    found = search(runner, Budget(seconds=seconds))
+
+    longest = 0.05 + 10 * 30 * 6e-3
+    assert found.spent_s <= seconds + longest
+    assert found.spent_s == pytest.approx(runner.clock.now())
+    assert found.tried
+
+
+def test_one_variant_is_measured_even_if_ranking_took_all_the_time() -> None:
+    found = search(scripted(), Budget(seconds=1e-9))
+
+    assert len(found.tried) == 1
+    assert found.stopped == "budget"
+    assert found.regret_bound == pytest.approx(1.0, abs=0.9)
+
+
+def test_the_best_are_run_again_at_the_end_and_the_shortest_run_counts() -> None:
+    def duration(name: str, turn: int, run: int) -> float:
+        del run
+        first = _factors(name) == {"group": "128", "each": "4", "fetch": "False"}
+        return _time_of(name) * (1.0 if turn else 1.2) * (0.99 if first else 1.0)
+
+    runner = FakeRunner(duration)
+
+    found = search(runner)
+
+    assert found.winner.choice == BEST
+    assert found.winner.time_s == pytest.approx(0.99 * BEST_S)
+    assert len(found.winner.samples_s) == 20
+
+
+def test_variants_within_the_noise_are_reported_as_ties() -> None:
+    def tried(group: int, *samples: float, cut_short: bool = False) -> Tried:
+        return Tried(
+            choice={"group": group}, predicted_s=1.0, samples_s=samples, cut_short=cut_short
+        )
+
+    best, near, far, stopped = (
+        tried(1, 1.0, 1.1, 1.1),
+        tried(2, 1.05, 1.06, 1.06),
+        tried(3, 1.3, 1.31, 1.31),
+        tried(4, 1.01, cut_short=True),
+    )
+
+    assert ties((far, near, best, stopped), floor=0.0) == (best, (near,))
+    assert ties((far, near, best), floor=0.5) == (best, (near, far))
+
+
+# {{{ resuming
+
+
+class InterruptedSearchError(Exception):
+    pass
+
+
+def _interrupting(after: int) -> FakeRunner:
+    left = iter(range(after))
+
+    def time_of(name: str, _turn: int, run: int) -> float:
+        if run == 0 and next(left, None) is None:
+            raise InterruptedSearchError
+        return _time_of(name) * (1.3 if run == 0 else 1)
+
+    return FakeRunner(time_of)
+
+
+def _lines(store: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in store.read_text().splitlines()]
+
+
+def test_an_interrupted_search_resumes_and_repeats_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "folder" / "search.jsonl"
+    whole = search(scripted())
+    with pytest.raises(InterruptedSearchError):
+        search(_interrupting(4), store=store)
+    finished = (
+        {LARGE.label(e["choice"]) for e in _lines(store) if e.get("kind") == "tried"}
+        if (store.exists())
+        else set[str]()
+    )
+    runner = scripted()
+
+    found = search(runner, store=store)
+
+    assert len(finished) == 4
+    assert found.winner == replace(whole.winner, at_s=found.winner.at_s)
+    first = [name for name in runner.rounds if runner.rounds.count(name) == 1]
+    again = {name.split("/")[1] for name in first} & finished
+    assert len(again) <= Plan().finalists  # run once more at the end, as in any search
+    assert {LARGE.label(t.choice) for t in found.tried} == {
+        LARGE.label(t.choice) for t in whole.tried
+    }
+
+
+def test_a_search_resumes_after_any_cut(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+    whole = search(scripted(), store=store)
+    content = store.read_bytes()
+
+    for cut in range(0, len(content), len(content) // 11):
+        store.write_bytes(content[:cut])
+
+        found = search(scripted(), store=store)
+
+        assert found.winner.choice == whole.winner.choice
+
+
+def test_a_finished_search_answers_at_once(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+    first = search(scripted(), store=store)
+    runner = scripted()
+
+    again = search(runner, store=store)
+
+    assert runner.rounds == []
+    assert again.winner == first.winner
+    assert again.spent_s == pytest.approx(first.spent_s)
+
+
+def test_a_larger_budget_goes_on_where_the_smaller_one_ended(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+    first = search(scripted(), Budget(measurements=2), store=store)
+    runner = scripted()
+
+    found = search(runner, Budget(measurements=5), store=store)
+
+    assert [t.choice for t in found.tried[:2]] == [t.choice for t in first.tried]
+    assert len(found.tried) == 5
+    assert len(set(runner.rounds)) <= 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"sizes": {"n": 8192}}, id="sizes"),
+        pytest.param({"incomplete_ok": True}, id="weights"),
+        pytest.param({"space": replace(LARGE, constraints=("group > 16",))}, id="space"),
+    ],
+)
+def test_the_file_of_another_search_is_refused(tmp_path: Path, change: Mapping[str, Any]) -> None:
+    store = tmp_path / "search.jsonl"
+    search(scripted(), store=store)
+    before = store.read_bytes()
+
+    with pytest.raises(IncompatibleMeasurementsError, match="holds another search"):
+        tune_space(replace(QUESTION, **change), scripted(), MANY, executor=Inline(), store=store)
+
+    assert store.read_bytes() == before
+
+
+def test_the_file_of_another_device_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+    search(scripted(), store=store)
+    runner = scripted()
+    identity: DeviceIdentity = runner.identity.model_copy(update={"name": "other"})
+    runner.identity = identity
+
+    with pytest.raises(IncompatibleMeasurementsError, match="device is"):
+        search(runner, store=store)
+
+
+@pytest.mark.parametrize(
+    "content", ["my notes\n", '{"my": 3}\n', '{"format": "countperf-tuning", "version": 9}\n']
+)
+def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
+    store = tmp_path / "search.jsonl"
+    store.write_text(content)
+
+    with pytest.raises(DocumentError):
+        search(scripted(), store=store)
+
+    assert store.read_text() == content
+
+
+def test_two_searches_do_not_write_to_one_file(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+
+    def start_another(text: str) -> None:
+        del text
+        with pytest.raises(MeasurementError, match="in use by another"):
+            search(scripted(), store=store)
+
+    search(scripted(), store=store, progress=start_another)
+
+
+# }}}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Budget(), "no budget"),
+        (lambda: Budget(seconds=0.0), "a budget of 0.0 seconds"),
+        (lambda: Plan(confidence=1.0), "confidence is 1.0"),
+        (lambda: Plan(tolerance=1.0), "tolerance is 1.0"),
+        (lambda: Plan(runs=0), "have to be positive"),
+    ],
+)
+def test_impossible_wishes_are_refused(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        make()
+
+
+def test_candidates_that_were_not_kept_count_in_the_regret_bound() -> None:
+    few = search(scripted(), keep=2)
+
+    assert len(few.tried) == 2
+    assert few.predicted == 16
+    assert few.regret_bound > 0
+
+
+@pytest.mark.device
+def test_a_real_device_finds_a_variant_in_seconds(device: Device, tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+
+    found = tune_space(
+        replace(QUESTION, sizes={"n": 2**16}),
+        KernelRunner.open(device),
+        Budget(measurements=3),
+        executor=Inline(),
+        store=store,
+    )
+
+    assert len(found.tried) == 3
+    assert found.device == device.identity.slug
+    assert found.winner.time_s == min(tried.time_s for tried in found.tried)
+
+
+def test_the_ranking_in_the_file_is_read_back_as_it_was() -> None:
+    from countperf.tuning.ranking import rank_points
+    from countperf.tuning.result import ranking_line, read_ranking
+
+    ranking: Ranking = rank_points(QUESTION, executor=Inline())
+    line = json.loads(json.dumps(ranking_line(ranking)))
+
+    assert (
+        read_ranking(
+            line,
+            space="double",
+            names=tuple(LARGE.parameters),
+            sizes={"n": 4096},
+            device=ranking.device,
+        )
+        == ranking
+    )
+
+
+def test_what_was_predicted_before_an_interruption_is_not_predicted_again(tmp_path: Path) -> None:
+    """A clock on which every look takes 25 s: the ranking is written down in slices."""
+    store = tmp_path / "search.jsonl"
+    runner = scripted()
+    clock = runner.clock
+    real_now = clock.now
+
+    def slow_now() -> float:
+        clock.sleep(25.0)
+        return real_now()
+
+    runner.clock.now = slow_now
+    said: list[str] = []
+
+    def stop(text: str) -> None:
+        said.append(text)
+        if "others not looked at" in text:
+            raise InterruptedSearchError
+
+    with pytest.raises(InterruptedSearchError):
+        search(runner, store=store, progress=stop)
+    first = [entry for entry in _lines(store) if entry.get("kind") == "ranking"]
+
+    found = search(scripted(), store=store)
+
+    assert len(first) == 1
+    assert 0 < first[0]["predicted"] < 16
+    assert found.predicted == 16
+    assert found.ranking_complete
+
+
+def test_a_changed_builder_is_another_space(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+    search(scripted(), store=store)
+    changed = replace(QUESTION, space=replace(LARGE, build=dict))
+
+    with pytest.raises(IncompatibleMeasurementsError, match="space_digest"):
+        tune_space(changed, scripted(), MANY, executor=Inline(), store=store)
