@@ -17,14 +17,18 @@ def comparison_text(comparison: Comparison) -> str:
     """Write one row per model and level: errors overall and by test kernel, then what is lacking.
 
     Errors are geometric means of relative errors over the sizes of each test kernel; MAPE is the
-    arithmetic mean. A dash: the model does not predict the kernel.
+    arithmetic mean; MAPE_shape that of the shape of throughput over occupancy, a mean over the
+    families of measurement kernels that were measured at three or more occupancies. A dash: the
+    model does not predict the kernel.
     """
     kernels = list(dict.fromkeys(c.kernel for m in comparison.models for c in m.cases))
-    rows = [["model", "constants", "overall", "MAPE", "in sample", *map(_short, kernels)]]
+    heads = ["model", "constants", "overall", "MAPE", "in sample", "MAPE_shape"]
+    rows = [[*heads, *map(_short, kernels)]]
     for result in comparison.models:
         overall = result.overall()
         mape = result.mape()
         by_kernel = result.by_kernel()
+        shapes = list(result.shape_errors.values())
         if overall is None:
             continue
         rows.append(
@@ -34,6 +38,7 @@ def comparison_text(comparison: Comparison) -> str:
                 format_percent(overall.value),
                 "-" if mape is None else format_percent(mape / 100),
                 "-" if result.in_sample is None else format_percent(result.in_sample),
+                format_percent(sum(shapes) / len(shapes) / 100) if shapes else "-",
                 *(format_percent(by_kernel[k].value) if k in by_kernel else "-" for k in kernels),
             ]
         )
