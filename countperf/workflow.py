@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
     from countperf.devices.identity import DeviceIdentity
     from countperf.devices.parameters import DeviceParameters
-    from countperf.fitting.comparison import Comparison
+    from countperf.fitting.comparison import Comparison, Level
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.devices import Device
@@ -772,6 +772,7 @@ def compare(
     *,
     device: DeviceParameters | None = None,
     models: Sequence[str] = (),
+    levels: Sequence[Level] = ("published", "scaled", "fitted"),
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, scaled by a factor, and fitted.
@@ -786,6 +787,8 @@ def compare(
         measurements (``parameters.json``), else the catalogue's.
     models : sequence of str, optional
         Only these models; by default all, the fitted linear model among them.
+    levels : sequence of {"published", "scaled", "fitted"}
+        What is calibrated; by default all three. Fitting all constants takes minutes.
     progress : callable from str to None, optional
         Is told what is being calibrated.
 
@@ -823,10 +826,11 @@ def compare(
         tuple(found),
         _CatalogueProfiles(device),
         models=models,
+        levels=levels,
         thinned={"pipeline-rr": 8, "pipeline-gto": 8},
         progress=progress or _silent,
     )
-    if models and "linear" not in models:
+    if (models and "linear" not in models) or "fitted" not in levels:
         return comparison
     return comparison.with_models(linear_results(found))
 

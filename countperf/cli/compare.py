@@ -22,6 +22,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="only these models (several times); by default all",
     )
+    command.add_argument(
+        "--level",
+        action="append",
+        choices=("published", "scaled", "fitted"),
+        help="only these levels of calibration (several times); fitting takes minutes",
+    )
     command.add_argument("--output", metavar="FILE", help="also write the comparison as a document")
     command.add_argument(
         "--figure", metavar="FILE", help="also draw the errors (.svg, .png, .pdf; needs matplotlib)"
@@ -52,6 +58,7 @@ def run(options: argparse.Namespace) -> None:
         compare(
             place,
             models=tuple(options.model or ()),
+            levels=tuple(options.level or ("published", "scaled", "fitted")),
             progress=lambda text: print(text, file=sys.stderr),
         )
         for place in places

@@ -40,6 +40,10 @@ Level = Literal["published", "scaled", "fitted"]
 LEVELS: tuple[Level, ...] = ("published", "scaled", "fitted")
 
 _FEWEST_OCCUPANCIES = 3
+_ERROR_FLOOR = 1e-3
+"""Smaller errors count as this in geometric means over the measurements of a calibration: a factor
+that is a median meets one of them exactly."""
+
 _STEPS = 15
 _FEW_STEPS = 5
 """Of the optimizer, in each phase: for all models, and for slow ones."""
@@ -63,7 +67,8 @@ class ModelResult(Part):
     refusals : dict from str to str
         Kernels that it does not cover, and why.
     in_sample : float or None
-        Geometric mean of the relative errors on the measurement kernels, as a fraction.
+        Geometric mean of the relative errors on the measurement kernels, as a fraction; errors
+        below 1e-3 count as that.
     shape_errors : dict from str to float
         MAPE_shape of the throughput over occupancy, in percent, by family of kernels measured at
         three or more occupancies.
@@ -148,6 +153,7 @@ def compare_models(
     profile: Profiler,
     *,
     models: Collection[str] = (),
+    levels: Collection[Level] = LEVELS,
     thinned: Mapping[str, int] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
@@ -165,6 +171,8 @@ def compare_models(
     profile : callable from Measurement to ProfiledKernel
         Gives profile and launch of a measured case; may refuse with an error of ours.
     models : collection of str, optional
+        Only these; by default all.
+    levels : collection of {"published", "scaled", "fitted"}, optional
         Only these; by default all.
     thinned : mapping from str to int, optional
         For slow models, of how many measurements one calibrates the constants; by default each.
@@ -191,6 +199,8 @@ def compare_models(
         if models and name not in models:
             continue
         for level in LEVELS:
+            if level not in levels:
+                continue
             progress(f"{name}, {level}")
             results.append(_result(name, level, make, device, cases, (thinned or {}).get(name, 1)))
     return Comparison(
@@ -261,7 +271,7 @@ def _result(
         level=level,
         cases=tuple(evaluated),
         refusals=refusals,
-        in_sample=mean_error(errors).value if errors else None,
+        in_sample=mean_error(errors, floor=_ERROR_FLOOR).value if errors else None,
         shape_errors=_shape_errors(learned, learned_s.tolist(), used),
         calibrated_on=calibrated_on,
         factor=factor,
@@ -290,7 +300,7 @@ def _values(found: Calibration) -> dict[str, float]:
 def _shape_errors(
     cases: Sequence[_Case], predicted_s: Sequence[float], device: DeviceParameters
 ) -> dict[str, float]:
-    """Return MAPE_shape by family: of kernels of one variant and size in several group shapes."""
+    """Return MAPE_shape by family: of one variant at nearly one size in several group shapes."""
     series: dict[
         tuple[str, str, tuple[tuple[str, int], ...]], dict[float, tuple[float, float]]
     ] = {}
@@ -305,7 +315,8 @@ def _shape_errors(
         key = (
             measured.family,
             measured.variant,
-            tuple(sorted(measured.parameters.items())),
+            # group shapes differ in what divides sizes: nearly the same size will do
+            tuple((n, round(4 * math.log2(v))) for n, v in sorted(measured.parameters.items())),
         )
         # sub-groups per second stand for the throughput
         work = geometry.total_sub_groups
