@@ -11,7 +11,7 @@ zero; a `MeanError` therefore says how many errors were zero, and which floor wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -178,6 +178,16 @@ class EvaluatedCase(Part):
         return abs(self.predicted_s - self.measured_s) / self.measured_s
 
 
+def mean_errors_by_kernel(
+    cases: Iterable[EvaluatedCase], *, floor: float = 0.0
+) -> dict[str, MeanError]:
+    """Return the mean error of each kernel over its sizes, in the order of the cases."""
+    errors: dict[str, list[float]] = {}
+    for case in cases:
+        errors.setdefault(case.kernel, []).append(case.relative_error)
+    return {kernel: mean_error(values, floor=floor) for kernel, values in errors.items()}
+
+
 class Evaluation(Document):
     """Predicted against measured times on one device.
 
@@ -197,10 +207,7 @@ class Evaluation(Document):
 
     def by_kernel(self, *, floor: float = 0.0) -> dict[str, MeanError]:
         """Return the mean error of each kernel over its sizes, in the order of the cases."""
-        errors: dict[str, list[float]] = {}
-        for case in self.cases:
-            errors.setdefault(case.kernel, []).append(case.relative_error)
-        return {kernel: mean_error(values, floor=floor) for kernel, values in errors.items()}
+        return mean_errors_by_kernel(self.cases, floor=floor)
 
     def overall(self, *, floor: float = 0.0) -> MeanError:
         """Return the device's mean error: the geometric mean of the means of its kernels."""

@@ -33,7 +33,15 @@ from countperf.measurements import Measurement, MeasurementSet
 from countperf.mechanistic.model import MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.metrics import EvaluatedCase, MeanError, mape, mape_shape, mean_error, mean_of_means
+from countperf.metrics import (
+    EvaluatedCase,
+    MeanError,
+    mape,
+    mape_shape,
+    mean_error,
+    mean_errors_by_kernel,
+    mean_of_means,
+)
 
 Level = Literal["published", "scaled", "fitted"]
 
@@ -96,10 +104,7 @@ class ModelResult(Part):
 
     def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each test kernel over its sizes."""
-        errors: dict[str, list[float]] = {}
-        for case in self.cases:
-            errors.setdefault(case.kernel, []).append(case.relative_error)
-        return {kernel: mean_error(values) for kernel, values in errors.items()}
+        return mean_errors_by_kernel(self.cases)
 
     def overall(self) -> MeanError | None:
         """Return the geometric mean over the kernels' means; None without predictions."""

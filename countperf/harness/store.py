@@ -65,14 +65,8 @@ class Store:
             Another process is writing to it, or it cannot be written.
         """
         target = Path(path)
+        file = open_locked(target, "measurements")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file = target.open("ab")
-        except OSError as error:
-            message = f"cannot write measurements to {target}: {error.strerror or error}"
-            raise MeasurementError(message) from error
-        try:
-            lock(file, target)
             return cls._begin(target, file, header)
         except BaseException:
             file.close()
@@ -104,9 +98,7 @@ class Store:
         self._write(entry)
 
     def _write(self, entry: Header | Measurement | FailedCase | Resumption) -> None:
-        self._file.write(format_line(entry).encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        write_synced(self._file, format_line(entry).encode())
 
     def close(self) -> None:
         """Close the file and let others write to it."""
@@ -161,14 +153,43 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def lock(file: IO[bytes], path: Path) -> None:
-    """Keep other campaigns out of a file until it is closed.
+def open_locked(path: Path, what: str) -> IO[bytes]:
+    """Open a file to append to, and keep other processes out until it is closed.
+
+    Parameters
+    ----------
+    path : Path
+        The file; missing folders are made.
+    what : str
+        What is to be written, for messages.
 
     Raises
     ------
     MeasurementError
-        Another one has it.
+        Another process has it, or it cannot be written.
     """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError as error:
+        message = f"cannot write {what} to {path}: {error.strerror or error}"
+        raise MeasurementError(message) from error
+    try:
+        _lock(file, path)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def write_synced(file: IO[bytes], data: bytes) -> None:
+    """Append to a file; it is on the disk when this returns."""
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
     try:
         import fcntl
     except ImportError:  # no such locks on this system

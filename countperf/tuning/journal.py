@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from countperf.errors import DocumentError, IncompatibleMeasurementsError, MeasurementError
-from countperf.harness.store import lock, sync_folder
+from countperf.errors import DocumentError, IncompatibleMeasurementsError
+from countperf.harness.store import open_locked, sync_folder, write_synced
 
 FORMAT = "countperf-tuning"
 VERSION = 1
@@ -55,14 +54,8 @@ class Journal:
             Another process writes to it, or it cannot be written.
         """
         target = Path(path)
+        file = open_locked(target, "the search")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file = target.open("ab")
-        except OSError as error:
-            message = f"cannot write the search to {target}: {error.strerror or error}"
-            raise MeasurementError(message) from error
-        try:
-            lock(file, target)
             return cls._begin(target, file, dict(header))
         except BaseException:
             file.close()
@@ -100,9 +93,7 @@ class Journal:
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write a line; it is on the disk when this returns."""
-        self._file.write((json.dumps(entry, allow_nan=False) + "\n").encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        write_synced(self._file, (json.dumps(entry, allow_nan=False) + "\n").encode())
 
     def __enter__(self) -> Self:
         return self

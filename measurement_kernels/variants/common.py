@@ -86,6 +86,38 @@ def split_to_items(
     )
 
 
+def split_plane(
+    unit: TranslationUnit,
+    *,
+    items: tuple[int, int],
+    each: tuple[int, int],
+    lanes: str,
+    block: str,
+) -> tuple[TranslationUnit, tuple[int, int], GroupShape]:
+    """Divide the loops i and j among groups and their items, as `split_to_items` does.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        With the loops i and j.
+    items, each : tuple of int
+        Items of a group along i and j, and iterations of each item.
+    lanes : {"i", "j"}
+        The loop along local axis 0.
+    block : str
+        How an item's own loops run.
+
+    Returns
+    -------
+    (loopy.TranslationUnit, tuple of int, tuple of int)
+        The divided unit, the axes of i and j, and the group's shape along axes 0 and 1.
+    """
+    axes = (1, 0) if lanes == "j" else (0, 1)
+    for iname, axis, number, own in zip("ij", axes, items, each, strict=True):
+        unit = split_to_items(unit, iname, axis=axis, items=number, each=own, block=block)
+    return unit, axes, (items[axes[0]], items[axes[1]])
+
+
 def shared(axes: Mapping[str, int | None], group_shape: GroupShape) -> dict[str, int | None]:
     """Leave loops of a fetch to every item along axes of which a group has one item."""
     return {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import SizeParameter
 from measurement_kernels.matmul_tiled import ARGUMENTS, expected
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_to_items, sweep_of
+from measurement_kernels.variants.common import Inputs, Rounded, shared, split_plane, sweep_of
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -49,10 +49,9 @@ def build(
         arguments=ARGUMENTS,
         element_type="f32",
     )
-    axis_i, axis_j = (1, 0) if lanes == "j" else (0, 1)
-    group = (items_j, items_i) if lanes == "j" else (items_i, items_j)
-    unit = split_to_items(unit, "i", axis=axis_i, items=items_i, each=rows, block=block)
-    unit = split_to_items(unit, "j", axis=axis_j, items=items_j, each=columns, block=block)
+    unit, (axis_i, axis_j), group = split_plane(
+        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes, block=block
+    )
     inner_tag = "unr" if unroll else None
     unit = lp.split_iname(
         unit, "k", step, outer_iname="k_step", inner_iname="k_in", inner_tag=inner_tag

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_to_items, sweep_of
+from measurement_kernels.variants.common import Inputs, Rounded, shared, split_plane, sweep_of
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -40,10 +40,9 @@ def build(
         arguments=_ARGUMENTS,
         element_type="f32",
     )
-    axis_i, axis_j = (1, 0) if lanes == "j" else (0, 1)
-    group = (items_j, items_i) if lanes == "j" else (items_i, items_j)
-    unit = split_to_items(unit, "i", axis=axis_i, items=items_i, each=rows, block=block)
-    unit = split_to_items(unit, "j", axis=axis_j, items=items_j, each=columns, block=block)
+    unit, _, group = split_plane(
+        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes, block=block
+    )
     if not tile:
         return unit
     wide = 1 if items_i * rows > 1 else 0  # a tile of one column is fetched along axis 0
