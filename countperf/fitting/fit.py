@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from countperf.errors import FitNotConvergedError, RankDeficientFitError
+from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
 from countperf.fitting import verdicts
 from countperf.fitting.design import Observation, check_counting_rules, common_view
 from countperf.fitting.estimate import Estimate, estimate, recipe_of
@@ -27,7 +27,7 @@ from countperf.models.records import (
     Range,
     Weight,
 )
-from countperf.models.shipped import fitted_model
+from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.properties.vector import PropertyVector
@@ -102,11 +102,18 @@ def fit(
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
     view = common_view(kept)
     observations = observations_of(kept)
+    available = {n: m for n, m in MODELS.items() if m.policy is None or view == "structure"}
     candidates: tuple[Candidate, ...] = ()
     if model == AUTO:
-        definition, candidates = select_model(observations)
+        definition, candidates = select_model(observations, available)
     else:
         definition = fitted_model(model) if isinstance(model, str) else model
+    if definition.policy is not None and view != "structure":
+        raise FitError(
+            f"the {definition.name} model is made of what the device issues, and the measured"
+            f" kernels were counted in the {view} view: count them again in the structure view"
+            " (countperf.workflow.recount)"
+        )
     if nonnegative:
         definition = _nonnegative(definition)
     recipe = recipe_of(
@@ -127,7 +134,8 @@ def fit(
             held_out = leave_one_family_out(observations, definition, recipe=recipe)
     except FitNotConvergedError as error:
         stopped = error
-    weights = _weight_set(measurements, view, observations, fitted, held_out, suppliers, candidates)
+    fitted_view = "source" if view == "structure" and definition.policy is None else view
+    weights = _weight_set(measurements, fitted_view, observations, fitted, held_out, suppliers, candidates)
     result = FitResult(
         weights=weights,
         verdicts=(

@@ -56,7 +56,8 @@ from countperf.errors import DocumentError, PropertyNameError
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
-from countperf.properties.taxonomy import PROPERTY_ROOTS, describe
+from countperf.policies import ExecutionPolicy
+from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]
@@ -156,6 +157,9 @@ class FittedModel(Document):
         Name on the command line and in documents.
     description : str
         One line for people.
+    policy : ExecutionPolicy or None
+        How the device runs work groups, for models of what it issues (``run...``), which need
+        kernels counted in the structure view; None for models of what kernels do.
     residual : {"relative", "log"}
         What a fit makes small: ``1 - predicted/measured``, or ``log(predicted/measured)``.
     loss : {"linear", "soft_l1", "huber"}
@@ -178,6 +182,7 @@ class FittedModel(Document):
     version: Literal[1] = 1
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = ""
+    policy: ExecutionPolicy | None = None
     residual: Residual = "relative"
     loss: Loss = "linear"
     loss_scale: float = Field(default=0.1, gt=0)
@@ -290,6 +295,18 @@ class FittedModel(Document):
         except tomllib.TOMLDecodeError as error:
             raise DocumentError(f"{path}: no TOML: {error}", path=str(path)) from error
         return cls.from_object(content, path=path)
+
+    def issued(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the counts that the model is made of: what the device issues, or what is emitted.
+
+        Parameters
+        ----------
+        counts : Mapping from str to a number, an array or a count
+            By property name, of any view.
+        """
+        if self.policy is not None:
+            return self.policy.apply(counts)
+        return {name: count for name, count in counts.items() if is_emitted(name)}
 
     @cached_property
     def formula(self) -> Formula:

@@ -66,7 +66,8 @@ def model_inputs(model: FittedModel, counts: Mapping[str, CountValue]) -> ModelI
     counts : Mapping from str to int, Fraction or ndarray
         Property values, as ``PropertyVector.evaluate`` returns them.
     """
-    present = {name: count for name, count in counts.items() if _is_not_zero(count)}
+    seen = model.issued(counts)
+    present = {name: count for name, count in seen.items() if _is_not_zero(count)}
     values: dict[Column, Quantity] = {}
     covered: set[str] = set()
     for term, spec in model.term_features.items():

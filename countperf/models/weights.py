@@ -396,8 +396,11 @@ class WeightSet(Document):
             The kernel cannot be counted exactly.
         """
         vector = vector_of(kernel, view=self.view)
+        if self.view == "source":
+            vector = vector.emitted()
         if vector.view == self.view:
-            return vector
+            is_source = self.definition.policy is None
+            return vector if is_source else vector.mapped(self.definition.issued)
         raise ViewMismatchError(
             f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
             f" {self.device.slug} were fitted to the {self.view} view: count it with"

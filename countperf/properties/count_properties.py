@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from countperf.counting.execution import ExecutionCounts, Site, count_execution
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
 from countperf.errors import GranularityError, PropertyNameError
@@ -94,7 +95,11 @@ def count_kernel(
     }
 
     def count() -> PropertyVector:
-        return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
+        if view != "structure":
+            return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
+        emitted = count_loopy_kernel(t_unit, **{**options, "view": "source"})
+        executed = count_execution(t_unit, statistics=options["statistics"])
+        return with_structure(sorted_by_taxonomy(emitted), executed)
 
     return remembered(t_unit, options, count, cache)
 
@@ -188,3 +193,55 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
         assumption_guards=tuple(guards_of(counts.assumptions)),
         view=view,
     )
+
+
+def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> PropertyVector:
+    """Add to what Loopy emits how it is executed: a vector of the structure view."""
+    found: dict[str, list[PiecewiseQuasiPolynomial]] = {}
+
+    def add(name: str, quantity: PiecewiseQuasiPolynomial) -> None:
+        found.setdefault(name, []).append(quantity)
+
+    for (site, operation), quantity in executed.operations.items():
+        family = "flop" if operation.type_name.startswith("f") else "iop"
+        function = f".{operation.function}" if operation.function else ""
+        what = f"{family}.{operation.kind}.{operation.type_name}{function}"
+        add(f"exec.{_place(site)}.{what}", quantity)
+    for (site, space, direction, bits, lane, walk), quantity in executed.accesses.items():
+        steps = f"{lane}.{walk}" if walk else lane
+        add(f"exec.{_place(site)}.{space[0]}mem.{direction}.{bits}.{steps}", quantity)
+    for (site, kind), quantity in executed.chains.items():
+        add(f"exec.{_place(site)}.chain.{kind}", quantity)
+    for name, by_site in (
+        ("idle", executed.idle),
+        ("iterations", executed.iterations),
+        ("passes", executed.passes),
+    ):
+        for site, quantity in by_site.items():
+            add(f"exec.{_place(site)}.{name}", quantity)
+    for (direction, density), quantity in executed.group_bytes.items():
+        add(f"bytes.group.{direction}.{density}", quantity)
+    for direction, quantity in executed.kernel_bytes.items():
+        add(f"bytes.kernel.{direction}", quantity)
+    reason = "; ".join(sorted(executed.reasons))
+    counts = {
+        name: Count(
+            quantity=PiecewiseQuasiPolynomial.sum(parts),
+            granularity=granularity_of(name),
+            exact=not reason,
+            reason=reason,
+        )
+        for name, parts in found.items()
+    }
+    return PropertyVector(
+        {**vector, **counts},
+        kernel=vector.kernel,
+        parameters=vector.parameters,
+        assumptions=vector.assumptions,
+        assumption_guards=vector.assumption_guards,
+        view="structure",
+    )
+
+
+def _place(site: Site) -> str:
+    return f"{site.context}.{site.placement}.{site.shape[0]}x{site.shape[1]}"

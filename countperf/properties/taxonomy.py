@@ -19,8 +19,10 @@ COUNTING_RULES_VERSION = 2
 do not apply."""
 
 
-View = Literal["source", "compiled"]
-"""Whether a kernel's counts are those of what Loopy emits, or of what a compiler leaves of it."""
+View = Literal["source", "compiled", "structure"]
+"""Whether a kernel's counts are those of what Loopy emits, of what a compiler leaves of it, or what
+Loopy emits and beside it, as ``exec...`` and ``bytes...``, what a compiler leaves by how it is
+executed."""
 
 VIEWS: tuple[View, ...] = get_args(View)
 
@@ -47,6 +49,8 @@ class KernelProperty:
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
+_SITE = r"(?:free|sync)\.(?:flat|loop)\.\d+x\d+"
+_STEP = r"(?:same|next|shifted|near|far|data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), unit, description)
@@ -75,6 +79,65 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         ),
         (r"lmem\.(?:load|store)\.\d+", "access", "accesses to local memory by size in bits"),
         (r"barrier\.(?:local|global)", "barrier x work item", "barriers that work items wait at"),
+        (
+            rf"exec\.{_SITE}\.(?:flop\.\w+\.{_REAL}|iop\.\w+\.{_INTEGER})(?:\.\w+)?",
+            "operation",
+            "operations by site",
+        ),
+        (
+            rf"exec\.{_SITE}\.[gl]mem\.(?:load|store)\.\d+\.{_STEP}(?:\.{_STEP})?",
+            "access",
+            "accesses by site, by the step of the address from item to item and in a loop",
+        ),
+        (rf"exec\.{_SITE}\.chain\.\w+\.\w+", "operation", "operations of carried chains"),
+        (rf"exec\.{_SITE}\.idle", "slot", "slots of instructions in which nothing is executed"),
+        (rf"exec\.{_SITE}\.iterations", "iteration", "iterations of the items' own loops"),
+        (rf"exec\.{_SITE}\.passes", "work group", "passes of work groups through regions"),
+        (
+            r"bytes\.group\.(?:load|store)\.(?:dense|sparse|data)",
+            "B",
+            "distinct bytes of global memory that each group accesses, over all groups",
+        ),
+        (
+            r"bytes\.kernel\.(?:load|store)",
+            "B",
+            "distinct bytes of global memory that the kernel accesses",
+        ),
+        (
+            rf"run\.(?:vector|scalar)\.arithmetic\.{_REAL}(?:\.\w+)?",
+            "instruction",
+            "additions, multiplications and fused ones as a device issues them",
+        ),
+        (
+            rf"run\.(?:vector|scalar)\.chain\.\w+(?:\.\w+)?",
+            "instruction",
+            "instructions of carried chains, which wait for each other",
+        ),
+        (
+            r"run\.(?:vector|scalar)\.[gl]mem\.(?:load|store)\.\d+(?:\.\w+)?",
+            "instruction",
+            "accesses as a device issues them, by how addresses change",
+        ),
+        (
+            r"run\.(?:vector|scalar)\.(?:idle|iterations)",
+            "instruction",
+            "slots without work, and iterations, as a device issues them",
+        ),
+        (
+            r"run\.(?:vector|scalar)\.passes\.(?:free|sync)",
+            "work group",
+            "passes of work groups through regions",
+        ),
+        (
+            r"run\.(?:vector|scalar)\.rows\.(?:free|sync)",
+            "row",
+            "passes of rows of work groups through regions",
+        ),
+        (
+            r"run\.(?:vector|scalar)\.(?:minor|index|div|pow|special|\w+)(?:\.\w+){0,2}",
+            "instruction",
+            "other operations as a device issues them",
+        ),
         (r"groups", "work group", "work groups launched"),
         (r"launches", "launch", "kernel launches"),
     )
@@ -82,6 +145,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
 
 PROPERTY_ROOTS = frozenset(pattern.pattern.split(r"\.")[0] for pattern, _, _ in _GRAMMAR)
 """What property names begin with."""
+
+
+def is_emitted(name: str) -> bool:
+    """Whether a property is of what Loopy emits, not of how that is executed."""
+    return name.split(".", 1)[0] not in ("exec", "run", "bytes")
 
 
 def describe(name: str) -> KernelProperty:

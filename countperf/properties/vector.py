@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from countperf.counting.keys import Granularity
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View, validate_name
+from countperf.properties.taxonomy import (
+    COUNTING_RULES_VERSION,
+    VIEWS,
+    View,
+    is_emitted,
+    validate_name,
+)
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.piecewise import (
     ZERO_COUNT,
@@ -45,6 +51,8 @@ class Count:
         Whether the count is what is executed; else it rests on what the caller passed.
     reason : str
         Why it is not exact; empty if it is.
+    integral : bool
+        Whether its values are integers; not where it was scaled by a fraction.
 
     Raises
     ------
@@ -62,6 +70,7 @@ class Count:
     granularity: Granularity = Granularity.WORK_ITEM
     exact: bool = True
     reason: str = ""
+    integral: bool = True
 
     def __post_init__(self) -> None:
         if self.granularity not in tuple(Granularity):
@@ -83,14 +92,16 @@ class Count:
             granularity=self.granularity,
             exact=self.exact and other.exact,
             reason="; ".join(sorted(reasons)),
+            integral=self.integral and other.integral,
         )
 
     def __radd__(self, other: int) -> Count:
         """Let ``sum`` start at its 0."""
         return self if other == 0 else NotImplemented
 
-    def __mul__(self, factor: int) -> Count:
-        return replace(self, quantity=self.quantity.scale(factor))
+    def __mul__(self, factor: int | Fraction) -> Count:
+        integral = self.integral and factor == int(factor)
+        return replace(self, quantity=self.quantity.scale(factor), integral=integral)
 
     __rmul__ = __mul__
 
@@ -255,12 +266,34 @@ class PropertyVector(Mapping[str, Count]):
             view=view,
         )
 
+    def mapped(
+        self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
+    ) -> PropertyVector:
+        """Return the vector with other counts, made from its own."""
+        return PropertyVector(
+            function(self._counts),
+            kernel=self.kernel,
+            parameters=self.parameters,
+            assumptions=self.assumptions,
+            assumption_guards=self.assumption_guards,
+            view=self.view,
+        )
+
+    def emitted(self) -> PropertyVector:
+        """Return the source's view of a vector of the structure view; others as they are."""
+        if self.view != "structure":
+            return self
+        found = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
+        found.view = "source"
+        return found
+
     # {{{ evaluation
 
     @cached_property
     def _compiled(self) -> CompiledCounts:
         return CompiledCounts(
-            self.parameters, [(c.quantity, c.exact) for c in self._counts.values()]
+            self.parameters,
+            [(c.quantity, c.exact and c.integral) for c in self._counts.values()],
         )
 
     def evaluate(

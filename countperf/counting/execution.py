@@ -1,0 +1,481 @@
+"""What decides how a device executes a kernel's operations, beside how many there are.
+
+Each operation and access that a compiler leaves (`compiled_view`) is sorted by where it stands and
+by how its address changes:
+
+- *context*: ``free`` in device programs without local barriers, ``sync`` in those with;
+- *placement*: ``flat``, or ``loop`` inside a loop that each work item runs at its own pace;
+- *shape*: work items of a group along local axis 0, times the others;
+- *lane*, of an access: how its address changes from one item to the next along local axis 0;
+- *walk*, of an access in a loop: how it changes in the innermost such loop.
+
+Steps of an address are ``same`` (0 elements), ``next`` (1), ``shifted`` (1, of a local array, and
+not at a multiple of 16 elements), ``near`` (less than a line of 64 bytes), ``far`` (more, or
+symbolic) or ``data`` (read from data, or uneven).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+import loopy as lp
+
+from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.accesses import address_of
+from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
+from countperf.counting.compiled_view import CompiledCounter
+from countperf.counting.domains import Domains, Grid
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
+from countperf.counting.places import Place
+from countperf.counting.regions import RegionOutline, region_outlines
+from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
+from countperf.counting.slots import slots_of
+from countperf.counting.statistics import Statistics
+from countperf.counting.strides import AxisStride, strides_of
+from countperf.counting.structure import ProgramAnalysis, analyzed_program
+from countperf.counting.supplied import require_rule
+from countperf.counting.vectors import has_vectors
+from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.symbolic import sets
+from countperf.symbolic.affine import ALWAYS
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+__all__ = ["ExecutionCounts", "Site", "count_execution"]
+
+Context = Literal["free", "sync"]
+Placement = Literal["flat", "loop"]
+Step = Literal["same", "next", "shifted", "near", "far", "data"]
+
+LINE_BYTES = 64
+ALIGNMENT = 16
+"""Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Site:
+    """Where something is executed.
+
+    Attributes
+    ----------
+    context : {"free", "sync"}
+        Whether the device program has local barriers.
+    placement : {"flat", "loop"}
+        Whether it is in a loop that each work item runs at its own pace.
+    shape : tuple of (int, int)
+        Work items along local axis 0, and rows of them.
+    """
+
+    context: Context
+    placement: Placement
+    shape: tuple[int, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class ExecutionCounts:
+    """Counts by site; all symbolic in the parameters.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    parameters : tuple of str
+        Size parameters, sorted.
+    assumptions : IntegerSet
+        Parameters for which the counts hold.
+    operations : dict from (Site, Operation) to PiecewiseQuasiPolynomial
+        Executions by all work items.
+    accesses : dict from (Site, space, direction, bits, lane, walk) to PiecewiseQuasiPolynomial
+        The same of accesses; ``walk`` is empty for what is flat.
+    chains : dict from (Site, kind) to PiecewiseQuasiPolynomial
+        Operations that follow each other in a carried chain, by all work items, divided by the
+        number of independent accumulators; ``kind`` such as ``fma.f32``.
+    idle : dict from Site to PiecewiseQuasiPolynomial
+        Slots of instructions (passes of groups times their items) in which nothing is executed.
+    iterations : dict from Site to PiecewiseQuasiPolynomial
+        Iterations of loops that items run at their own pace, by all work items.
+    passes : dict from Site to PiecewiseQuasiPolynomial
+        Passes of groups through barrier regions.
+    group_bytes : dict from (direction, density) to PiecewiseQuasiPolynomial
+        Distinct bytes of global memory that each group accesses, over all groups; ``dense`` where
+        some access of the array has neighbors next to each other, else ``sparse``.
+    kernel_bytes : dict from direction to PiecewiseQuasiPolynomial
+        Distinct bytes of global memory that the kernel accesses.
+    groups, launches, barriers : PiecewiseQuasiPolynomial
+        Groups of all launches, launches, and barriers times the items that wait.
+    reasons : frozenset of str
+        Which of the caller's statistics enter.
+    """
+
+    kernel: str
+    parameters: tuple[str, ...]
+    assumptions: Any
+    operations: dict[tuple[Site, Operation], PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    accesses: dict[tuple[Site, str, str, int, Step, str], PiecewiseQuasiPolynomial] = field(
+        default_factory=dict
+    )
+    chains: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    idle: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    passes: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    group_bytes: dict[tuple[str, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    kernel_bytes: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    groups: PiecewiseQuasiPolynomial = ZERO_COUNT
+    launches: PiecewiseQuasiPolynomial = ZERO_COUNT
+    barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
+    reasons: frozenset[str] = frozenset()
+
+
+def count_execution(
+    t_unit: Any, *, statistics: Mapping[str, Any] | None = None
+) -> ExecutionCounts:
+    """Count a kernel's operations and accesses by how they are executed.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point; preprocessed and scheduled here unless that is done already.
+    statistics : mapping from str to number or str, optional
+        What data decides, as for `countperf.count_kernel`.
+
+    Raises
+    ------
+    CountingError
+        Something cannot be counted exactly.
+    """
+    kernel, callables = prepared(t_unit)
+    if has_vectors(kernel):
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}': how kernels with vectors or vectorized loops are executed "
+            "is not analyzed; count_kernel counts them in the other views",
+            kernel=kernel.name,
+        )
+    given = Statistics(kernel, statistics or {})
+    domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
+    result = _Executions(domains, given).counted()
+    given.check_names()
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _GlobalAccess:
+    access: MemoryAccess
+    index: Any
+    place: Place
+    cases: tuple[Case | FirstIteration, ...]
+    is_dense: bool
+
+
+class _Executions:
+    """Goes through a kernel, region by region."""
+
+    def __init__(self, domains: Domains, statistics: Statistics) -> None:
+        self.domains = domains
+        self.kernel = domains.kernel
+        self.statistics = statistics
+        self.tallies = CompiledCounter(domains, statistics=statistics, powers="emitted")
+        self.analyzer = AccessAnalyzer(self.kernel, domains, self.tallies)
+        self.hardware = frozenset(domains.local_axes) | frozenset(domains.group_axes)
+        self.parts: defaultdict[str, defaultdict[Any, list[PiecewiseQuasiPolynomial]]] = (
+            defaultdict(lambda: defaultdict(list))
+        )
+        self.global_accesses: list[tuple[Grid, _GlobalAccess]] = []
+        self.reasons: set[str] = set()
+
+    def counted(self) -> ExecutionCounts:
+        """Count all device programs."""
+        outlines = region_outlines(self.kernel)
+        groups, launches, barriers = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
+        nowhere = Grid(groups={}, items={})
+        for number, program in enumerate(schedule_of(self.kernel).programs):
+            grid = self.domains.grid(program.instruction_ids)
+            regions = tuple(outline for outline in outlines if outline.program == number)
+            launched = self.domains.executions(program.launch_loops, (), nowhere)
+            self._note(program.launch_loops)
+            launches += launched
+            groups += grid.work_groups * launched
+            for barrier in program.barriers:
+                barriers += self.domains.barrier_passes(barrier, program.launch_loops, grid)
+            for outline in regions:
+                for instruction_id in outline.instruction_ids:
+                    instruction = self.kernel.id_to_insn[instruction_id]
+                    if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
+                        self._instruction(program, outline, instruction, grid)
+            self._structure(analyzed_program(self.analyzer, program, regions, grid), program, grid)
+        totals = {
+            kind: {key: PiecewiseQuasiPolynomial.sum(some) for key, some in found.items()}
+            for kind, found in self.parts.items()
+        }
+        return ExecutionCounts(
+            kernel=self.kernel.name,
+            parameters=tuple(sorted(self.domains.sizes)),
+            assumptions=self.kernel.assumptions,
+            **totals,
+            **self._footprints(),
+            groups=groups,
+            launches=launches,
+            barriers=barriers,
+            reasons=frozenset(self.reasons),
+        )
+
+    def _add(self, kind: str, key: Any, quantity: PiecewiseQuasiPolynomial) -> None:
+        if quantity:
+            self.parts[kind][key].append(quantity)
+
+    def _note(self, within: frozenset[str]) -> None:
+        self.reasons |= self.statistics.reasons(within)
+        self.statistics.used.clear()
+
+    def _site(self, program: DeviceProgram, grid: Grid, *, is_flat: bool) -> Site:
+        extents = [grid.items[axis] for axis in sorted(grid.items)]
+        row = grid.items.get(0, 1)
+        items = 1
+        for extent in extents:
+            items *= extent
+        return Site(
+            context="sync" if program.barriers else "free",
+            placement="flat" if is_flat else "loop",
+            shape=(row, items // row),
+        )
+
+    # {{{ operations and accesses
+
+    def _instruction(
+        self, program: DeviceProgram, outline: RegionOutline, instruction: Any, grid: Grid
+    ) -> None:
+        require_rule(self.kernel, instruction)
+        predicates, probability = self.domains.predicate_conditions(instruction)
+        tested = self.tallies.tally_predicates(instruction) if instruction.predicates else {}
+        kinds = self.analyzer.kinds(program, outline, instruction.id)
+        place = self.analyzer.place(outline, instruction, predicates, grid, kinds)
+        own = [n for n in place.loops if kinds.get(n) == "loop" and n in place.within]
+        for tally, share in ((tested, Fraction(1)), (self.tallies.tally(instruction), probability)):
+            for (key, cases), number in tally.items():
+                conditions = predicates + tuple(
+                    case
+                    for case in cases
+                    if isinstance(case, FirstIteration) or case.alternatives != ALWAYS
+                )
+                left = frozenset[str]().union(
+                    *(case.loops for case in conditions if isinstance(case, FirstIteration))
+                )
+                loops = [name for name in own if name not in left]
+                site = self._site(program, grid, is_flat=not loops)
+                executions = self.domains.executions(place.within, conditions, grid)
+                executions = executions.scale(number * share)
+                if isinstance(key, Operation):
+                    self._add("operations", (site, key), executions)
+                elif executions:
+                    sorted_as = self._sorted(key, place, kinds, loops)
+                    self._add("accesses", (site, *sorted_as), executions)
+                    if key.address_space == "global":
+                        self._remember(key, place, kinds, conditions, grid)
+        self._note(place.within)
+        if predicates or own or self._is_guarded(place):
+            slots = slots_of(place)
+            if slots.count is not None:
+                executed = self.domains.executions(place.within, predicates, grid)
+                site = self._site(program, grid, is_flat=not own)
+                self._add("idle", site, slots.count + executed.scale(-1))
+
+    def _is_guarded(self, place: Place) -> bool:
+        return bool(set(place.loops) & place.within) or any(
+            sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
+            != (0, place.grid.items[axis] - 1)
+            for name, axis in place.lanes.items()
+        )
+
+    def _strides(
+        self, access: MemoryAccess, place: Place, kinds: Mapping[str, Any]
+    ) -> tuple[AxisStride, ...]:
+        layout = self.analyzer.layout(access.array)
+        address = address_of(access, layout, self.domains.to_polynomial)
+        opaque = address or address_of(access, layout, self.analyzer.to_opaque)
+        return strides_of(place, opaque, kinds, self.analyzer.changing)
+
+    def _sorted(
+        self,
+        access: MemoryAccess,
+        place: Place,
+        kinds: Mapping[str, Any],
+        loops: Sequence[str],
+    ) -> tuple[str, str, int, Step, str]:
+        strides = self._strides(access, place, kinds)
+        line = max(LINE_BYTES * 8 // access.bits, 1)
+        lane: Step = "same"
+        walk: str = ""
+        for stride in strides:
+            if stride.kind == "local" and stride.axis == 0:
+                lane = _step(stride.stride, line)
+        if loops:
+            inner = next(s for s in strides if s.iname == loops[-1])
+            walk = _step(inner.stride, line)
+        pattern = self.statistics.pattern_of(access.array, access.text)
+        if pattern and lane == "data":
+            lane = "next" if pattern[0] == "stride1" else "same" if pattern[0] == "uniform" else lane
+        if lane == "next" and access.address_space == "local" and self._is_shifted(access, place):
+            lane = "shifted"
+        return access.address_space, access.direction, access.bits, lane, walk
+
+    def _is_shifted(self, access: MemoryAccess, place: Place) -> bool:
+        layout = self.analyzer.layout(access.array)
+        address = address_of(access, layout, self.domains.to_polynomial)
+        if address is None:
+            return False
+        flat = address.flat
+        lanes = {name for name, axis in place.lanes.items() if axis == 0}
+        return any(
+            coefficient % ALIGNMENT
+            for monomial, coefficient in flat.terms.items()
+            if not _is_lane(monomial, lanes)
+        )
+
+    def _remember(
+        self,
+        access: MemoryAccess,
+        place: Place,
+        kinds: Mapping[str, Any],
+        cases: tuple[Case | FirstIteration, ...],
+        grid: Grid,
+    ) -> None:
+        address = address_of(access, self.analyzer.layout(access.array), self.domains.to_polynomial)
+        inside = [s for s in self._strides(access, place, kinds) if s.kind != "group"]
+        is_dense = any(_step(s.stride, 2) == "next" for s in inside)
+        self.global_accesses.append((grid, _GlobalAccess(access, address, place, cases, is_dense)))
+
+    # }}}
+
+    # {{{ structure
+
+    def _structure(self, analysis: ProgramAnalysis, program: DeviceProgram, grid: Grid) -> None:
+        for region in analysis.regions:
+            flat = self._site(program, grid, is_flat=True)
+            own = self._site(program, grid, is_flat=False)
+            is_own = any(loop.kind == "loop" for loop in region.loops)
+            if region.passes.count is not None:
+                self._add("passes", own if is_own else flat, region.passes.count)
+            for loop in region.loops:
+                if loop.kind == "loop" and loop.iterations.count is not None:
+                    self._add("iterations", own, loop.iterations.count)
+            own_names = {loop.iname for loop in region.loops if loop.kind == "loop"}
+            executed = {i.id: i.executions for i in region.instructions}
+            for chain in region.chains:
+                site = own if own_names & set(chain.loops) else flat
+                number = (
+                    None
+                    if chain.accumulators.count is None
+                    else chain.accumulators.count.as_polynomial()
+                )
+                side_by_side = (
+                    Fraction(number.constant_term)
+                    if number is not None and number.is_constant and number
+                    else Fraction(1)
+                )
+                total = executed[chain.instructions[-1]].scale(1 / side_by_side / chain.span)
+                for kind, times in chain.operations or ():
+                    self._add("chains", (site, kind), total.scale(times))
+
+    # }}}
+
+    # {{{ footprints
+
+    def _footprints(self) -> dict[str, Any]:
+        group_bytes: defaultdict[tuple[str, str], list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        kernel_bytes: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        by_array: defaultdict[tuple[str, str], list[tuple[Grid, _GlobalAccess]]] = defaultdict(list)
+        for grid, found in self.global_accesses:
+            by_array[found.access.array, found.access.direction].append((grid, found))
+        for (array, direction), members in by_array.items():
+            size = members[0][1].access.bits // 8
+            density = "dense" if any(m.is_dense for _, m in members) else "sparse"
+            touched = self._touched(array, members)
+            if touched is None:
+                executed = PiecewiseQuasiPolynomial.sum(
+                    self.domains.executions(m.place.within, m.cases, grid) for grid, m in members
+                )
+                group_bytes[direction, "data"].append(executed.scale(size))
+                continue
+            by_group, in_all = touched
+            group_bytes[direction, density].append(by_group.scale(size))
+            kernel_bytes[direction].append(in_all.scale(size))
+        return {
+            "group_bytes": {
+                key: PiecewiseQuasiPolynomial.sum(some) for key, some in group_bytes.items()
+            },
+            "kernel_bytes": {
+                key: PiecewiseQuasiPolynomial.sum(some) for key, some in kernel_bytes.items()
+            },
+        }
+
+    def _touched(
+        self, array: str, members: Sequence[tuple[Grid, _GlobalAccess]]
+    ) -> tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial] | None:
+        """Count distinct elements by group, and in all; None where data decides them."""
+        by_axes: defaultdict[Any, list[_GlobalAccess]] = defaultdict(list)
+        for grid, member in members:
+            counted, _ = self.domains.trip_statistics(member.place.within)
+            if member.index is None or counted != member.place.within:
+                return None
+            axes = {self.domains.group_axes[n] for n in member.place.within & self.hardware
+                    if n in self.domains.group_axes}  # fmt: skip
+            redundant = grid.groups.keys() - axes
+            factor = PiecewiseQuasiPolynomial.from_value(1)
+            for axis in sorted(redundant):
+                factor *= grid.groups[axis]
+            by_axes[tuple(sorted(axes)), str(factor)].append(member)
+            self._factors = getattr(self, "_factors", {})
+            self._factors[str(factor)] = factor
+        what = f"kernel '{self.kernel.name}': the footprint of array '{array}'"
+        counter = self.domains.counter
+        with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
+            by_group = ZERO_COUNT
+            for (axes, factor), some in by_axes.items():
+                pieces: list[Any] = []
+                for member in some:
+                    groups = [self._group_name(member.place, axis) for axis in axes]
+                    pieces.append(
+                        accessed_cells(
+                            [(member.index, member.place.within, member.cases)],
+                            self.domains,
+                            lambda address, g=groups: (
+                                *(QuasiPolynomial.name(n) for n in g),
+                                *address.index,
+                            ),
+                        )
+                    )
+                cells = counter.as_one_piece(sets.union(pieces))
+                by_group += counter.count(cells) * self._factors[factor]
+            everywhere = accessed_cells(
+                [(m.index, m.place.within, m.cases) for _, m in members],
+                self.domains,
+                lambda address: address.index,
+            )
+            return by_group, counter.count(everywhere)
+
+    def _group_name(self, place: Place, axis: int) -> str:
+        return min(n for n in place.within if self.domains.group_axes.get(n) == axis)
+
+    # }}}
+
+
+def _is_lane(monomial: Any, lanes: set[str]) -> bool:
+    names = QuasiPolynomial({monomial: 1}).names()
+    return bool(names & lanes)
+
+
+def _step(stride: QuasiPolynomial | None, line: int) -> Step:
+    if stride is None:
+        return "data"
+    if not stride.is_constant:
+        return "far"
+    size = abs(stride.constant_term)
+    if size == 0:
+        return "same"
+    if size == 1:
+        return "next"
+    return "near" if size < line else "far"

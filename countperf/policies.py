@@ -1,0 +1,178 @@
+"""How a device runs the work items of a group: its execution policy.
+
+A kernel's counts of the structure view say where each operation stands and how addresses change. A
+policy turns them into what the device issues: vector or scalar instructions, gathers, partial
+vectors. Which policy a device follows is not declared; a fit finds it by leaving out families.
+
+Of a property ``exec.<context>.<placement>.<row>x<rows>.<what>`` with value :math:`v`, and a policy
+of width :math:`W` under which it is vectorized, each row of :math:`r` items takes
+:math:`\\lceil r/W \\rceil` vector instructions (or :math:`\\lfloor r/W \\rfloor` and
+:math:`r \\bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
+addresses are not next to each other, or all the same, access memory one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from countperf.documents import Part
+
+Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
+
+_ARITHMETIC = ("add", "mul", "fma")
+_MINOR = ("neg", "select", "compare", "convert", "minmax")
+_KEPT = ("groups", "launches", "barrier.local")
+
+
+class ExecutionPolicy(Part):
+    """How a device runs the work items of a group.
+
+    Attributes
+    ----------
+    width : int
+        Work items that one vector instruction runs.
+    along : {"axis0", "group"}
+        Whether vectors take neighbors along local axis 0, row by row (compilers for CPUs), or items
+        in order of their number in the group (sub-groups of GPUs).
+    remainder : {"whole", "scalar"}
+        Whether what is left of a row takes a whole vector instruction, or scalar ones.
+    vectorized : {"always", "never", "flat", "flat or sync", "sync"}
+        What runs in vectors: everything, nothing, what is not in an item's own loop, that and
+        whatever is in programs with local barriers, or only the latter.
+    """
+
+    width: int = Field(default=16, ge=1)
+    along: Literal["axis0", "group"] = "axis0"
+    remainder: Literal["whole", "scalar"] = "whole"
+    vectorized: Vectorized = "always"
+
+    @property
+    def text(self) -> str:
+        """The policy in a few words."""
+        if self.vectorized == "never" or self.width == 1:
+            return "scalar"
+        left = "partial vectors whole" if self.remainder == "whole" else "remainders scalar"
+        place = "along local axis 0" if self.along == "axis0" else "over the group"
+        return f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}"
+
+    def vectorizes(self, context: str, placement: str) -> bool:
+        """Whether what stands there runs in vectors."""
+        if self.width == 1:
+            return False
+        match self.vectorized:
+            case "always":
+                return True
+            case "never":
+                return False
+            case "flat":
+                return placement == "flat"
+            case "sync":
+                return context == "sync"
+            case "flat or sync":
+                return placement == "flat" or context == "sync"
+
+    def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn counts of the structure view into what the device issues.
+
+        Parameters
+        ----------
+        counts : Mapping from str to int, Fraction, ndarray, or anything to add and scale
+            By property name.
+
+        Returns
+        -------
+        dict
+            By name (``run...``, ``bytes...``, ``groups``, ``launches``, ``barrier.local``); what is
+            there already is left as it is.
+        """
+        found: dict[str, Any] = {}
+        for name, count in counts.items():
+            for issued, share in _issued(self, name):
+                part = count if share == 1 else count * (
+                    float(share) if isinstance(count, np.ndarray) else share
+                )
+                found[issued] = found[issued] + part if issued in found else part
+        return found
+
+
+@lru_cache(maxsize=2**16)
+def _issued(policy: ExecutionPolicy, name: str) -> tuple[tuple[str, Fraction], ...]:
+    parts = name.split(".")
+    if parts[0] in ("run", "bytes") or name in _KEPT:
+        return ((name, Fraction(1)),)
+    if parts[0] != "exec":
+        return ()
+    _, context, placement, shape, *what = parts
+    row, rows = (int(n) for n in shape.split("x"))
+    if policy.along == "group":
+        row, rows = row * rows, 1
+    vectorized = policy.vectorizes(context, placement)
+    if what[0] == "passes":
+        kind = "vector" if vectorized else "scalar"
+        return (
+            (f"run.{kind}.passes.{context}", Fraction(1)),
+            (f"run.{kind}.rows.{context}", Fraction(rows)),
+        )
+    if not vectorized:
+        return tuple((f"run.scalar.{n}", Fraction(1)) for n in _scalar_names(placement, what))
+    full, left = divmod(row, policy.width)
+    if policy.remainder == "whole":
+        full, left = full + bool(left), 0
+    issued: list[tuple[str, Fraction]] = []
+    for each, single in _vector_names(placement, what):
+        if single:
+            issued.append((f"run.scalar.{each}", Fraction(1)))
+            continue
+        if full:
+            issued.append((f"run.vector.{each}", Fraction(full, row)))
+        if left:
+            issued += [
+                (f"run.scalar.{n}", Fraction(left, row)) for n in _scalar_names(placement, what)
+            ]
+    return tuple(issued)
+
+
+def _operation(what: list[str]) -> str:
+    family, kind, type_name, *function = what
+    if family == "iop":
+        return ".".join(["index", type_name, kind])
+    if kind in _ARITHMETIC:
+        return f"arithmetic.{type_name}.{kind}"
+    if kind in _MINOR:
+        return f"minor.{type_name}.{kind}"
+    return ".".join([kind, type_name, *function])
+
+
+def _scalar_names(placement: str, what: list[str]) -> list[str]:
+    match what:
+        case ["gmem" | "lmem" as space, direction, bits, lane, *walk]:
+            step = walk[0] if walk else lane
+            reach = "far" if step in ("far", "data") else "walk"
+            return [f"{space}.{direction}.{bits}.{reach}"]
+        case ["chain", kind, type_name]:
+            return [f"chain.{type_name}.{kind}"] if placement == "loop" else []
+        case ["idle" | "iterations" as kind]:
+            return [kind]
+        case _:
+            return [_operation(what)]
+
+
+def _vector_names(placement: str, what: list[str]) -> list[tuple[str, bool]]:
+    """Return names, and whether each lane takes an instruction of its own."""
+    match what:
+        case ["gmem" | "lmem" as space, direction, bits, lane, *_]:
+            if lane in ("near", "far", "data"):
+                return [(f"{space}.{direction}.{bits}.gather", True)]
+            return [(f"{space}.{direction}.{bits}.{lane}", False)]
+        case ["chain", kind, type_name]:
+            return [(f"chain.{type_name}.{kind}", False)] if placement == "loop" else []
+        case ["idle" | "iterations" as kind]:
+            return [(kind, False)]
+        case _:
+            return [(_operation(what), False)]
