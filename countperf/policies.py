@@ -1,4 +1,4 @@
-"""How a device runs the work items of a group: its execution policy.
+r"""How a device runs the work items of a group: its execution policy.
 
 A kernel's counts of the structure view say where each operation stands and how addresses change. A
 policy turns them into what the device issues: vector or scalar instructions, gathers, partial
@@ -6,8 +6,8 @@ vectors. Which policy a device follows is not declared; a fit finds it by leavin
 
 Of a property ``exec.<context>.<placement>.<row>x<rows>.<what>`` with value :math:`v`, and a policy
 of width :math:`W` under which it is vectorized, each row of :math:`r` items takes
-:math:`\\lceil r/W \\rceil` vector instructions (or :math:`\\lfloor r/W \\rfloor` and
-:math:`r \\bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
+:math:`\lceil r/W \rceil` vector instructions (or :math:`\lfloor r/W \rfloor` and
+:math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
 addresses are not next to each other, or all the same, access memory one by one.
 """
 
@@ -27,6 +27,15 @@ Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
 _ARITHMETIC = ("add", "mul", "fma")
 _MINOR = ("neg", "select", "compare", "convert", "minmax")
+_SITES = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
+_PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
+    "always": _SITES,
+    "never": frozenset(),
+    "flat": frozenset({("free", "flat"), ("sync", "flat")}),
+    "flat or sync": _SITES - {("free", "loop")},
+    "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
+}
+"""Contexts and placements that run in vectors."""
 _KEPT = ("groups", "launches", "barrier.local")
 
 
@@ -61,22 +70,6 @@ class ExecutionPolicy(Part):
         place = "along local axis 0" if self.along == "axis0" else "over the group"
         return f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}"
 
-    def vectorizes(self, context: str, placement: str) -> bool:
-        """Whether what stands there runs in vectors."""
-        if self.width == 1:
-            return False
-        match self.vectorized:
-            case "always":
-                return True
-            case "never":
-                return False
-            case "flat":
-                return placement == "flat"
-            case "sync":
-                return context == "sync"
-            case "flat or sync":
-                return placement == "flat" or context == "sync"
-
     def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         """Turn counts of the structure view into what the device issues.
 
@@ -93,16 +86,23 @@ class ExecutionPolicy(Part):
         """
         found: dict[str, Any] = {}
         for name, count in counts.items():
-            for issued, share in _issued(self, name):
-                part = count if share == 1 else count * (
-                    float(share) if isinstance(count, np.ndarray) else share
+            for issued, share in _issued(
+                name, self.width, self.along, self.remainder, self.vectorized
+            ):
+                part = (
+                    count
+                    if share == 1
+                    else count * (float(share) if isinstance(count, np.ndarray) else share)
                 )
                 found[issued] = found[issued] + part if issued in found else part
         return found
 
 
 @lru_cache(maxsize=2**16)
-def _issued(policy: ExecutionPolicy, name: str) -> tuple[tuple[str, Fraction], ...]:
+def _issued(
+    name: str, width: int, along: str, remainder: str, vectorized: Vectorized
+) -> tuple[tuple[str, Fraction], ...]:
+    """Return what a unit of a property is issued as."""
     parts = name.split(".")
     if parts[0] in ("run", "bytes") or name in _KEPT:
         return ((name, Fraction(1)),)
@@ -110,19 +110,19 @@ def _issued(policy: ExecutionPolicy, name: str) -> tuple[tuple[str, Fraction], .
         return ()
     _, context, placement, shape, *what = parts
     row, rows = (int(n) for n in shape.split("x"))
-    if policy.along == "group":
+    if along == "group":
         row, rows = row * rows, 1
-    vectorized = policy.vectorizes(context, placement)
+    is_vector = width > 1 and (context, placement) in _PLACES[vectorized]
     if what[0] == "passes":
-        kind = "vector" if vectorized else "scalar"
+        kind = "vector" if is_vector else "scalar"
         return (
             (f"run.{kind}.passes.{context}", Fraction(1)),
             (f"run.{kind}.rows.{context}", Fraction(rows)),
         )
-    if not vectorized:
+    if not is_vector:
         return tuple((f"run.scalar.{n}", Fraction(1)) for n in _scalar_names(placement, what))
-    full, left = divmod(row, policy.width)
-    if policy.remainder == "whole":
+    full, left = divmod(row, width)
+    if remainder == "whole":
         full, left = full + bool(left), 0
     issued: list[tuple[str, Fraction]] = []
     for each, single in _vector_names(placement, what):

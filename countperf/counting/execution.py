@@ -25,7 +25,7 @@ from typing import Any, Literal
 import loopy as lp
 
 from countperf.counting.access_analysis import AccessAnalyzer
-from countperf.counting.accesses import address_of
+from countperf.counting.accesses import Address, address_of
 from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.domains import Domains, Grid
@@ -39,7 +39,7 @@ from countperf.counting.strides import AxisStride, strides_of
 from countperf.counting.structure import ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import has_vectors
-from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
@@ -131,9 +131,7 @@ class ExecutionCounts:
     reasons: frozenset[str] = frozenset()
 
 
-def count_execution(
-    t_unit: Any, *, statistics: Mapping[str, Any] | None = None
-) -> ExecutionCounts:
+def count_execution(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> ExecutionCounts:
     """Count a kernel's operations and accesses by how they are executed.
 
     Parameters
@@ -165,7 +163,7 @@ def count_execution(
 @dataclass(frozen=True, slots=True)
 class _GlobalAccess:
     access: MemoryAccess
-    index: Any
+    index: Address | None
     place: Place
     cases: tuple[Case | FirstIteration, ...]
     is_dense: bool
@@ -317,7 +315,9 @@ class _Executions:
             walk = _step(inner.stride, line)
         pattern = self.statistics.pattern_of(access.array, access.text)
         if pattern and lane == "data":
-            lane = "next" if pattern[0] == "stride1" else "same" if pattern[0] == "uniform" else lane
+            lane = (
+                "next" if pattern[0] == "stride1" else "same" if pattern[0] == "uniform" else lane
+            )
         if lane == "next" and access.address_space == "local" and self._is_shifted(access, place):
             lane = "shifted"
         return access.address_space, access.direction, access.bits, lane, walk
@@ -385,7 +385,9 @@ class _Executions:
     # {{{ footprints
 
     def _footprints(self) -> dict[str, Any]:
-        group_bytes: defaultdict[tuple[str, str], list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        group_bytes: defaultdict[tuple[str, str], list[PiecewiseQuasiPolynomial]] = defaultdict(
+            list
+        )
         kernel_bytes: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
         by_array: defaultdict[tuple[str, str], list[tuple[Grid, _GlobalAccess]]] = defaultdict(list)
         for grid, found in self.global_accesses:
@@ -416,46 +418,42 @@ class _Executions:
         self, array: str, members: Sequence[tuple[Grid, _GlobalAccess]]
     ) -> tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial] | None:
         """Count distinct elements by group, and in all; None where data decides them."""
-        by_axes: defaultdict[Any, list[_GlobalAccess]] = defaultdict(list)
+        by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
+        repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
         for grid, member in members:
             counted, _ = self.domains.trip_statistics(member.place.within)
             if member.index is None or counted != member.place.within:
                 return None
-            axes = {self.domains.group_axes[n] for n in member.place.within & self.hardware
-                    if n in self.domains.group_axes}  # fmt: skip
-            redundant = grid.groups.keys() - axes
-            factor = PiecewiseQuasiPolynomial.from_value(1)
-            for axis in sorted(redundant):
-                factor *= grid.groups[axis]
-            by_axes[tuple(sorted(axes)), str(factor)].append(member)
-            self._factors = getattr(self, "_factors", {})
-            self._factors[str(factor)] = factor
+            axes = tuple(sorted({self.domains.group_axes.get(n, -1) for n in counted} - {-1}))
+            by_axes[axes].append(member)
+            repeats[axes] = PiecewiseQuasiPolynomial.from_value(1)
+            for axis in sorted(grid.groups.keys() - set(axes)):
+                repeats[axes] *= grid.groups[axis]
         what = f"kernel '{self.kernel.name}': the footprint of array '{array}'"
-        counter = self.domains.counter
         with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group = ZERO_COUNT
-            for (axes, factor), some in by_axes.items():
-                pieces: list[Any] = []
-                for member in some:
-                    groups = [self._group_name(member.place, axis) for axis in axes]
-                    pieces.append(
-                        accessed_cells(
-                            [(member.index, member.place.within, member.cases)],
-                            self.domains,
-                            lambda address, g=groups: (
-                                *(QuasiPolynomial.name(n) for n in g),
-                                *address.index,
-                            ),
-                        )
-                    )
-                cells = counter.as_one_piece(sets.union(pieces))
-                by_group += counter.count(cells) * self._factors[factor]
-            everywhere = accessed_cells(
-                [(m.index, m.place.within, m.cases) for _, m in members],
-                self.domains,
-                lambda address: address.index,
+            for axes, some in by_axes.items():
+                by_group += self._count_cells(some, axes) * repeats[axes]
+            return by_group, self._count_cells([member for _, member in members], ())
+
+    def _count_cells(
+        self, members: Sequence[_GlobalAccess], axes: Sequence[int]
+    ) -> PiecewiseQuasiPolynomial:
+        """Count distinct elements, told apart by the groups along some axes."""
+        pieces: list[sets.IntegerSet] = []
+        for member in members:
+            if member.index is None:
+                continue
+            groups = [QuasiPolynomial.name(self._group_name(member.place, axis)) for axis in axes]
+            pieces.append(
+                accessed_cells(
+                    [(member.index, member.place.within, member.cases)],
+                    self.domains,
+                    lambda address, groups=groups: (*groups, *address.index),
+                )
             )
-            return by_group, counter.count(everywhere)
+        counter = self.domains.counter
+        return counter.count(counter.as_one_piece(sets.union(pieces)))
 
     def _group_name(self, place: Place, axis: int) -> str:
         return min(n for n in place.within if self.domains.group_axes.get(n) == axis)

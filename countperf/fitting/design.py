@@ -156,7 +156,10 @@ def build_design(
     definition = as_model(model)
     rows = [(inputs or {}).get(id(c)) or model_inputs(definition, c.counts) for c in observations]
     used = {column for row in rows for column in row.values}
-    present = _present(definition, {n for case in observations for n in definition.issued(case.counts)}) | used
+    present = (
+        _present(definition, {n for case in observations for n in definition.issued(case.counts)})
+        | used
+    )
     ordered = sorted(present, key=lambda column: _position(definition, column))
     columns = tuple(column for column in ordered if column in used)
     function = ModelFunction(model=definition, columns=columns)

@@ -135,7 +135,9 @@ def fit(
     except FitNotConvergedError as error:
         stopped = error
     fitted_view = "source" if view == "structure" and definition.policy is None else view
-    weights = _weight_set(measurements, fitted_view, observations, fitted, held_out, suppliers, candidates)
+    weights = _weight_set(
+        measurements, fitted_view, observations, fitted, held_out, suppliers, candidates
+    )
     result = FitResult(
         weights=weights,
         verdicts=(

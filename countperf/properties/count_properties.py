@@ -9,7 +9,7 @@ from typing import Any, Literal
 from countperf.counting.execution import ExecutionCounts, Site, count_execution
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
-from countperf.errors import GranularityError, PropertyNameError
+from countperf.errors import CountingError, GranularityError, PropertyNameError
 from countperf.properties.cache import remembered
 from countperf.properties.taxonomy import View, validate_name
 from countperf.properties.vector import Count, PropertyVector, granularity_of
@@ -45,9 +45,10 @@ def count_kernel(
         Whether what cannot be counted exactly gets an upper bound instead of an error: a set its
         bounding box's points, a footprint that cannot be found the utilization of each access
         alone. Counts that rest on one are marked as not exact, with the reason.
-    view : {"source", "compiled"}
-        Whether what Loopy emits is counted (default; shipped weights are fitted to that), or what
-        an optimizing compiler leaves of it: `countperf.counting.compiled_view` states the rules.
+    view : {"source", "compiled", "structure"}
+        Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it
+        (`countperf.counting.compiled_view` states the rules), or what is emitted and beside it what
+        the compiler leaves by how a device executes it (`countperf.counting.execution`).
     instruction_counts : mapping from str to mapping from str to number, optional
         What one execution of an instruction by one work item does, by property name, by
         instruction id, such as ``{"raw": {"flop.add.f32": 3, "gmem.load.32.stride1": 1}}``: for C
@@ -71,7 +72,8 @@ def count_kernel(
     Raises
     ------
     CountingError
-        Something cannot be counted exactly: `UnsupportedExpressionError` for what has no counting
+        Something cannot be counted exactly, or the structure view is asked for with an option that
+        it does not have: `UnsupportedExpressionError` for what has no counting
         rule, `DataDependentControlFlowError` for what depends on data.
     PropertyNameError
         `instruction_counts` has a name that is no property, or one that is derived.
@@ -82,6 +84,11 @@ def count_kernel(
     -----
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
+    if view == "structure" and (approximate or instruction_counts or within is not None):
+        raise CountingError(
+            "the structure view is of whole kernels, exact, and by the rules: count with"
+            ' view="source" where approximate, instruction_counts or within are needed'
+        )
     for instruction_id, numbers in (instruction_counts or {}).items():
         for name in numbers:
             _check_supplied_name(instruction_id, name)
@@ -95,11 +102,11 @@ def count_kernel(
     }
 
     def count() -> PropertyVector:
-        if view != "structure":
-            return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
-        emitted = count_loopy_kernel(t_unit, **{**options, "view": "source"})
-        executed = count_execution(t_unit, statistics=options["statistics"])
-        return with_structure(sorted_by_taxonomy(emitted), executed)
+        if view == "structure":
+            executed = count_execution(t_unit, statistics=statistics)
+            emitted = count_loopy_kernel(t_unit, statistics=statistics, powers=powers)
+            return with_structure(sorted_by_taxonomy(emitted), executed)
+        return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
 
     return remembered(t_unit, options, count, cache)
 

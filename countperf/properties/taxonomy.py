@@ -109,7 +109,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "additions, multiplications and fused ones as a device issues them",
         ),
         (
-            rf"run\.(?:vector|scalar)\.chain\.\w+(?:\.\w+)?",
+            r"run\.(?:vector|scalar)\.chain\.\w+(?:\.\w+)?",
             "instruction",
             "instructions of carried chains, which wait for each other",
         ),

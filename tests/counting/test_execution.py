@@ -1,0 +1,142 @@
+"""How kernels are executed: against the compiler's view, the analysis, and enumeration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+import countperf
+from countperf.counting.execution import count_execution
+from countperf.errors import CountingError
+from countperf.policies import ExecutionPolicy
+from countperf.properties.count_properties import count_kernel
+from measurement_kernels import catalog
+
+_KERNELS = tuple(
+    each
+    for number, each in enumerate(catalog.entries(purpose=None, element_type=None))
+    if number % 12 == 0 and each.family != "empty"
+)
+
+
+def _sums(counts: dict[str, Any]) -> Counter[str]:
+    """Add up over sites and steps: by kind and type, by space, direction and size."""
+    found: Counter[str] = Counter()
+    for name, count in counts.items():
+        match name.split("."):
+            case ["exec", _, _, _, ("flop" | "iop") as root, *rest]:
+                found[".".join([root, *rest])] += count
+            case ["exec", _, _, _, ("gmem" | "lmem") as root, direction, bits, *_]:
+                found[f"{root}.{direction}.{bits}"] += count
+            case _:
+                pass
+    return found
+
+
+@pytest.mark.parametrize("entry", _KERNELS, ids=lambda e: e.name)
+def test_sites_add_up_to_what_a_compiler_leaves(entry: Any) -> None:
+    structure = count_kernel(entry.build(), view="structure")
+    compiled = count_kernel(entry.build(), view="compiled")
+    values = entry.parameters(entry.exponents[2])
+    values = {n: values[n] for n in structure.parameters}
+    expected: Counter[str] = Counter()
+    for name, count in compiled.evaluate(values).items():
+        match name.split("."):
+            case [("flop" | "iop"), *_]:
+                expected[name] += count
+            case ["gmem" | "lmem" as root, ("load" | "store") as direction, bits, *_]:
+                expected[f"{root}.{direction}.{bits}"] += count
+            case _:
+                pass
+    assert _sums(structure.evaluate(values)) == expected
+    assert structure.emitted() == count_kernel(entry.build())
+
+
+@pytest.mark.parametrize("entry", _KERNELS[::2], ids=lambda e: e.name)
+def test_bytes_are_the_footprints_of_the_analysis(entry: Any) -> None:
+    found = count_execution(entry.build())
+    analysis = countperf.analyze_kernel(entry.build())
+    values = {n: entry.check_parameters[n] for n in found.parameters}
+    expected: Counter[str] = Counter()
+    for footprint in analysis.footprints:
+        if footprint.address_space == "global" and footprint.direction != "any":
+            expected[footprint.direction] += footprint.cells_at(values) * footprint.element_bytes
+    assert {d: int(b.evaluate(values)) for d, b in found.kernel_bytes.items()} == expected
+
+
+def test_bytes_of_groups_by_enumeration() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j]: 0 <= i < n and 0 <= j < 3 }",
+        "out[i] = sum(j, a[i + 2*j])",
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.add_and_infer_dtypes(t_unit, {"a": np.float32})
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    found = count_execution(t_unit)
+    for n in (1, 15, 16, 17, 50, 64):
+        cells = {(i // 16, i + 2 * j) for i, j in product(range(n), range(3))}
+        assert found.group_bytes["load", "dense"].evaluate({"n": n}) == 4 * len(cells)
+        assert found.kernel_bytes["load"].evaluate({"n": n}) == 4 * len({c for _, c in cells})
+
+
+def _site_names(t_unit: Any) -> set[str]:
+    return {n for n in count_kernel(t_unit, view="structure") if n.startswith("exec.")}
+
+
+def test_sites_and_steps_of_a_column_sum() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j]: 0 <= i < n and 0 <= j < m }",
+        "out[i] = sum(j, a[j, i])",
+        assumptions="n >= 1 and m >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.add_and_infer_dtypes(t_unit, {"a": np.float32})
+    t_unit = lp.split_iname(t_unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    names = _site_names(t_unit)
+    assert "exec.free.loop.32x1.gmem.load.32.next.far" in names
+    assert "exec.free.loop.32x1.chain.add.f32" in names
+    assert "exec.free.flat.32x1.gmem.store.32.next" in names
+
+
+def test_idle_slots_of_a_guarded_fetch() -> None:
+    entry = catalog.entry("finite-differences/16x16/f32")
+    found = count_kernel(entry.build(), view="structure").evaluate(n=1024)
+    groups = (1024 // 16) ** 2
+    # 18 x 18 points by 16 x 16 items, two rounds along each axis
+    assert found["exec.sync.loop.16x16.idle"] == groups * (4 * 256 - 18 * 18)
+
+
+def test_options_that_the_view_lacks_are_refused() -> None:
+    t_unit = catalog.entry("n-body").build()
+    with pytest.raises(CountingError, match="whole kernels"):
+        count_kernel(t_unit, view="structure", within="id:*")
+
+
+@pytest.mark.parametrize(
+    ("remainder", "vector", "scalar"), [("whole", 2 * 100 / 24, 0), ("scalar", 100 / 24, 100 / 3)]
+)
+def test_a_policy_issues_rows_in_vectors(remainder: Any, vector: float, scalar: float) -> None:
+    policy = ExecutionPolicy(width=16, remainder=remainder, vectorized="flat")
+    issued = policy.apply({"exec.free.flat.24x8.flop.add.f32": 100.0, "groups": 7})
+    assert issued.pop("groups") == 7
+    assert issued.pop("run.vector.arithmetic.f32.add") == pytest.approx(vector)
+    assert sum(issued.values()) == pytest.approx(scalar)
+    assert policy.apply(issued) == issued
+
+
+def test_lanes_that_are_apart_access_one_by_one() -> None:
+    policy = ExecutionPolicy(width=16, vectorized="always")
+    issued = policy.apply({"exec.sync.loop.32x1.gmem.load.32.far.next": 64})
+    assert issued == {"run.scalar.gmem.load.32.gather": 64}
+
+
+def test_sub_groups_take_items_over_the_group() -> None:
+    policy = ExecutionPolicy(width=32, along="group")
+    issued = policy.apply({"exec.free.flat.16x3.flop.add.f32": 96})
+    assert issued == {"run.vector.arithmetic.f32.add": 4}  # two groups of 48: 2 each
