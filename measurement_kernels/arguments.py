@@ -37,21 +37,24 @@ class SizeParameter:
     multiple : int
         The kernel assumes that it divides the size.
     shift : int
-        The size is ``2**(exponent - shift)``, rounded up to the multiple.
+        The size is ``base * 2**(exponent - shift)``, rounded up to the multiple.
     fixed : int or None
         Size whatever the exponent, for what does not scale with the problem.
+    base : int
+        Size at exponent 0 (and no shift) before it is rounded up.
     """
 
     name: str
     multiple: int = 1
     shift: int = 0
     fixed: int | None = None
+    base: int = 1
 
     def at(self, exponent: int) -> int:
         """Compute the size from the exponent of a case."""
         if self.fixed is not None:
             return self.fixed
-        return round_up(2**exponent >> self.shift, self.multiple)
+        return round_up(self.base * 2**exponent >> self.shift, self.multiple)
 
     @property
     def assumption(self) -> str:

@@ -22,8 +22,15 @@ from measurement_kernels import (
     transpose,
     vector_scale_add,
 )
-from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
+from measurement_kernels.random_shapes import arithmetic as random_arithmetic
+from measurement_kernels.random_shapes import channel_filter as random_channel_filter
+from measurement_kernels.random_shapes import elementwise as random_elementwise
+from measurement_kernels.random_shapes import item_loop as random_item_loop
+from measurement_kernels.random_shapes import matmul as random_matmul
+from measurement_kernels.random_shapes import stencil as random_stencil
+from measurement_kernels.random_shapes import transpose as random_transpose
 
 if TYPE_CHECKING:
     from countperf.measurements import Purpose
@@ -43,6 +50,13 @@ _MODULES = (
     matmul_skinny,
     convolution,
     n_body,
+    random_matmul,
+    random_stencil,
+    random_elementwise,
+    random_item_loop,
+    random_channel_filter,
+    random_arithmetic,
+    random_transpose,
 )
 
 
@@ -51,19 +65,27 @@ def _everything() -> dict[str, CatalogEntry]:
     return {each.name: each for module in _MODULES for each in module.entries()}
 
 
-def families(*, purpose: Purpose | None = "measurement") -> tuple[str, ...]:
-    """List the classes of kernels in the paper's order.
+def families(
+    *, purpose: Purpose | None = "measurement", collection: Collection | None = "paper"
+) -> tuple[str, ...]:
+    """List the classes of kernels, the paper's first and in its order.
 
     Parameters
     ----------
     purpose : {"measurement", "test"} or None
         Which ones; None: all.
+    collection : {"paper", "extended", "random"} or None
+        Only classes of this collection; None: all.
 
     Returns
     -------
     tuple of str
     """
-    found = [e.family for e in _everything().values() if purpose in (None, e.purpose)]
+    found = [
+        e.family
+        for e in _everything().values()
+        if purpose in (None, e.purpose) and collection in (None, e.collection)
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -75,6 +97,7 @@ def entries(
     size_class: SizeClass | None = None,
     element_type: str | None = "f32",
     purpose: Purpose | None = "measurement",
+    collection: Collection | None = "paper",
 ) -> tuple[CatalogEntry, ...]:
     """List entries; by default what the paper measures, in all shapes of work group.
 
@@ -90,6 +113,8 @@ def entries(
         Type of the numbers; None: all. The paper's is ``f32``.
     purpose : {"measurement", "test"} or None
         Kernels for fits or for evaluations; None: both.
+    collection : {"paper", "extended", "random"} or None
+        The paper's kernels, those beyond its classes, or families of random shapes; None: all.
 
     Returns
     -------
@@ -103,8 +128,9 @@ def entries(
     ParameterError
         There is no such set of shapes.
     """
-    if family is not None and family not in families(purpose=None):
-        raise _unknown("family of kernels", family, families(purpose=None))
+    known = families(purpose=None, collection=None)
+    if family is not None and family not in known:
+        raise _unknown("family of kernels", family, known)
     shapes = None if size_class is None else group_shapes(size_class)
     return tuple(
         each
@@ -115,6 +141,7 @@ def entries(
         and (shapes is None or each.group_shape in shapes)
         and element_type in (None, each.element_type)
         and purpose in (None, each.purpose)
+        and collection in (None, each.collection)
     )
 
 
@@ -152,7 +179,8 @@ def entry(name: str) -> CatalogEntry:
         case [only]:
             return everything[only]
         case []:
-            raise _unknown("kernel", name, [*families(purpose=None), *everything])
+            known = families(purpose=None, collection=None)
+            raise _unknown("kernel", name, [*known, *everything])
         case _:
             raise KernelSpecificationError(
                 f"{name!r} could be any of {len(meant)} kernels; add parts of its name: "
@@ -175,5 +203,5 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> KernelSpecificationE
     if near:
         mend = f"did you mean {' or '.join(near)}?"
     else:
-        mend = f"there are the families {', '.join(families(purpose=None))}"
+        mend = f"there are the families {', '.join(families(purpose=None, collection=None))}"
     return KernelSpecificationError(f"no {what} is called {name!r}; {mend}", specification=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from countperf.errors import ParameterError
 from measurement_kernels.arguments import (
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 ONLY_VARIANT = "plain"
 """Variant of a family that has no other; names leave it out."""
 
+Collection: TypeAlias = Literal["paper", "extended", "random"]
+"""Which campaigns a kernel belongs to."""
+
 INDEX_LIMIT = 2**31
 """Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""
 
@@ -46,6 +49,9 @@ class CatalogEntry:
         Type of the numbers that it computes with.
     purpose : {"measurement", "test"}
         Whether fits may use it, or only evaluations.
+    collection : {"paper", "extended", "random"}
+        Where it belongs: to the paper's classes, to those that fill their gaps, or to the families
+        of random shapes.
     description : str
         What it does, in a line.
     exponents : range
@@ -69,6 +75,7 @@ class CatalogEntry:
     group_shape: GroupShape
     element_type: str = "f32"
     purpose: Purpose = "measurement"
+    collection: Collection = "paper"
     description: str
     exponents: range
     exponent_steps: tuple[int, ...] = (0, 1, 2, 3)

@@ -20,6 +20,15 @@ MEASURED = {
     "arithmetic": 5 * 3 * 5,
     "empty": 5,
 }
+RANDOM = {
+    "random-matmul": 90,
+    "random-stencil": 80,
+    "random-elementwise": 45,
+    "random-item-loop": 45,
+    "random-channel-filter": 30,
+    "random-arithmetic": 40,
+    "random-transpose": 30,
+}
 TESTS = ("finite-differences", "matmul-skinny", "convolution", "n-body")
 
 
@@ -48,7 +57,7 @@ def test_double_precision_only_on_request() -> None:
 
 
 def test_names_are_unique_and_resolve_to_themselves() -> None:
-    everything = entries(element_type=None, purpose=None)
+    everything = entries(element_type=None, purpose=None, collection=None)
     assert len({e.name for e in everything}) == len(everything)
     assert all(entry(e.name) is e for e in everything)
 
@@ -57,6 +66,14 @@ def test_families_in_the_papers_order() -> None:
     assert families() == tuple(MEASURED)
     assert families(purpose="test") == TESTS
     assert families(purpose=None) == (*MEASURED, *TESTS)
+
+
+def test_collections_are_listed_apart() -> None:
+    random = entries(collection="random")
+    assert Counter(e.family for e in random) == RANDOM
+    assert families(collection="random") == tuple(RANDOM)
+    assert entries(collection="random", purpose="test") == ()
+    assert {e.collection for e in entries(purpose=None)} == {"paper"}
 
 
 def test_filters_combine() -> None:

@@ -1,0 +1,369 @@
+"""Kernels written down as formulas, and shapes that say how a device runs them.
+
+A `Program` says what is computed, in loops over whole arrays; NumPy evaluates the same formulas, so
+that every program has its reference. A `Shape` says which work items do it: how loops are divided,
+kept in blocks, unrolled, and what is fetched into local memory. The results do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from measurement_kernels.arguments import (
+    ELEMENT_TYPES,
+    Argument,
+    ArrayArgument,
+    SizeParameter,
+    Sizes,
+)
+from measurement_kernels.groups import GroupShape
+from measurement_kernels.variants.common import shared, split_to_items, sweep_of
+
+if TYPE_CHECKING:
+    from loopy import TranslationUnit
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formula:
+    """An array assigned throughout: ``target = result``, with sums over loops in it.
+
+    Attributes
+    ----------
+    target : str
+        Array with its indices, ``c[i, j]``.
+    terms : tuple of str
+        What is summed over the loops `summed`; one sum, with an accumulator of its own, for each.
+    result : str
+        The value, in which ``{0}``, ``{1}`` are the sums; by default the first.
+    summed : tuple of str
+        Loops of the sums; if there are none, the terms stand for themselves.
+    """
+
+    target: str
+    terms: tuple[str, ...]
+    result: str = "{0}"
+    summed: tuple[str, ...] = ()
+
+    def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
+        """Write the formula for Loopy."""
+        del loops, element_type
+        over = f"({', '.join(self.summed)})" if len(self.summed) > 1 else "".join(self.summed)
+        terms = [f"sum({over}, {term})" if over else f"({term})" for term in self.terms]
+        return f"{self.target} = {self.result.format(*terms)}"
+
+    def evaluate(self, loops: tuple[str, ...], values: Mapping[str, Any]) -> Any:
+        """Compute the value on the grid of all loops but the summed ones, which keep one point."""
+        import numpy as np
+
+        extents = np.broadcast_shapes(*(values[loop].shape for loop in loops))
+        axes = tuple(loops.index(loop) for loop in self.summed)
+        totals: dict[str, Any] = {}
+        for position, term in enumerate(self.terms):
+            grid = _evaluated(term, values)
+            if axes:
+                grid = np.broadcast_to(grid, extents).sum(axis=axes, keepdims=True)
+            totals[f"total{position}"] = grid
+        return _evaluated(self.result.format(*totals), {**values, **totals})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """An array assigned from states that a loop updates, each chain independent of the others.
+
+    Attributes
+    ----------
+    target : str
+        Array with its indices.
+    states : tuple of (str, str)
+        For each state, called ``s0``, ``s1``, how it begins and what it becomes, in terms of
+        itself, the arrays and the loops.
+    loop : str
+        The loop; it begins at zero.
+    result : str
+        The value, in terms of the states.
+    """
+
+    target: str
+    states: tuple[tuple[str, str], ...]
+    loop: str
+    result: str
+
+    def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
+        """Write the recurrence for Loopy."""
+        dtype = ELEMENT_TYPES[element_type]
+        around = ", ".join(loop for loop in loops if loop != self.loop)
+        begin = [
+            f"<{dtype}> s{q} = {start} {{id=begin{q}}}" for q, (start, _) in enumerate(self.states)
+        ]
+        steps = [
+            f"s{q} = {update} {{id=step{q}, dep=begin{q}}}"
+            for q, (_, update) in enumerate(self.states)
+        ]
+        done = ":".join(f"step{q}" for q in range(len(self.states)))
+        return "\n".join(
+            [
+                f"for {around}",
+                *begin,
+                f"for {self.loop}",
+                *steps,
+                "end",
+                f"{self.target} = {self.result} {{dep={done}}}",
+                "end",
+            ]
+        )
+
+    def evaluate(self, loops: tuple[str, ...], values: Mapping[str, Any]) -> Any:
+        """Compute the value on the grid of all loops but the recurrence's own."""
+        del loops
+        known = dict(values)
+        known.update({f"s{q}": _evaluated(start, known) for q, (start, _) in self._numbered()})
+        for step in range(values[self.loop].size):
+            known[self.loop] = step
+            for q, (_, update) in self._numbered():
+                known[f"s{q}"] = _evaluated(update, known)
+        return _evaluated(self.result, known)
+
+    def _numbered(self) -> list[tuple[int, tuple[str, str]]]:
+        return list(enumerate(self.states))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a kernel computes.
+
+    Attributes
+    ----------
+    name : str
+        A C identifier.
+    loops : tuple of (str, str or int)
+        Loops from zero, each with its extent: a size parameter or a number.
+    formulas : tuple of Formula or Recurrence
+        What is computed; none reads what another one writes.
+    sizes : tuple of SizeParameter
+        The kernel's parameters.
+    arguments : tuple of ArrayArgument or ScalarArgument
+        What else it is called with.
+    element_type : {"f32", "f64"}
+        Type of the arrays.
+    """
+
+    name: str
+    loops: tuple[tuple[str, str | int], ...]
+    formulas: tuple[Formula | Recurrence, ...]
+    sizes: tuple[SizeParameter, ...]
+    arguments: tuple[Argument, ...]
+    element_type: str = "f32"
+
+    @property
+    def loop_names(self) -> tuple[str, ...]:
+        """Names of the loops in order."""
+        return tuple(name for name, _ in self.loops)
+
+    def unit(self) -> TranslationUnit:
+        """Make the kernel, before it has a shape."""
+        from measurement_kernels.units import make_unit
+
+        bounds = " and ".join(f"0 <= {name} < {extent}" for name, extent in self.loops)
+        return make_unit(
+            self.name,
+            domain=f"{{ [{', '.join(self.loop_names)}]: {bounds} }}",
+            instructions="\n".join(
+                formula.instructions(self.loop_names, self.element_type)
+                for formula in self.formulas
+            ),
+            sizes=self.sizes,
+            arguments=self.arguments,
+            element_type=self.element_type,
+        )
+
+    def expected(self, arguments: Mapping[str, Any], parameters: Sizes) -> dict[str, NDArray[Any]]:
+        """Evaluate the formulas with NumPy, in f64."""
+        import numpy as np
+
+        extents = [
+            extent if isinstance(extent, int) else parameters[extent] for _, extent in self.loops
+        ]
+        grid = np.ogrid[*map(_upto, extents)]
+        values: dict[str, Any] = {
+            **dict(zip(self.loop_names, grid, strict=True)),
+            **{name: np.asarray(given, "float64") for name, given in arguments.items()},
+            **parameters,
+            **_functions(),
+        }
+        results: dict[str, NDArray[Any]] = {}
+        for formula in self.formulas:
+            array, _, indices = formula.target.partition("[")
+            place = _evaluated(f"({indices.removesuffix(']')},)", values)
+            if array not in results:
+                results[array] = np.array(self._before(array, arguments, parameters))
+            results[array][place] = formula.evaluate(self.loop_names, values)
+        return results
+
+    def _before(self, array: str, arguments: Mapping[str, Any], parameters: Sizes) -> NDArray[Any]:
+        import numpy as np
+
+        if array in arguments:
+            return np.asarray(arguments[array], "float64")
+        arrays = {a.name: a for a in self.arguments if isinstance(a, ArrayArgument)}
+        return np.zeros(arrays[array].shape_at(parameters))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divided:
+    """A loop over work groups and their items along an axis of the NDRange.
+
+    Attributes
+    ----------
+    loop : str
+        The loop.
+    axis : int
+        Axis of the NDRange.
+    items, each : int
+        Items per group, and iterations of each item, as far apart as there are items.
+    """
+
+    loop: str
+    axis: int
+    items: int
+    each: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A loop of each item cut into pieces: ``<loop>_step`` around ``<loop>_in``."""
+
+    loop: str
+    length: int
+    unrolled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """What a group fetches into local memory.
+
+    Attributes
+    ----------
+    array : str
+        The array.
+    sweep : tuple of str
+        Loops whose footprint is fetched; those that a shape does not have are left out.
+    within : tuple of str
+        Loops around the fetch.
+    axes : tuple of int or None
+        For each axis of the array the local axis that shares it.
+    """
+
+    array: str
+    sweep: tuple[str, ...]
+    within: tuple[str, ...]
+    axes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Which work items run a program, and how.
+
+    Attributes
+    ----------
+    divided : tuple of Divided
+        Loops over groups and items.
+    block : str
+        Tag of the loops over an item's own iterations: ``for``, ``unr``, ``ilp``, ``ilp.seq``.
+    groups : tuple of str
+        Loops over groups alone, along the axes behind those of `divided`.
+    steps : tuple of Step
+        Loops cut into pieces.
+    unrolled : tuple of str
+        Loops of constant length that are unrolled.
+    fetches : tuple of Fetch
+        What goes through local memory.
+    priority : str
+        Order of loops, outermost first, where it is not left to Loopy.
+    """
+
+    divided: tuple[Divided, ...]
+    block: str = "for"
+    groups: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    unrolled: tuple[str, ...] = ()
+    fetches: tuple[Fetch, ...] = ()
+    priority: str = ""
+
+    @property
+    def group_shape(self) -> GroupShape:
+        """Work items per group along axes 0 and 1."""
+        items = {each.axis: each.items for each in self.divided}
+        return items.get(0, 1), items.get(1, 1)
+
+
+@cache
+def build(program: Program, shape: Shape) -> TranslationUnit:
+    """Build a program in a shape, or return what was built before."""
+    import loopy as lp
+
+    from measurement_kernels.units import prefetch
+
+    unit = program.unit()
+    for each in shape.divided:
+        unit = split_to_items(
+            unit, each.loop, axis=each.axis, items=each.items, each=each.each, block=shape.block
+        )
+    free = 1 + max(each.axis for each in shape.divided)
+    unit = lp.tag_inames(unit, {loop: f"g.{free + p}" for p, loop in enumerate(shape.groups)})
+    for step in shape.steps:
+        unit = lp.split_iname(
+            unit,
+            step.loop,
+            step.length,
+            outer_iname=f"{step.loop}_step",
+            inner_iname=f"{step.loop}_in",
+            inner_tag="unr" if step.unrolled else None,
+        )
+        unit = lp.prioritize_loops(unit, f"{step.loop}_step,{step.loop}_in")
+    unit = lp.tag_inames(unit, dict.fromkeys(shape.unrolled, "unr"))
+    for fetch in shape.fetches:
+        axes = {f"{fetch.array}_{position}": axis for position, axis in enumerate(fetch.axes)}
+        unit = prefetch(
+            unit,
+            fetch.array,
+            sweep=sweep_of(unit, fetch.sweep),
+            within=fetch.within,
+            axes=shared(axes, shape.group_shape),
+            group_shape=shape.group_shape,
+        )
+    return lp.prioritize_loops(unit, shape.priority) if shape.priority else unit
+
+
+def _upto(extent: int) -> slice:
+    return slice(0, extent)
+
+
+def _evaluated(text: str, values: Mapping[str, Any]) -> Any:
+    from pymbolic import evaluate
+
+    return evaluate(_parsed(text), values)
+
+
+@cache
+def _parsed(text: str) -> Any:
+    from pymbolic import parse
+
+    return parse(text)
+
+
+def _functions() -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        "sqrt": np.sqrt,
+        "rsqrt": lambda x: 1 / np.sqrt(x),
+        "exp": np.exp,
+        "fabs": np.abs,
+        "fmin": np.minimum,
+        "fmax": np.maximum,
+        "sin": np.sin,
+    }

@@ -1,0 +1,19 @@
+"""Families of random shapes: what models that predict unseen kernels are fitted to.
+
+Nothing but a fixed seed chooses their members: work groups (wide, tall, linear, any number of
+items), which loop lanes run along, blocks of iterations per item, unrolling, tiles in local memory,
+layouts, numbers of arrays and of terms, coefficients, sizes. All are in ``f32``.
+
+=========================  =====================================================================
+family                     members
+=========================  =====================================================================
+``random-matmul``          matrix products and what resembles them: distances, weighted and batched
+                           products, with what is added to them
+``random-stencil``         stencils of 3 to 12 points in one to three dimensions
+``random-elementwise``     maps of one to five arrays in one and two dimensions
+``random-item-loop``       loops of each item: sums over rows and columns, recurrences
+``random-channel-filter``  filters over several channels, in one and two dimensions
+``random-arithmetic``      chains of arithmetic, one or several of them
+``random-transpose``       permutations of axes, reversals, interleaving
+=========================  =====================================================================
+"""

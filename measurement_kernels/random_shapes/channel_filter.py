@@ -1,0 +1,122 @@
+"""Random filters: windows of signals or images of several channels, summed with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from measurement_kernels.arguments import ArrayArgument, Extent
+from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.programs import Divided, Fetch, Formula, Program, Shape
+from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_entries
+
+_NUMBER = 30
+_TERM_S = 0.4e-9
+
+
+def entries() -> Iterator[CatalogEntry]:
+    """List the family."""
+    yield from random_entries(
+        "random-channel-filter",
+        "random filter over several channels, of random shape",
+        _NUMBER,
+        _draw,
+    )
+
+
+def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+    planar = draw.chance(0.65)
+    loops = ("i", "j") if planar else ("i",)
+    items = draw.planar_group() if planar else (draw.linear_group(),)
+    each = tuple(draw.pick((1, 1, 1, 2, 3)) for _ in loops)
+    taps = tuple(draw.integer(1 + (not planar), 5 if planar else 12) for _ in loops)
+    channels = draw.integer(2, 9)
+    filters = draw.integer(1, 5)
+    channels_last = draw.chance(0.5)
+    fetched = draw.pick(("", "", "w", "u", "uw"))
+    tile = channels
+    for length, own, window in zip(items, each, taps, strict=True):
+        tile *= length * own + window - 1
+    if "u" in fetched and 4 * tile > LOCAL_BYTES:
+        return None
+    number = 1
+    for window in taps:
+        number *= window
+    if number < 2:
+        return None
+    offsets = ("y", "x")[2 - len(loops) :]
+    reads = [f"{loop} + {offset}" for loop, offset in zip(loops, offsets, strict=True)]
+    where = [*reads, "c"] if channels_last else ["c", *reads]
+    steps = dict(zip(offsets, taps, strict=True))
+    summed = ("c", *offsets) if draw.chance(0.5) else (*offsets, "c")
+    names = dict(zip(loops, "nm", strict=False))
+    sizes = draw.sizes(
+        {names[loop]: length * own for loop, length, own in zip(loops, items, each, strict=True)},
+        lambda s: s["n"] * s.get("m", 1) * number * channels * filters * _TERM_S,
+    )
+    padded = [
+        Extent(names[loop], offset=window - 1) for loop, window in zip(loops, taps, strict=True)
+    ]
+    inside = [Extent(names[loop]) for loop in loops]
+    program = Program(
+        name="channel_filter",
+        loops=(
+            ("f", filters),
+            *((loop, names[loop]) for loop in loops),
+            ("c", channels),
+            *steps.items(),
+        ),
+        formulas=(
+            Formula(
+                target=f"r[f, {', '.join(loops)}]",
+                terms=(f"u[{', '.join(where)}] * w[f, c, {', '.join(offsets)}]",),
+                result=draw.pick(("{0}", "{0}", "fmax({0}, 0.0)", "{0} + v[f]")),
+                summed=summed,
+            ),
+        ),
+        sizes=sizes,
+        arguments=(
+            ArrayArgument(
+                name="u", shape=(*padded, channels) if channels_last else (channels, *padded)
+            ),
+            ArrayArgument(name="w", shape=(filters, channels, *taps)),
+            ArrayArgument(name="v", shape=(filters,)),
+            ArrayArgument(name="r", shape=(filters, *inside), role="output"),
+        ),
+    )
+    if "v[" not in str(program.formulas[0]):
+        kept = tuple(each for each in program.arguments if each.name != "v")
+        program = Program(
+            name=program.name,
+            loops=program.loops,
+            formulas=program.formulas,
+            sizes=program.sizes,
+            arguments=kept,
+        )
+    first_axis = draw.pick((1, 1, 0)) if planar else 0
+    axes = (first_axis, 1 - first_axis)[: len(loops)]
+    groups = tuple(f"{loop}_group" for loop in loops)
+    shared = (1, 0) if planar else (0,)
+    fetch_w = Fetch(
+        array="w",
+        sweep=("c", *offsets),
+        within=(*groups, "f"),
+        axes=(None, 0, *(None for _ in offsets)) if not planar else (None, 1, 0, None),
+    )
+    fetch_u = Fetch(
+        array="u",
+        sweep=("c", *offsets, *(f"{loop}_{part}" for loop in loops for part in ("each", "item"))),
+        within=(*groups, "f"),
+        axes=(*shared, None) if channels_last else (None, *shared),
+    )
+    shape = Shape(
+        divided=tuple(
+            Divided(loop=loop, axis=axis, items=length, each=own)
+            for loop, axis, length, own in zip(loops, axes, items, each, strict=True)
+        ),
+        block=draw.pick(("ilp", "unr")) if max(each) > 1 else "for",
+        groups=("f",),
+        unrolled=tuple(offset for offset in offsets if draw.chance(0.3)),
+        priority=",".join(summed),
+        fetches=(*((fetch_u,) if "u" in fetched else ()), *((fetch_w,) if "w" in fetched else ())),
+    )
+    return program, shape

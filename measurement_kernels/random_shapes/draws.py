@@ -1,0 +1,199 @@
+"""Random choices that are the same everywhere, and entries of the catalogue made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from measurement_kernels.arguments import ArrayArgument, SizeParameter, Sizes
+from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry
+from measurement_kernels.groups import GroupShape, round_up
+from measurement_kernels.programs import Program, Shape, build
+
+_Option = TypeVar("_Option")
+
+SEED = 1
+"""Another one gives other kernels under the same names: never change it."""
+
+SHORTEST_RUN_S = 0.4e-3
+LONGEST_RUN_S = 6e-3
+"""Estimated times of a run on two processor cores, at the smallest size."""
+
+LARGEST_GROUP = 512
+LOCAL_BYTES = 24 * 1024
+"""Work items of a group, and its local memory, that any device has."""
+
+_LENGTHS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    8,
+    10,
+    12,
+    14,
+    16,
+    18,
+    20,
+    24,
+    28,
+    32,
+    36,
+    40,
+    48,
+    56,
+    64,
+    80,
+    96,
+    128,
+)
+_LINEAR = (16, 24, 32, 40, 48, 60, 64, 72, 80, 96, 100, 112, 120, 128, 144, 160, 176, 192, 200, 216)
+_LONG = (240, 256, 280, 288, 300, 320, 336, 352, 384, 400, 416, 448, 480, 500, 512)
+_MOST_EXPONENTS = 8
+
+
+class Draw:
+    """Random choices for one kernel.
+
+    Python promises that `random.Random.random` gives the same numbers in all versions, and nothing
+    of the kind for its other functions.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._random = Random(f"{name} {SEED}")
+
+    def real(self, low: float, high: float) -> float:
+        """Draw from an interval."""
+        return low + (high - low) * self._random.random()
+
+    def integer(self, low: int, high: int) -> int:
+        """Draw an integer, both ends included."""
+        return low + int((high - low + 1) * self._random.random())
+
+    def pick(self, options: Sequence[_Option]) -> _Option:
+        """Draw one of several; an option that is there twice is twice as likely."""
+        return options[int(len(options) * self._random.random())]
+
+    def some(self, options: Sequence[_Option], number: int) -> tuple[_Option, ...]:
+        """Draw different ones of several, in random order."""
+        left = list(options)
+        return tuple(left.pop(int(len(left) * self._random.random())) for _ in range(number))
+
+    def chance(self, probability: float) -> bool:
+        """Draw a decision."""
+        return self._random.random() < probability
+
+    def coefficient(self) -> str:
+        """Draw a number between 1/16 and 2 that is exact in binary32."""
+        return str(self.integer(1, 32) / 16)
+
+    def linear_group(self) -> int:
+        """Draw the length of a one-dimensional work group."""
+        return self.pick(_LINEAR + _LONG)
+
+    def planar_group(self) -> GroupShape:
+        """Draw a two-dimensional work group, wide, tall or square, of 16 items at least."""
+        while True:
+            shape = self.pick(_LENGTHS), self.pick(_LENGTHS)
+            if 16 <= shape[0] * shape[1] <= LARGEST_GROUP:
+                return shape
+
+    def sizes(
+        self, multiples: Mapping[str, int], work_s: Callable[[Sizes], float], *, skew: float = 1.0
+    ) -> tuple[SizeParameter, ...]:
+        """Draw sizes in random proportion whose estimated time is a random one.
+
+        Parameters
+        ----------
+        multiples : Mapping from str to int
+            The sizes, and what they are multiples of.
+        work_s : callable
+            Estimated time of a run at given sizes, s.
+        skew : float
+            Each size is up to ``2**skew`` times larger or smaller than in proportion.
+        """
+        proportion = {name: 2 ** self.real(-skew, skew) for name in multiples}
+        target = SHORTEST_RUN_S * (LONGEST_RUN_S / SHORTEST_RUN_S) ** self.real(0, 1)
+        length = 4.0
+        while True:
+            sizes = {
+                name: round_up(max(1, int(length * proportion[name])), multiple)
+                for name, multiple in multiples.items()
+            }
+            if work_s(sizes) >= target:
+                break
+            length *= 1.04
+        return tuple(
+            SizeParameter(name=name, multiple=multiple, base=sizes[name])
+            for name, multiple in multiples.items()
+        )
+
+
+def random_entries(
+    family: str,
+    description: str,
+    number: int,
+    draw_kernel: Callable[[Draw], tuple[Program, Shape] | None],
+    *,
+    dropped: Mapping[int, str] | None = None,
+) -> Iterator[CatalogEntry]:
+    """Draw the kernels of a family.
+
+    Parameters
+    ----------
+    family, description : str
+        The family, and what its kernels do.
+    number : int
+        How many are drawn.
+    draw_kernel : callable
+        Draws one; None where the choices do not fit together. Then it is asked again, as it is
+        where local axis 0 has a single item, for which Loopy makes no code.
+    dropped : Mapping from int to str, optional
+        Those that are left out, with the reason.
+    """
+    for index in range(number):
+        if index in (dropped or {}):
+            continue
+        draw = Draw(f"{family}/{index}")
+        drawn = draw_kernel(draw)
+        while drawn is None or drawn[1].group_shape[0] == 1:
+            drawn = draw_kernel(draw)
+        program, shape = drawn
+        steps = (0, 1) if draw.chance(0.5) else (0,)
+        yield CatalogEntry(
+            family=family,
+            variant=f"{index:03d}",
+            group_shape=shape.group_shape,
+            element_type=program.element_type,
+            collection="random",
+            description=description,
+            exponents=range(_exponents(program, steps[-1])),
+            exponent_steps=steps,
+            sizes=program.sizes,
+            arguments=program.arguments,
+            check_parameters=_check_sizes(program),
+            builder=partial(build, program, shape),
+            expected=program.expected,
+        )
+
+
+def _exponents(program: Program, last_step: int) -> int:
+    arrays = [each for each in program.arguments if isinstance(each, ArrayArgument)]
+    for exponent in range(_MOST_EXPONENTS):
+        sizes = {size.name: size.at(exponent + last_step) for size in program.sizes}
+        if any(array.elements(sizes) >= INDEX_LIMIT for array in arrays):
+            return exponent
+    return _MOST_EXPONENTS
+
+
+def _check_sizes(program: Program) -> dict[str, int]:
+    """Return small sizes: two multiples along the first axis, three along the second, and so on."""
+    sizes: dict[str, int] = {}
+    for position, size in enumerate(program.sizes):
+        wanted = round_up(max((2 + position) * size.multiple, 5 + position), size.multiple)
+        sizes[size.name] = wanted if size.fixed is None else min(wanted, size.fixed)
+    return sizes

@@ -1,0 +1,121 @@
+"""Programs against NumPy, and the kernels made from them on a device and under Oclgrind."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from countperf import analyze_kernel, count_kernel
+from countperf.errors import DeviceError
+from countperf.harness.devices import find_device
+from countperf.harness.runner import KernelRunner
+from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
+from measurement_kernels.catalog import entries, entry
+from measurement_kernels.entry import CatalogEntry, Collection
+from measurement_kernels.programs import Formula, Program, Recurrence
+from measurement_kernels.random_shapes.draws import Draw
+from tests.oracles import oclgrind
+
+_SHARES: tuple[tuple[Collection, int], ...] = (("random", 8), ("extended", 3))
+
+
+def _sample() -> list[CatalogEntry]:
+    """Choose one in eight random kernels and one in three of the extended classes, by name."""
+    return [
+        each
+        for collection, share in _SHARES
+        for each in entries(element_type=None, collection=collection)
+        if zlib.crc32(each.name.encode()) % share == 0
+    ]
+
+
+SAMPLE = _sample()
+
+
+@pytest.fixture(scope="module")
+def runner() -> KernelRunner:
+    try:
+        return KernelRunner.open(find_device())
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("each", SAMPLE, ids=lambda each: each.name)
+def test_numbers_are_right(each: CatalogEntry, runner: KernelRunner) -> None:
+    runner.check(each.case(each.exponents[0] + each.exponent_steps[0]))
+
+
+@pytest.mark.oclgrind
+@pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
+@pytest.mark.parametrize("each", SAMPLE[::3], ids=lambda each: each.name)
+def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) -> None:
+    counted = count_kernel(each.build()).evaluate(each.check_parameters)
+    executed = oclgrind.run(each.build(), each.check_parameters, tmp_path)
+    assert oclgrind.disagreements(counted, executed) == {}
+
+
+def test_sample_is_counted_and_analyzed() -> None:
+    for each in SAMPLE:
+        vector = count_kernel(each.build()).evaluate(each.check_parameters)
+        assert vector["launches"] == 1
+        assert analyze_kernel(each.build())
+
+
+def test_draws_never_change() -> None:
+    drawn: list[str] = []
+    for each in entries(collection="random"):
+        assert isinstance(each.builder, partial)
+        drawn.append(f"{each.name} {each.exponents} {each.exponent_steps} {each.builder.args}")
+    assert hashlib.sha256("\n".join(drawn).encode()).hexdigest()[:16] == "4a8b9dc644ba1edd"
+
+
+def test_draws_follow_from_the_name_alone() -> None:
+    first, again, other = (Draw(name) for name in ("a/1", "a/1", "a/2"))
+    numbers = [[each.integer(0, 9) for _ in range(8)] for each in (first, again, other)]
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert sorted(Draw("b").some("abc", 3)) == ["a", "b", "c"]
+
+
+def _program(*formulas: Formula | Recurrence, target: tuple[Extent | int, ...]) -> Program:
+    return Program(
+        name="program",
+        loops=(("i", "n"), ("k", 3)),
+        formulas=formulas,
+        sizes=(SizeParameter(name="n"),),
+        arguments=(
+            ArrayArgument(name="a", shape=(Extent("n"), 3)),
+            ArrayArgument(name="r", shape=target, role="output"),
+        ),
+    )
+
+
+def test_a_formula_sums_each_term_on_its_own() -> None:
+    formula = Formula(
+        target="r[n - 1 - i]", terms=("a[i, k]", "2.0"), result="{0} - {1} * i", summed=("k",)
+    )
+    a = np.arange(6.0).reshape(2, 3)
+    got = _program(formula, target=(Extent("n"),)).expected({"a": a}, {"n": 2})
+    np.testing.assert_array_equal(got["r"], [12 - 6.0, 3.0])
+
+
+def test_a_recurrence_updates_its_states_in_turn() -> None:
+    recurrence = Recurrence(
+        target="r[i]",
+        states=(("1.0", "0.5 * s0 + a[i, k]"), ("a[i, 0]", "fmax(s1, a[i, k]) + k")),
+        loop="k",
+        result="s0 + 100.0 * s1",
+    )
+    a = np.array([[1.0, 2.0, 8.0], [4.0, 4.0, 4.0]])
+    got = _program(recurrence, target=(Extent("n"),)).expected({"a": a}, {"n": 2})
+    first = [((0.5 + 1) / 2 + 2) / 2 + 8, ((0.5 + 4) / 2 + 4) / 2 + 4]
+    np.testing.assert_array_equal(got["r"], np.array(first) + 100 * np.array([10.0, 7.0]))
+
+
+def test_names_of_random_kernels_are_found_by_number() -> None:
+    assert entry("random-stencil/017").family == "random-stencil"
