@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import KernelSpecificationError
 from measurement_kernels import (
+    applications,
     arithmetic,
     convolution,
     empty,
@@ -43,6 +44,7 @@ _MODULES = (
     matmul_skinny,
     convolution,
     n_body,
+    applications,
 )
 
 
@@ -56,7 +58,7 @@ def families(*, purpose: Purpose | None = "measurement") -> tuple[str, ...]:
 
     Parameters
     ----------
-    purpose : {"measurement", "test"} or None
+    purpose : {"measurement", "test", "application", "variant"} or None
         Which ones; None: all.
 
     Returns
@@ -88,8 +90,8 @@ def entries(
         Only shapes of this one of the paper's sets.
     element_type : {"f32", "f64"} or None
         Type of the numbers; None: all. The paper's is ``f32``.
-    purpose : {"measurement", "test"} or None
-        Kernels for fits or for evaluations; None: both.
+    purpose : {"measurement", "test", "application", "variant"} or None
+        What they are for: fits (``measurement``) or evaluations; None: all.
 
     Returns
     -------
