@@ -11,6 +11,7 @@ zero; a `MeanError` therefore says how many errors were zero, and which floor wa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -164,6 +165,8 @@ class EvaluatedCase(Part):
         Times, s.
     complete : bool
         Whether the prediction knows the cost of every property of the kernel.
+    purpose : str
+        What the kernel is for: ``test``, ``application``, ``variant``.
     """
 
     kernel: str
@@ -171,11 +174,19 @@ class EvaluatedCase(Part):
     measured_s: float = Field(gt=0)
     predicted_s: float
     complete: bool = True
+    purpose: str = "test"
 
     @property
     def relative_error(self) -> float:
         """``|predicted - measured| / measured``."""
         return abs(self.predicted_s - self.measured_s) / self.measured_s
+
+    @property
+    def factor(self) -> float:
+        """Predicted over measured time or its inverse, at least 1; infinite if none is positive."""
+        if self.predicted_s <= 0:
+            return math.inf
+        return max(self.predicted_s / self.measured_s, self.measured_s / self.predicted_s)
 
 
 def mean_errors_by_kernel(
@@ -208,6 +219,23 @@ class Evaluation(Document):
     def by_kernel(self, *, floor: float = 0.0) -> dict[str, MeanError]:
         """Return the mean error of each kernel over its sizes, in the order of the cases."""
         return mean_errors_by_kernel(self.cases, floor=floor)
+
+    def worst_factors(self) -> dict[str, float]:
+        """Return the largest factor between predicted and measured times of each kernel."""
+        worst: dict[str, float] = {}
+        for case in self.cases:
+            worst[case.kernel] = max(case.factor, worst.get(case.kernel, 1.0))
+        return worst
+
+    def by_purpose(self) -> dict[str, Evaluation]:
+        """Split by what kernels are for, in the order of the cases."""
+        purposes = dict.fromkeys(case.purpose for case in self.cases)
+        return {
+            purpose: self.model_copy(
+                update={"cases": tuple(c for c in self.cases if c.purpose == purpose)}
+            )
+            for purpose in purposes
+        }
 
     def overall(self, *, floor: float = 0.0) -> MeanError:
         """Return the device's mean error: the geometric mean of the means of its kernels."""

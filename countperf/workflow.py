@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.devices import Device
     from countperf.harness.progress import Progress
-    from countperf.measurements import Measurement, MeasurementSet
+    from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
     from countperf.metrics import Evaluation
@@ -264,8 +264,9 @@ def profile_entries(
     *,
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
+    purposes: Sequence[Purpose] = (),
 ) -> tuple[CatalogEntry, ...]:
-    """List the catalogue's kernels that a profile measures, test kernels last.
+    """List the catalogue's kernels that a profile measures, those that judge fits last.
 
     Parameters
     ----------
@@ -276,13 +277,17 @@ def profile_entries(
     families : sequence of str
         Only these families; all if empty.
     element_types : sequence of str
-        Only these element types.
+        Only these element types; applications are measured in their own, whatever it is.
+    purposes : sequence of {"measurement", "test", "application", "variant"}
+        Only these; by default the named families whatever they are for, and if none is named,
+        measurement and test kernels.
 
     Raises
     ------
     KernelSpecificationError
         No such family, or no kernel is left.
     """
+    from countperf.measurements import PURPOSES
     from measurement_kernels.catalog import entries, group_shapes
 
     shapes = group_shapes(group_class)
@@ -292,17 +297,22 @@ def profile_entries(
     linear.sort(key=lambda shape: shape != (256, 1))
     planar.sort(key=lambda shape: shape != (16, 16))
     wanted = {*linear[: profile.shapes_per_kernel], *planar[: profile.shapes_per_kernel]}
-    measured = [e for e in entries(element_type=None) if e.group_shape in wanted]
     _check_families(families)
+    if not purposes:
+        purposes = PURPOSES if families else ("measurement", "test")
     kept = tuple(
         e
-        for e in (*measured, *entries(element_type=None, purpose="test"))
-        if e.element_type in element_types and (not families or e.family in families)
+        for purpose in PURPOSES
+        if purpose in purposes
+        for e in entries(element_type=None, purpose=purpose)
+        if (purpose != "measurement" or e.group_shape in wanted)
+        and (purpose == "application" or e.element_type in element_types)
+        and (not families or e.family in families)
     )
     if not kept:
         raise KernelSpecificationError(
-            f"no kernel of {', '.join(families) or 'any family'} has element type "
-            f"{' or '.join(element_types)}",
+            f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} has "
+            f"element type {' or '.join(element_types)}",
             specification=",".join(element_types),
         )
     return kept
@@ -315,6 +325,7 @@ def measure_catalogue(
     profile: ProfileName = "paper",
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
+    purposes: Sequence[Purpose] = (),
     shapes_per_kernel: int | None = None,
     progress: Progress | None = None,
 ) -> MeasurementSet:
@@ -333,6 +344,8 @@ def measure_catalogue(
         Only these families of kernels.
     element_types : sequence of str, optional
         Only kernels of these types; by default the paper's f32.
+    purposes : sequence of {"measurement", "test", "application", "variant"}, optional
+        As for `profile_entries`: by default the named families, or measurement and test kernels.
     shapes_per_kernel : int, optional
         Group shapes that are measured; by default as many as the profile says.
     progress : callable, optional
@@ -341,7 +354,7 @@ def measure_catalogue(
     Returns
     -------
     MeasurementSet
-        Measurement and test kernels.
+        All that is in the file, of whatever purpose.
 
     Raises
     ------
@@ -365,7 +378,11 @@ def measure_catalogue(
     found = find_device(device)
     runner = KernelRunner.open(found)
     wanted = profile_entries(
-        chosen, found.limits.group_class, families=families, element_types=element_types
+        chosen,
+        found.limits.group_class,
+        families=families,
+        element_types=element_types,
+        purposes=purposes,
     )
     limits = measure_limits(
         runner.session,
@@ -589,7 +606,7 @@ def predict(
     incomplete_ok: bool = False,
     level: float = 0.95,
     anchors: Sequence[tuple[Mapping[str, int], float]] = (),
-    statistics: Mapping[str, float | str] | None = None,
+    statistics: Mapping[str, Statistic] | None = None,
     **more: Any,
 ) -> Prediction:
     """Predict the time of one launch of a kernel.
@@ -614,7 +631,7 @@ def predict(
     anchors : sequence of (Mapping from str to int, float)
         Measured runs of the kernel by which to correct: parameters, and time, s.
     statistics : mapping from str to float or str, optional
-        What data decides, as for `count_kernel`.
+        What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
 
     Returns
     -------
@@ -632,7 +649,8 @@ def predict(
         weights = default_weights(device)
     elif not isinstance(weights, WeightSet):
         weights = load_weights(weights)
-    vector = _vector_for(kernel, statistics, weights.view)
+    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    vector = _vector_for(kernel, known, weights.view)
     if anchors:
         weights.check_device(named_device(device), force=force)
         return weights.anchored(vector, *anchors).predict(vector, parameters, level=level, **more)
@@ -649,7 +667,7 @@ def predict(
 
 
 def _vector_for(
-    kernel: Any, statistics: Mapping[str, float | str] | None, view: View
+    kernel: Any, statistics: Mapping[str, Statistic] | None, view: View
 ) -> PropertyVector:
     """Count a kernel in the view of weights; leave a vector as it is, for the weights to check."""
     from countperf.properties.vector import PropertyVector
@@ -662,8 +680,9 @@ def _vector_for(
 def counted(
     kernel: Any,
     *,
-    statistics: Mapping[str, float | str] | None = None,
+    statistics: Mapping[str, Statistic] | None = None,
     view: View | None = None,
+    sizes: Mapping[str, Any] | None = None,
 ) -> PropertyVector:
     """Return the property vector of a kernel, a text that names one, or a mapping by hand.
 
@@ -672,9 +691,11 @@ def counted(
     kernel : str, loopy.TranslationUnit, PropertyVector or mapping
         The kernel, or a text that `load_kernel` understands.
     statistics : mapping from str to float, optional
-        What data decides, as for `count_kernel`.
+        What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
     view : {"source", "compiled"}, optional
         How a kernel is counted, and what counts by hand stand for; the source's view by default.
+    sizes : mapping from str to int, optional
+        At which the catalogue's statistics that depend on sizes hold.
 
     Raises
     ------
@@ -683,6 +704,7 @@ def counted(
     """
     from countperf.properties.vector import PropertyVector
 
+    statistics = _statistics(kernel, statistics, sizes or {})
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if isinstance(found, PropertyVector | Mapping):
         if statistics:
@@ -701,8 +723,38 @@ def counted(
     return count_kernel(found, statistics=statistics, view=view or "source")
 
 
-def analyzed(kernel: Any, *, statistics: Mapping[str, float] | None = None) -> KernelAnalysis:
+def _statistics(
+    kernel: Any, given: Mapping[str, Statistic] | None, sizes: Mapping[str, Any]
+) -> Mapping[str, Statistic] | None:
+    """Add what is known of the data of a kernel of the catalogue, unless it is given.
+
+    Statistics that depend on sizes are left out where no sizes, or several, are given.
+    """
+    if not isinstance(kernel, str) or kernel.endswith(".json") or ":" in kernel:
+        return given
+    from measurement_kernels.catalog import entry
+
+    found = entry(kernel)
+    if not found.statistics:
+        return given
+    certain = all(isinstance(sizes.get(size.name), int) for size in found.sizes)
+    known = {
+        name: value(sizes) if callable(value) else value
+        for name, value in found.statistics.items()
+        if certain or not callable(value)
+    }
+    return {**known, **(given or {})}
+
+
+def analyzed(
+    kernel: Any,
+    *,
+    statistics: Mapping[str, Statistic] | None = None,
+    sizes: Mapping[str, Any] | None = None,
+) -> KernelAnalysis:
     """Return the structure of a kernel, or of the kernel that a text names.
+
+    Statistics are as for `counted`.
 
     Raises
     ------
@@ -714,7 +766,8 @@ def analyzed(kernel: Any, *, statistics: Mapping[str, float] | None = None) -> K
         raise CountingError("a property vector has no structure to analyze; pass the kernel itself")
     from countperf.counting.analysis import analyze_kernel
 
-    return analyze_kernel(found, statistics=statistics)
+    known = _statistics(kernel, statistics, sizes or {})
+    return analyze_kernel(found, statistics=known)
 
 
 def evaluate(
@@ -722,8 +775,9 @@ def evaluate(
     *,
     weights: WeightSet | Path | str,
     force: bool = False,
+    purposes: Sequence[Purpose] = (),
 ) -> Evaluation:
-    """Compare predicted with measured times of the test kernels among measurements.
+    """Compare predicted with measured times of the kernels that judge fits among measurements.
 
     Parameters
     ----------
@@ -733,10 +787,13 @@ def evaluate(
         Weights, or their slug or path.
     force : bool
         Evaluate weights of another device.
+    purposes : sequence of {"test", "application", "variant"}, optional
+        Only kernels for these; by default all but those for measurement, which fits have seen.
 
     Returns
     -------
     Evaluation
+        Cases ordered by purpose.
 
     Raises
     ------
@@ -746,6 +803,7 @@ def evaluate(
         Nothing can be evaluated.
     """
     from countperf.fitting.validation import evaluate as evaluate_cases
+    from countperf.measurements import PURPOSES
     from countperf.models.library import load_weights
     from countperf.models.weights import WeightSet
 
@@ -753,7 +811,8 @@ def evaluate(
     if not isinstance(weights, WeightSet):
         weights = load_weights(weights)
     weights.check_device(found.device, force=force)
-    return evaluate_cases(weights, found.select(lambda m: m.purpose == "test"))
+    judging = set(purposes or PURPOSES) - {"measurement"}
+    return evaluate_cases(weights, found.select(lambda m: m.purpose in judging))
 
 
 def measured_devices() -> dict[str, Path]:
@@ -855,18 +914,23 @@ class _CatalogueProfiles:
 
     def __init__(self, device: DeviceParameters) -> None:
         self.device = device
-        self._profilers: dict[str, KernelProfiler] = {}
+        self._profilers: dict[object, KernelProfiler] = {}
 
     def __call__(self, measurement: Measurement) -> ProfiledKernel:
         from countperf.harness.profiles import profile_kernel
         from measurement_kernels.catalog import entry
 
         name = measurement.kernel
-        if name not in self._profilers:
-            self._profilers[name] = profile_kernel(
-                entry(name).build(), self.device, max_instructions=COMPARED_INSTRUCTIONS
+        statistics = entry(name).statistics_at(measurement.parameters)
+        key = (name, tuple(sorted(statistics.items())))
+        if key not in self._profilers:
+            self._profilers[key] = profile_kernel(
+                entry(name).build(),
+                self.device,
+                max_instructions=COMPARED_INSTRUCTIONS,
+                statistics=statistics,
             )
-        return self._profilers[name].at(measurement.parameters)
+        return self._profilers[key].at(measurement.parameters)
 
 
 def recount(measurements: Path | str) -> MeasurementSet:
@@ -893,14 +957,20 @@ def recount(measurements: Path | str) -> MeasurementSet:
     from measurement_kernels.catalog import entry
 
     found = _measurements(measurements)
-    counted: dict[str, dict[str, Any]] = {}
-    for each in found:
-        if each.kernel not in counted:
-            counted[each.kernel] = count_kernel(entry(each.kernel).build()).to_document()
+    counted: dict[object, dict[str, Any]] = {}
+
+    def properties(each: Measurement) -> dict[str, Any]:
+        kernel = entry(each.kernel)
+        statistics = kernel.statistics_at(each.parameters)
+        key = (each.kernel, tuple(sorted(statistics.items())))
+        if key not in counted:
+            counted[key] = count_kernel(kernel.build(), statistics=statistics).to_document()
+        return counted[key]
+
     renewed = replace(
         found,
         measurements=tuple(
-            each.model_copy(update={"properties": counted[each.kernel]}) for each in found
+            each.model_copy(update={"properties": properties(each)}) for each in found
         ),
     )
     renewed.write_file(measurements)

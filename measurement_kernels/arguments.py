@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,6 +17,9 @@ Sizes: TypeAlias = Mapping[str, int]
 
 ELEMENT_TYPES: Mapping[str, str] = {"f32": "float32", "f64": "float64"}
 """NumPy's names of the element types."""
+
+INDEX_TYPE = "int32"
+"""NumPy's name of the type of indices."""
 
 TOLERANCES: Mapping[str, float] = {"f32": 1e-4, "f64": 1e-12}
 """Error that is put down to rounding, relative to the largest result.
@@ -42,6 +45,9 @@ class SizeParameter:
         Size whatever the exponent, for what does not scale with the problem.
     base : int
         Size at exponent 0 (and no shift) before it is rounded up.
+    thirds : int
+        The size doubles when the exponent grows by ``3 / thirds``: with 2, what takes a time of
+        the size cubed takes four times as long from one exponent to the next.
     """
 
     name: str
@@ -49,11 +55,15 @@ class SizeParameter:
     shift: int = 0
     fixed: int | None = None
     base: int = 1
+    thirds: int = 3
 
     def at(self, exponent: int) -> int:
         """Compute the size from the exponent of a case."""
         if self.fixed is not None:
             return self.fixed
+        if self.thirds != 3:
+            scale = 2.0 ** (self.thirds * (exponent - self.shift) / 3)
+            return round_up(round(self.base * scale), self.multiple)
         return round_up(self.base * 2**exponent >> self.shift, self.multiple)
 
     @property
@@ -66,17 +76,19 @@ class SizeParameter:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Length of one axis of an array: ``parameter + offset``, elements."""
+    """Length of one axis of an array: ``factor * parameter + offset``, elements."""
 
     parameter: str
     offset: int = 0
+    factor: int = 1
 
     def at(self, sizes: Sizes) -> int:
         """Evaluate the extent."""
-        return sizes[self.parameter] + self.offset
+        return self.factor * sizes[self.parameter] + self.offset
 
     def __str__(self) -> str:
-        return f"{self.parameter} + {self.offset}"
+        scaled = self.parameter if self.factor == 1 else f"{self.factor}*{self.parameter}"
+        return f"{scaled} + {self.offset}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +105,20 @@ class ArrayArgument:
         Whether the last or the first axis varies fastest.
     role : {"input", "output", "updated"}
         Only read; written throughout; or written in part, so that the rest is what it was before.
+    indices : callable or None
+        From a random generator and sizes to the contents of an array of 32-bit integers; by default
+        the array has numbers of the kernel's element type.
     """
 
     name: str
     shape: tuple[Extent | int, ...]
     order: Literal["C", "F"] = "C"
     role: Literal["input", "output", "updated"] = "input"
+    indices: Callable[[np.random.Generator, Sizes], NDArray[np.int32]] | None = None
+
+    def dtype(self, element_type: str) -> str:
+        """Return NumPy's name of the type of its elements."""
+        return ELEMENT_TYPES[element_type] if self.indices is None else INDEX_TYPE
 
     def shape_at(self, sizes: Sizes) -> tuple[int, ...]:
         """Evaluate the shape."""
@@ -113,10 +133,10 @@ class ArrayArgument:
             count *= extent
         return count
 
-    def draw(
-        self, random: np.random.Generator, element_type: str, sizes: Sizes
-    ) -> NDArray[np.float32] | NDArray[np.float64]:
-        """Fill a new array of the right type and order from the uniform distribution on ±1/2."""
+    def draw(self, random: np.random.Generator, element_type: str, sizes: Sizes) -> NDArray[Any]:
+        """Fill a new array of the right type and order: indices, or uniform on ±1/2."""
+        if self.indices is not None:
+            return self.indices(random, sizes)
         shape = self.shape_at(sizes)
         stored = shape if self.order == "C" else shape[::-1]
         if element_type == "f32":
@@ -135,12 +155,16 @@ class ScalarArgument:
     ----------
     name : str
         Name of the kernel's argument.
-    value : float
-        What it is in every case.
+    value : float or callable
+        What it is in every case; or from sizes to what it is.
     """
 
     name: str
-    value: float
+    value: float | Callable[[Sizes], float]
+
+    def at(self, sizes: Sizes) -> float:
+        """Evaluate the number."""
+        return self.value(sizes) if callable(self.value) else self.value
 
 
 Argument: TypeAlias = ArrayArgument | ScalarArgument

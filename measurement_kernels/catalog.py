@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import KernelSpecificationError
 from measurement_kernels import (
+    applications,
     arithmetic,
     convolution,
     empty,
@@ -57,6 +58,7 @@ _MODULES = (
     random_channel_filter,
     random_arithmetic,
     random_transpose,
+    applications,
 )
 
 
@@ -72,7 +74,7 @@ def families(
 
     Parameters
     ----------
-    purpose : {"measurement", "test"} or None
+    purpose : {"measurement", "test", "application", "variant"} or None
         Which ones; None: all.
     collection : {"paper", "extended", "random"} or None
         Only classes of this collection; None: all.
@@ -111,10 +113,10 @@ def entries(
         Only shapes of this one of the paper's sets.
     element_type : {"f32", "f64"} or None
         Type of the numbers; None: all. The paper's is ``f32``.
-    purpose : {"measurement", "test"} or None
-        Kernels for fits or for evaluations; None: both.
     collection : {"paper", "extended", "random"} or None
         The paper's kernels, those beyond its classes, or families of random shapes; None: all.
+    purpose : {"measurement", "test", "application", "variant"} or None
+        What they are for: fits (``measurement``) or evaluations; None: all.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from countperf.errors import ParameterError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loopy import TranslationUnit
     from numpy.typing import NDArray
 
-    from countperf.measurements import KernelCase, Purpose
+    from countperf.measurements import KernelCase, Purpose, Statistic
 
 ONLY_VARIANT = "plain"
 """Variant of a family that has no other; names leave it out."""
@@ -33,6 +33,10 @@ Collection: TypeAlias = Literal["paper", "extended", "random"]
 
 INDEX_LIMIT = 2**31
 """Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""
+
+
+StatisticBySize: TypeAlias = "Statistic | Callable[[Sizes], Statistic]"
+"""What is known of the data, where it differs between sizes as a function of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,11 +51,11 @@ class CatalogEntry:
         Work items per group along local axes 0 and 1.
     element_type : {"f32", "f64"}
         Type of the numbers that it computes with.
-    purpose : {"measurement", "test"}
-        Whether fits may use it, or only evaluations.
     collection : {"paper", "extended", "random"}
         Where it belongs: to the paper's classes, to those that fill their gaps, or to the families
         of random shapes.
+    purpose : {"measurement", "test", "application", "variant"}
+        Fits may use only ``measurement``; evaluations the others.
     description : str
         What it does, in a line.
     exponents : range
@@ -68,6 +72,9 @@ class CatalogEntry:
         Returns the translation unit, always the same object.
     expected : callable
         From inputs and sizes to the right outputs, computed in f64, of any element type.
+    statistics : Mapping from str to number, str or callable
+        What counting has to know of the data, as `countperf.count_kernel` takes it; a callable
+        returns it at given sizes.
     """
 
     family: str
@@ -84,6 +91,7 @@ class CatalogEntry:
     check_parameters: Sizes
     builder: Callable[[], TranslationUnit]
     expected: Callable[[Mapping[str, Any], Sizes], Mapping[str, NDArray[Any]]]
+    statistics: Mapping[str, StatisticBySize] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -125,8 +133,18 @@ class CatalogEntry:
 
     def memory_bytes(self, parameters: Sizes) -> int:
         """Add up the arrays, byte."""
-        itemsize = int(self.element_type[1:]) // 8
-        return itemsize * sum(array.elements(parameters) for array in self._arrays())
+        width = {f"{kind}{bits}": bits // 8 for kind in ("int", "float") for bits in (32, 64)}
+        return sum(
+            width[array.dtype(self.element_type)] * array.elements(parameters)
+            for array in self._arrays()
+        )
+
+    def statistics_at(self, parameters: Sizes) -> dict[str, Statistic]:
+        """Evaluate what counting has to know of the data."""
+        return {
+            name: value(parameters) if callable(value) else value
+            for name, value in self.statistics.items()
+        }
 
     def make_arguments(self, random: np.random.Generator, parameters: Sizes) -> dict[str, Any]:
         """Make the inputs: arrays uniform on ±1/2 in their type and order, and scalars.
@@ -141,7 +159,7 @@ class CatalogEntry:
         for argument in self.arguments:
             match argument:
                 case ScalarArgument():
-                    made[argument.name] = as_element(argument.value)
+                    made[argument.name] = as_element(argument.at(parameters))
                 case ArrayArgument(role="output"):
                     pass
                 case ArrayArgument():
@@ -199,6 +217,7 @@ class CatalogEntry:
             purpose=self.purpose,
             global_memory_bytes=self.memory_bytes(sizes),
             check_parameters=self.check_parameters,
+            statistics=self.statistics_at(sizes),
         )
 
     def _arrays(self) -> tuple[ArrayArgument, ...]:

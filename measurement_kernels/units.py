@@ -22,7 +22,7 @@ from measurement_kernels.groups import GroupShape
 def make_unit(
     name: str,
     *,
-    domain: str,
+    domain: str | Sequence[str],
     instructions: str,
     sizes: Sequence[SizeParameter],
     arguments: Sequence[Argument],
@@ -34,8 +34,8 @@ def make_unit(
     ----------
     name : str
         Name of the kernel, a C identifier.
-    domain : str
-        Loops, isl text.
+    domain : str or sequence of str
+        Loops, isl text; several for loops of which not all lie in one nest.
     instructions : str
         What is done in them, as `loopy.make_kernel` takes it.
     sizes, arguments : sequence
@@ -48,7 +48,7 @@ def make_unit(
     loopy.TranslationUnit
     """
     return lp.make_kernel(
-        domain,
+        domain if isinstance(domain, str) else list(domain),
         instructions,
         [
             *(_loopy_argument(argument, element_type) for argument in arguments),
@@ -61,19 +61,18 @@ def make_unit(
 
 
 def _loopy_argument(argument: Argument, element_type: str) -> lp.ArrayArg | lp.ValueArg:
-    dtype = np.dtype(ELEMENT_TYPES[element_type])
     match argument:
         case ArrayArgument():
             return lp.GlobalArg(
                 argument.name,
-                dtype,
+                np.dtype(argument.dtype(element_type)),
                 shape=tuple(str(extent) for extent in argument.shape),
                 order=argument.order,
                 is_input=argument.role != "output",
                 is_output=argument.role != "input",
             )
         case ScalarArgument():
-            return lp.ValueArg(argument.name, dtype)
+            return lp.ValueArg(argument.name, np.dtype(ELEMENT_TYPES[element_type]))
 
 
 def map_to_items(

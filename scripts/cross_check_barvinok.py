@@ -68,12 +68,10 @@ def counted_sets(t_unit: Any, statistics: Any = None) -> list[Case]:
 
 def collections() -> Iterator[tuple[str, Iterable[Case]]]:
     """Return the sets of each file."""
-    library = entries(element_type="f32", purpose=None)
+    library = [e for e in entries(element_type="f32", purpose=None) if not e.statistics]
     yield "library", (case for e in library for case in counted_sets(e.build()))
-    yield (
-        "applications",
-        (c for a in APPLICATIONS.values() for c in counted_sets(a.build(), a.statistics)),
-    )
+    small = ((a.build(), a.statistics(a.sizes[0])) for a in APPLICATIONS.values())
+    yield "applications", (case for unit, known in small for case in counted_sets(unit, known))
     yield "typical", ((text, assumptions) for _, text, assumptions in SETS)
     drawn = map(adversarial_set, range(500))
     yield "adversarial", ((case.text, case.assumptions) for case in drawn)

@@ -7,6 +7,7 @@ import pytest
 
 from countperf import workflow
 from countperf.errors import (
+    DataDependentControlFlowError,
     DeviceError,
     DeviceMismatchError,
     DocumentError,
@@ -64,6 +65,31 @@ def test_profiles_cover_every_family(group_class: str) -> None:
     assert {(e.family, e.variant) for e in quick} == {(e.family, e.variant) for e in paper}
     assert len(quick) < len(paper)
     assert [e.purpose for e in paper[-4:]] == ["test"] * 4
+
+
+def test_applications_are_measured_where_they_are_asked_for() -> None:
+    quick = workflow.PROFILES["quick"]
+    usual = workflow.profile_entries(quick, "small")
+    found = workflow.profile_entries(quick, "small", purposes=["application", "test"])
+    named = workflow.profile_entries(quick, "small", families=["spmv"])
+
+    assert {e.purpose for e in usual} == {"measurement", "test"}
+    assert [e.purpose for e in found] == ["test"] * 4 + ["application"] * 16
+    assert {e.element_type for e in found} == {"f32", "f64"}
+    assert [e.variant for e in named] == ["random", "banded"]
+    with pytest.raises(KernelSpecificationError, match="no test kernel of spmv"):
+        workflow.profile_entries(quick, "small", families=["spmv"], purposes=["test"])
+
+
+def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
+    known = workflow.counted("spmv/banded", sizes={"n": 100}).evaluate(n=100)
+    assert known["gmem.load.32.4ofn"] == 2 * (17 * 100 - 72)
+    given = workflow.counted("spmv/banded", statistics={"j": 5}).evaluate(n=100)
+    assert given["gmem.load.32.4ofn"] == 2 * 5 * 100
+    with pytest.raises(DataDependentControlFlowError, match="length"):
+        workflow.counted("spmv/banded")
+    structure = workflow.analyzed("spmv/random")
+    assert structure.is_estimate
 
 
 def test_unknown_families_are_named() -> None:

@@ -18,7 +18,7 @@ COMMANDS = {
     "measure": "measure the library's kernels on a device (resumes)",
     "fit": "fit weights to measurements",
     "predict": "predict the run time of a kernel, and where it goes",
-    "evaluate": "compare predicted with measured times of the test kernels",
+    "evaluate": "compare predicted with measured times of test kernels and applications",
     "compare": "compare all models on measured kernels: as published, scaled and fitted",
     "rank": "predict all variants of a kernel, and list those that should be fastest",
     "tune": "find the fastest variant of a kernel on a device within a budget (resumes)",

@@ -44,10 +44,13 @@ def run(options: argparse.Namespace) -> None:
     from countperf.report import count_object, count_text
     from countperf.workflow import counted
 
-    vector = counted(
-        options.kernel, statistics=as_dict(options.statistics) or None, view=options.view
-    )
     sizes = as_dict(options.parameters)
+    vector = counted(
+        options.kernel,
+        statistics=as_dict(options.statistics) or None,
+        view=options.view,
+        sizes=sizes,
+    )
     values = vector.evaluate(sizes) if sizes or not vector.parameters else None
     if options.json:
         print_json(count_object(vector, values))
@@ -60,8 +63,8 @@ def _analyze(options: argparse.Namespace) -> None:
     from countperf.counting.analysis import MemoryGeometry
     from countperf.workflow import analyzed
 
-    analysis = analyzed(options.kernel, statistics=as_dict(options.statistics) or None)
     sizes = as_dict(options.parameters)
+    analysis = analyzed(options.kernel, statistics=as_dict(options.statistics) or None, sizes=sizes)
     parameters = sizes if sizes or not analysis.sizes.names else None
     memory = MemoryGeometry(
         sub_group_size=options.sub_group_size,

@@ -28,6 +28,14 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--family", action="append", default=[], help="only this family of kernels (repeatable)"
     )
     command.add_argument(
+        "--purpose",
+        action="append",
+        default=[],
+        choices=("measurement", "test", "application", "variant"),
+        help="only kernels for this purpose (repeatable; default: measurement and test, or the "
+        "named families); what is not for measurement judges fits and is never fitted",
+    )
+    command.add_argument(
         "--element-type",
         action="append",
         choices=("f32", "f64"),
@@ -46,6 +54,7 @@ def run(options: argparse.Namespace) -> None:
             profile=options.profile,
             families=options.family,
             element_types=options.element_type or ("f32",),
+            purposes=options.purpose,
             progress=progress,
         )
     unstable = [m.case for m in found if not m.stable]

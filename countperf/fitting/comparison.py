@@ -211,7 +211,7 @@ def compare_models(
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose == "test" for m in measurements),
-        measurement_cases=sum(m.purpose != "test" for m in measurements),
+        measurement_cases=sum(m.purpose == "measurement" for m in measurements),
         unprofiled=unprofiled,
         models=tuple(results),
     )
@@ -225,7 +225,7 @@ def _result(
     cases: Sequence[_Case],
     every: int,
 ) -> ModelResult:
-    learned = [c for c in cases if c.measurement.purpose != "test"]
+    learned = [c for c in cases if c.measurement.purpose == "measurement"]
     tested = [c for c in cases if c.measurement.purpose == "test"]
     observations = [Observation(kernel=c.kernel, measured_s=c.measurement.time_s) for c in learned]
     calibrated_on = 0

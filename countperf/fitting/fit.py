@@ -54,7 +54,7 @@ def fit(
     Parameters
     ----------
     measurements : MeasurementSet
-        Only those whose purpose is ``measurement`` are used, never test kernels.
+        Only those whose purpose is ``measurement`` are used, never those that judge fits.
     model : str or FittedModel, optional
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
         ship which predicts families of measurement kernels best that were left out.

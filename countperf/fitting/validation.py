@@ -16,7 +16,7 @@ from countperf.features import FeatureSpec
 from countperf.fitting.design import Observation, as_model, check_counting_rules
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.nonlinear import Recipe
-from countperf.measurements import Measurement
+from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.definition import FittedModel
 from countperf.models.function import ModelInputs, model_inputs
@@ -162,8 +162,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     Returns
     -------
     Evaluation
-        Every case, kernel by kernel, shortest first. Properties without a weight are left out of a
-        prediction, which is then marked incomplete.
+        Every case, purpose by purpose, kernel by kernel, shortest first. Properties without a
+        weight are left out of a prediction, which is then marked incomplete.
 
     Raises
     ------
@@ -186,10 +186,13 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
                 measured_s=measurement.time_s,
                 predicted_s=float(prediction.time_s),
                 complete=prediction.complete,
+                purpose=measurement.purpose,
             )
         )
     order = {kernel: k for k, kernel in enumerate(dict.fromkeys(case.kernel for case in cases))}
-    cases.sort(key=lambda case: (order[case.kernel], case.measured_s))
+    cases.sort(key=lambda c: (PURPOSES.index(c.purpose), order[c.kernel], c.measured_s))
     if not cases:
-        raise FitError("there is no counted measurement to evaluate; measure the test kernels")
+        raise FitError(
+            "there is no counted measurement to evaluate; measure test kernels or applications"
+        )
     return Evaluation(device=weights.device.slug, model=weights.model, cases=tuple(cases))

@@ -110,7 +110,7 @@ class _Search:
             self.refusal = f"larger sizes take more than {limits.memory_bytes} byte of memory"
             return None
         cost = self._cost_of(case)
-        patience = _TEST_PATIENCE if case.purpose == "test" else 1.0
+        patience = 1.0 if case.purpose == "measurement" else _TEST_PATIENCE
         if cost.run_s > patience * limits.max_run_s:
             if cost.run_s <= _HOPELESS_FACTOR * limits.max_run_s:
                 self.slow[exponent] = cost.run_s
@@ -142,7 +142,7 @@ def choose_sizes(
         From the smallest p whose first size takes long enough, all sizes that fit; from a smaller p
         where some do not fit and its first size is still clearly longer than a launch. If none
         takes long enough, from the largest p that fits. If none fits, the smallest as long as it
-        takes no more than ten times the time of a run. Test kernels may take twice the time.
+        takes no more than ten times the time of a run. Kernels that judge may take twice the time.
     """
     search = _Search(entry, cost_of, limits)
     steps = entry.exponent_steps

@@ -35,7 +35,8 @@ from countperf.measurements.lines import case_fields
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
-CountKernel = Callable[[Any], "PropertyVector"]
+CountKernel = Callable[..., "PropertyVector"]
+"""From a translation unit, and its ``statistics`` where there are any, to its property vector."""
 
 
 def measure(
@@ -68,7 +69,7 @@ def measure(
         How often each case runs, and how far its samples may spread.
     count : callable, optional
         From a translation unit to its property vector, which is stored with the measurement;
-        called once per kernel.
+        called once per kernel, and with ``statistics=`` where a case has them, once for each.
     progress : callable, optional
         Is told of everything that happens.
     clock : Clock, optional
@@ -146,7 +147,7 @@ class _Campaign:
         self._estimate = estimate
         self._total = total
         self._done = 0
-        self._vectors: dict[str, tuple[dict[str, Any] | None, str]] = {}
+        self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
         self._remaining_s: float | None = None
@@ -261,14 +262,16 @@ class _Campaign:
     def _properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
         if self._count is None:
             return None, ""
-        if case.kernel not in self._vectors:
+        key = (case.kernel, tuple(sorted(case.statistics.items())))
+        if key not in self._vectors:
+            known = {"statistics": case.statistics} if case.statistics else {}
             try:
-                document = self._count(case.build()).to_document()
+                document = self._count(case.build(), **known).to_document()
             except CountingError as error:
-                self._vectors[case.kernel] = (None, f"not counted: {error}")
+                self._vectors[key] = (None, f"not counted: {error}")
             else:
-                self._vectors[case.kernel] = (document, "")
-        return self._vectors[case.kernel]
+                self._vectors[key] = (document, "")
+        return self._vectors[key]
 
 
 def _check_names(cases: Sequence[KernelCase]) -> None:

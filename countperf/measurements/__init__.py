@@ -8,13 +8,14 @@ went on with the campaign; its environment holds for the cases below it).
 
 from __future__ import annotations
 
-from countperf.measurements.cases import KernelCase, Purpose
+from countperf.measurements.cases import PURPOSES, KernelCase, Purpose, Statistic
 from countperf.measurements.header import Environment, Header, Protocol
 from countperf.measurements.lines import FailedCase, Measurement, Resumption
 from countperf.measurements.sets import MeasurementSet
 from countperf.measurements.summary import Summary, summarize
 
 __all__ = [
+    "PURPOSES",
     "Environment",
     "FailedCase",
     "Header",
@@ -24,6 +25,7 @@ __all__ = [
     "Protocol",
     "Purpose",
     "Resumption",
+    "Statistic",
     "Summary",
     "summarize",
 ]

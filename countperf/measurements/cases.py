@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Purpose = Literal["measurement", "test"]
+Purpose = Literal["measurement", "test", "application", "variant"]
+"""Fits use kernels for measurement only; the others judge them."""
+
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+"""All purposes, in the order in which reports have them."""
+
+Statistic: TypeAlias = int | float | Fraction | str
+"""Mean trip count, probability, or access pattern."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +47,14 @@ class KernelCase:
         From inputs and parameters to the expected outputs by name.
     tolerance : float
         Largest ``|got - want|`` that is right, relative to ``max(1, max|want|)``.
-    purpose : {"measurement", "test"}
-        Whether fits may use it, or only evaluations.
+    purpose : {"measurement", "test", "application", "variant"}
+        Fits may use only ``measurement``; evaluations the others.
     global_memory_bytes : int
         All arguments together, byte, at ``parameters``.
     check_parameters : Mapping from str to int
         Small sizes at which numbers are checked before it is timed.
+    statistics : Mapping from str to number or str
+        What counting has to know of the data at ``parameters``.
     """
 
     name: str
@@ -61,3 +71,4 @@ class KernelCase:
     purpose: Purpose
     global_memory_bytes: int
     check_parameters: Mapping[str, int]
+    statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])

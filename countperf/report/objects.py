@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -61,18 +62,19 @@ def prediction_object(prediction: Prediction) -> dict[str, Any]:
 
 
 def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str, Any]:
-    """Return each case with its error, and the geometric means.
+    """Return each case with its error, and the geometric means, also for each purpose of kernels.
 
-    The shape is ``{"device", "cases": [{"kernel", "parameters", "measured_s", "predicted_s",
-    "relative_error"}], "geometric_mean": {"overall", "by_kernel": {kernel: mean}, "cases",
-    "zero_errors", "floor"}}``.
+    The shape is ``{"device", "cases": [{"kernel", "purpose", "parameters", "measured_s",
+    "predicted_s", "relative_error"}], "geometric_mean": MEANS, "by_purpose": {purpose: MEANS}}``,
+    where MEANS is ``{"overall", "by_kernel": {kernel: mean}, "worst_factor": {kernel: factor |
+    null}, "cases", "zero_errors", "floor"}``; a factor is null where a prediction is not positive.
     """
-    overall = evaluation.overall(floor=floor)
     return {
         "device": evaluation.device,
         "cases": [
             {
                 "kernel": case.kernel,
+                "purpose": case.purpose,
                 "parameters": dict(case.parameters),
                 "measured_s": case.measured_s,
                 "predicted_s": case.predicted_s,
@@ -80,15 +82,27 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
             }
             for case in evaluation.cases
         ],
-        "geometric_mean": {
-            "overall": overall.value,
-            "by_kernel": {
-                kernel: mean.value for kernel, mean in evaluation.by_kernel(floor=floor).items()
-            },
-            "cases": overall.count,
-            "zero_errors": overall.zero_errors,
-            "floor": overall.floor,
+        "geometric_mean": _means(evaluation, floor),
+        "by_purpose": {
+            purpose: _means(part, floor) for purpose, part in evaluation.by_purpose().items()
         },
+    }
+
+
+def _means(evaluation: Evaluation, floor: float) -> dict[str, Any]:
+    overall = evaluation.overall(floor=floor)
+    return {
+        "overall": overall.value,
+        "by_kernel": {
+            kernel: mean.value for kernel, mean in evaluation.by_kernel(floor=floor).items()
+        },
+        "worst_factor": {
+            kernel: factor if math.isfinite(factor) else None
+            for kernel, factor in evaluation.worst_factors().items()
+        },
+        "cases": overall.count,
+        "zero_errors": overall.zero_errors,
+        "floor": overall.floor,
     }
 
 

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
 
+_PURPOSE_TITLES = {
+    "test": "test kernels",
+    "application": "applications",
+    "variant": "variants of kernels",
+}
+
+
 def count_text(vector: PropertyVector, values: Mapping[str, Any] | None = None) -> str:
     """Write a kernel's counts: name, symbolic count, and value where parameters were given."""
     rows = [
@@ -219,7 +226,17 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
 
 
 def evaluation_text(evaluation: Evaluation, *, floor: float = 0.0) -> str:
-    """Write predicted against measured times, the device's mean error first."""
+    """Write predicted against measured times for each purpose of kernels, mean errors first."""
+    parts = evaluation.by_purpose()
+    return "\n".join(
+        [
+            f"{evaluation.model} model on {evaluation.device}",
+            *(_purpose_text(purpose, part, floor) for purpose, part in parts.items()),
+        ]
+    )
+
+
+def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
     overall = evaluation.overall(floor=floor)
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
     raised = f", errors below {format_percent(floor)} raised to it" if floor else ""
@@ -234,19 +251,20 @@ def evaluation_text(evaluation: Evaluation, *, floor: float = 0.0) -> str:
         ]
         for case in evaluation.cases
     ]
+    worst = evaluation.worst_factors()
     means = [
-        [kernel, format_percent(mean.value)]
+        [kernel, format_percent(mean.value), f"{worst[kernel]:.3g}"]
         for kernel, mean in evaluation.by_kernel(floor=floor).items()
     ]
     titles = ("kernel", "parameters", "measured", "predicted", "error", "")
     return "\n".join(
         [
-            f"error: {format_percent(overall.value)} (geometric mean over {len(means)} kernels,"
-            f" {overall.count} cases{zeros}{raised})",
-            f"{evaluation.model} model on {evaluation.device}",
+            f"{_PURPOSE_TITLES.get(purpose, purpose)}: error {format_percent(overall.value)}"
+            f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros}{raised})",
             _indented(format_table(cases, header=titles, right=(2, 3, 4))),
-            "geometric mean of relative errors per kernel",
-            _indented(format_table(means, right=(1,))),
+            "  per kernel: geometric mean of relative errors, and the worst factor between"
+            " predicted and measured times",
+            _indented(format_table(means, header=("kernel", "error", "worst"), right=(1, 2))),
         ]
     )
 

@@ -16,6 +16,14 @@ pytestmark = [
 ]
 
 
+LIBRARY = [
+    each.name
+    for purpose in ("measurement", "test")
+    for each in entries(element_type=None, purpose=purpose)
+]
+"""All but the applications, which have a test of their own."""
+
+
 def _smaller(name: str) -> dict[str, int]:
     """Return a second set of sizes: those that scale shrink to one group, others to a third."""
     found = entry(name)
@@ -26,7 +34,7 @@ def _smaller(name: str) -> dict[str, int]:
     return smaller
 
 
-@pytest.mark.parametrize("name", [e.name for e in entries(element_type=None, purpose=None)])
+@pytest.mark.parametrize("name", LIBRARY)
 def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
     t_unit = entry(name).build()
     vector = count_kernel(t_unit)

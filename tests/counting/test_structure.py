@@ -384,9 +384,9 @@ def test_sparse_products_take_statistics() -> None:
     assert str(footprints["starts"].size_bytes) == "4*n + 4"
     assert "load x" in footprints["x"].cells.reason
     with pytest.raises(CountingError, match=r"load values.* the mean trip count of 'j' decides"):
-        transactions(values, {"n": 8, "nonzeros": 32}, line_bytes=32, sub_group_size=4)
+        transactions(values, {"n": 8}, line_bytes=32, sub_group_size=4)
     with pytest.raises(CountingError, match="decides what is accessed"):
-        footprints["x"].cells_at({"n": 8, "nonzeros": 32})
+        footprints["x"].cells_at({"n": 8})
 
 
 def test_a_probability_decides_what_is_touched() -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from countperf import workflow
 from countperf.errors import FitError
 from countperf.fitting.fit import fit
 from countperf.fitting.validation import evaluate, leave_one_family_out, log_scatter
+from countperf.metrics import Evaluation
 from countperf.models.linear import LINEAR
-from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure, observe_all
+from tests.fitting.builders import (
+    KERNELS,
+    TEST_KERNEL,
+    TRUE_WEIGHTS,
+    MadeUpKernel,
+    measure,
+    observe_all,
+)
 
 
 def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None:
@@ -80,6 +92,29 @@ def test_test_kernels_are_evaluated_with_weights_that_have_not_seen_them() -> No
     assert [case.parameters["n"] for case in evaluation.cases] == list(TEST_KERNEL.sizes)
     assert evaluation.overall().value == pytest.approx(0, abs=1e-9)
     assert all(case.complete for case in evaluation.cases)
+
+
+def test_what_judges_fits_is_never_fitted_and_evaluated_by_purpose(tmp_path: Path) -> None:
+    slow = {name: 3 * weight for name, weight in TRUE_WEIGHTS.items()}
+    unseen = MadeUpKernel(
+        name="unseen", family="unseen", purpose="application", counts=TEST_KERNEL.counts
+    )
+    known = measure((*KERNELS, TEST_KERNEL))
+    both = replace(known, measurements=(*measure((unseen,), weights=slow), *known.measurements))
+    weights = fit(known).weights
+
+    assert fit(both).weights.weights == weights.weights
+    evaluation = workflow.evaluate(both, weights=weights)
+    parts = evaluation.by_purpose()
+    assert list(parts) == ["test", "application"]
+    assert parts["test"].overall().value == pytest.approx(0, abs=1e-9)
+    assert parts["application"].worst_factors() == {"unseen": pytest.approx(3)}
+    assert parts["application"].overall().value == pytest.approx(2 / 3)
+    only = workflow.evaluate(both, weights=weights, purposes=["test"])
+    assert only.cases == parts["test"].cases
+    path = tmp_path / "evaluation.json"
+    evaluation.write_file(path)
+    assert Evaluation.read_file(path) == evaluation
 
 
 def test_an_evaluation_marks_what_has_no_weight() -> None:

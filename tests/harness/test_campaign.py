@@ -23,7 +23,9 @@ from countperf.errors import (
 from countperf.harness.campaign import measure
 from countperf.harness.progress import ProgressEvent
 from countperf.measurements import MeasurementSet
+from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
+from measurement_kernels.catalog import entry
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
 CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
@@ -310,10 +312,26 @@ def test_each_kernel_is_counted_once_and_its_vector_stored(store: Path) -> None:
     found = measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL, count=count)
 
     assert units == ["unit a", "unit b"]
-    for entry in found:
-        vector = entry.property_vector()
+    for each in found:
+        vector = each.property_vector()
         assert vector is not None
-        assert vector.evaluate(entry.parameters)["flop.add.f32"] == entry.parameters["n"]
+        assert vector.evaluate(each.parameters)["flop.add.f32"] == each.parameters["n"]
+
+
+def test_what_data_decides_is_passed_to_counting_and_leaves_estimates(store: Path) -> None:
+    kernel = entry("spmv/banded")
+    cases = [kernel.case_at(n=n) for n in (100, 1000)]
+
+    found = measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL, count=count_kernel)
+
+    for measured, case in zip(found, cases, strict=True):
+        vector = measured.property_vector()
+        assert vector is not None
+        assert not vector.is_exact
+        assert "statistic for 'j'" in vector["gmem.load.32.stride1"].reason
+        # 17 in a row, of which both ends lack 8 + ... + 1
+        nonzeros = 17 * case.parameters["n"] - 72
+        assert vector.evaluate(case.parameters)["gmem.load.32.4ofn"] == 2 * nonzeros
 
 
 def test_a_kernel_that_cannot_be_counted_is_measured_all_the_same(store: Path) -> None:

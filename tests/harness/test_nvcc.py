@@ -81,7 +81,7 @@ def test_every_kernel_compiles_without_spills(capability: str) -> None:
 
     found = compile_sources({name: each.source for name, each in code.items()}, capability)
 
-    assert len(found) == 314
+    assert len(found) == 318
     for name, each in code.items():
         assert set(found[name]) == set(each.kernels), name
         for resources in found[name].values():

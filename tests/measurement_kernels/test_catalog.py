@@ -29,6 +29,23 @@ RANDOM = {
     "random-arithmetic": 40,
     "random-transpose": 30,
 }
+APPLICATIONS = (
+    "gemm",
+    "2mm",
+    "syrk",
+    "trmm",
+    "covariance",
+    "batched-gemm",
+    "atax",
+    "mvt",
+    "gesummv",
+    "jacobi-2d",
+    "heat-3d",
+    "fdtd-2d",
+    "conv2d",
+    "dg-derivative",
+    "spmv",
+)
 TESTS = ("finite-differences", "matmul-skinny", "convolution", "n-body")
 
 
@@ -51,9 +68,8 @@ def test_test_kernels_are_listed_apart() -> None:
 def test_double_precision_only_on_request() -> None:
     doubles = Counter(e.family for e in entries(element_type="f64", purpose=None))
     wanted = {"matmul-tiled", "matmul-naive", "stride1", "arithmetic"}
-    assert doubles == {family: MEASURED[family] for family in wanted}
-    everything = entries(element_type=None, purpose=None)
-    assert len(everything) == sum(MEASURED.values()) + len(TESTS) + doubles.total()
+    applications = {"syrk": 1, "heat-3d": 1}
+    assert doubles == {family: MEASURED[family] for family in wanted} | applications
 
 
 def test_names_are_unique_and_resolve_to_themselves() -> None:
@@ -65,7 +81,15 @@ def test_names_are_unique_and_resolve_to_themselves() -> None:
 def test_families_in_the_papers_order() -> None:
     assert families() == tuple(MEASURED)
     assert families(purpose="test") == TESTS
-    assert families(purpose=None) == (*MEASURED, *TESTS)
+    assert families(purpose="application") == APPLICATIONS
+    assert families(purpose=None) == (*MEASURED, *TESTS, *APPLICATIONS)
+
+
+def test_applications_are_apart_in_any_element_type() -> None:
+    found = entries(purpose="application", element_type=None)
+    assert {e.family for e in found} == set(APPLICATIONS)
+    assert {e.purpose for e in found} == {"application"}
+    assert all(len(e.exponent_steps) == 4 for e in found)
 
 
 def test_collections_are_listed_apart() -> None:

@@ -74,25 +74,29 @@ def test_prediction_at_arrays_and_without_an_interval() -> None:
 def test_evaluation() -> None:
     case = EvaluatedCase(kernel="k", parameters={"n": 1}, measured_s=1.0, predicted_s=1.25)
     content = evaluation_object(Evaluation(device="d", model="linear", cases=(case,)))
+    means = {
+        "overall": pytest.approx(0.25),
+        "by_kernel": {"k": pytest.approx(0.25)},
+        "worst_factor": {"k": 1.25},
+        "cases": 1,
+        "zero_errors": 0,
+        "floor": 0.0,
+    }
 
     assert content == {
         "device": "d",
         "cases": [
             {
                 "kernel": "k",
+                "purpose": "test",
                 "parameters": {"n": 1},
                 "measured_s": 1.0,
                 "predicted_s": 1.25,
                 "relative_error": 0.25,
             }
         ],
-        "geometric_mean": {
-            "overall": pytest.approx(0.25),
-            "by_kernel": {"k": pytest.approx(0.25)},
-            "cases": 1,
-            "zero_errors": 0,
-            "floor": 0.0,
-        },
+        "geometric_mean": means,
+        "by_purpose": {"test": means},
     }
 
 

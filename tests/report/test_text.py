@@ -162,22 +162,37 @@ def _evaluation(device: str, *, fast: float, slow: float) -> Evaluation:
 
 def test_an_evaluation_gives_the_mean_first() -> None:
     assert evaluation_text(_evaluation("pocl-testchip", fast=1.1, slow=0.6)) == (
-        "error: 20 % (geometric mean over 2 kernels, 2 cases)\n"
         "linear model on pocl-testchip\n"
+        "test kernels: error 20 % (geometric mean over 2 kernels, 2 cases)\n"
         "  kernel  parameters  measured  predicted  error\n"
         "  fast    n = 8        1.00 ms    1.10 ms   10 %\n"
         "  slow    n = 8         1.00 s     600 ms   40 %  incomplete\n"
-        "geometric mean of relative errors per kernel\n"
-        "  fast  10 %\n"
-        "  slow  40 %"
+        "  per kernel: geometric mean of relative errors, and the worst factor between predicted"
+        " and measured times\n"
+        "  kernel  error  worst\n"
+        "  fast     10 %    1.1\n"
+        "  slow     40 %   1.67"
     )
+
+
+def test_an_evaluation_has_a_table_for_each_purpose() -> None:
+    evaluation = _evaluation("d", fast=1.1, slow=0.6)
+    applications = tuple(
+        case.model_copy(update={"purpose": "application", "predicted_s": -1.0})
+        for case in evaluation.cases
+    )
+    text = evaluation_text(evaluation.model_copy(update={"cases": evaluation.cases + applications}))
+
+    first, second = text.split("applications: error ")
+    assert "test kernels: error 20 % (geometric mean over 2 kernels, 2 cases)" in first
+    assert second.count("inf") == 2
 
 
 def test_an_evaluation_says_how_many_errors_were_zero_and_which_floor_was_used() -> None:
     text = evaluation_text(_evaluation("d", fast=1.0, slow=0.6), floor=0.001)
 
-    assert text.splitlines()[0] == (
-        "error: 2.0 % (geometric mean over 2 kernels, 2 cases, 1 of them zero,"
+    assert text.splitlines()[1] == (
+        "test kernels: error 2.0 % (geometric mean over 2 kernels, 2 cases, 1 of them zero,"
         " errors below 0.10 % raised to it)"
     )
 
