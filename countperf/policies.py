@@ -36,6 +36,8 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
     "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
 }
 """Contexts and placements that run in vectors."""
+_APART = {"near": "spread", "far": "gather", "data": "gather", "pitch": "conflict"}
+"""What accesses are called of which each lane takes an instruction of its own, by their step."""
 _KEPT = ("groups", "launches", "barrier.local")
 
 
@@ -153,7 +155,7 @@ def _scalar_names(placement: str, what: list[str]) -> list[str]:
     match what:
         case ["gmem" | "lmem" as space, direction, bits, lane, *walk]:
             step = walk[0] if walk else lane
-            reach = "far" if step in ("far", "data") else "walk"
+            reach = {"far": "far", "data": "far", "pitch": "pitch"}.get(step, "walk")
             return [f"{space}.{direction}.{bits}.{reach}"]
         case ["chain", kind, type_name]:
             return [f"chain.{type_name}.{kind}"] if placement == "loop" else []
@@ -167,8 +169,8 @@ def _vector_names(placement: str, what: list[str]) -> list[tuple[str, bool]]:
     """Return names, and whether each lane takes an instruction of its own."""
     match what:
         case ["gmem" | "lmem" as space, direction, bits, lane, *_]:
-            if lane in ("near", "far", "data"):
-                return [(f"{space}.{direction}.{bits}.gather", True)]
+            if lane in _APART:
+                return [(f"{space}.{direction}.{bits}.{_APART[lane]}", True)]
             return [(f"{space}.{direction}.{bits}.{lane}", False)]
         case ["chain", kind, type_name]:
             return [(f"chain.{type_name}.{kind}", False)] if placement == "loop" else []

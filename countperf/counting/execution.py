@@ -11,7 +11,9 @@ by how its address changes:
 
 Steps of an address are ``same`` (0 elements), ``next`` (1), ``shifted`` (1, of a local array, and
 not at a multiple of 16 elements), ``near`` (less than a line of 64 bytes), ``far`` (more, or
-symbolic) or ``data`` (read from data, or uneven).
+symbolic), ``pitch`` (a multiple of 4096 bytes, so that all lines belong to one set of a usual
+first-level cache; from lane to lane only where a row has more items than such a cache has ways, 8)
+or ``data`` (read from data, or uneven).
 """
 
 from __future__ import annotations
@@ -50,9 +52,12 @@ __all__ = ["ExecutionCounts", "Site", "count_execution"]
 
 Context = Literal["free", "sync"]
 Placement = Literal["flat", "loop"]
-Step = Literal["same", "next", "shifted", "near", "far", "data"]
+Step = Literal["same", "next", "shifted", "near", "far", "pitch", "data"]
 
 LINE_BYTES = 64
+_ZERO = QuasiPolynomial()
+PITCH_BYTES = 4096
+WAYS = 8
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
 
@@ -269,8 +274,9 @@ class _Executions:
                 if isinstance(key, Operation):
                     self._add("operations", (site, key), executions)
                 elif executions:
-                    sorted_as = self._sorted(key, place, kinds, loops)
-                    self._add("accesses", (site, *sorted_as), executions)
+                    space, direction, bits = key.address_space, key.direction, key.bits
+                    for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
+                        self._add("accesses", (site, space, direction, bits, lane, walk), part)
                     if key.address_space == "global":
                         self._remember(key, place, kinds, conditions, grid)
         self._note(place.within)
@@ -302,27 +308,34 @@ class _Executions:
         place: Place,
         kinds: Mapping[str, Any],
         loops: Sequence[str],
-    ) -> tuple[str, str, int, Step, str]:
+        executions: PiecewiseQuasiPolynomial,
+    ) -> list[tuple[Step, str, PiecewiseQuasiPolynomial]]:
+        """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides = self._strides(access, place, kinds)
-        line = max(LINE_BYTES * 8 // access.bits, 1)
-        lane: Step = "same"
-        walk: str = ""
-        for stride in strides:
-            if stride.kind == "local" and stride.axis == 0:
-                lane = _step(stride.stride, line)
-        if loops:
-            inner = next(s for s in strides if s.iname == loops[-1])
-            walk = _step(inner.stride, line)
+        lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
         pattern = self.statistics.pattern_of(access.array, access.text)
-        if pattern and lane == "data":
-            lane = (
-                "next" if pattern[0] == "stride1" else "same" if pattern[0] == "uniform" else lane
-            )
-        if lane == "next" and access.address_space == "local" and self._is_shifted(access, place):
-            lane = "shifted"
-        return access.address_space, access.direction, access.bits, lane, walk
+        stated: Mapping[str, Step] = {"stride1": "next", "uniform": "same"}
+        result: list[tuple[Step, str, PiecewiseQuasiPolynomial]] = []
+        is_wide = place.grid.items.get(0, 1) > WAYS
+        for step, part in _steps(lanes[0] if lanes else _ZERO, access, executions):
+            lane: Step = step
+            if lane == "data" and pattern:
+                lane = stated.get(str(pattern[0]), "data")
+            elif lane == "pitch" and not is_wide:
+                lane = "far"
+            elif lane == "next" and self._is_shifted(access, place):
+                lane = "shifted"
+            if not loops:
+                result.append((lane, "", part))
+                continue
+            inner = next(s.stride for s in strides if s.iname == loops[-1])
+            for walk, rest in _steps(inner, access, part):
+                result.append((lane, walk, rest))
+        return result
 
     def _is_shifted(self, access: MemoryAccess, place: Place) -> bool:
+        if access.address_space != "local":
+            return False
         layout = self.analyzer.layout(access.array)
         address = address_of(access, layout, self.domains.to_polynomial)
         if address is None:
@@ -464,6 +477,20 @@ class _Executions:
 def _is_lane(monomial: Any, lanes: set[str]) -> bool:
     names = QuasiPolynomial({monomial: 1}).names()
     return bool(names & lanes)
+
+
+def _steps(
+    stride: QuasiPolynomial | None, access: MemoryAccess, executions: PiecewiseQuasiPolynomial
+) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
+    """Sort executions by the step of an address, which may depend on the parameters."""
+    step = _step(stride, max(LINE_BYTES * 8 // access.bits, 1))
+    if step != "far" or stride is None:
+        return [(step, executions)]
+    remainder = stride.modulo(PITCH_BYTES * 8 // access.bits)
+    if remainder.is_constant:
+        return [("far" if remainder else "pitch", executions)]
+    pitched = executions.restricted((), (remainder,))
+    return [("pitch", pitched), ("far", executions + pitched.scale(-1))]
 
 
 def _step(stride: QuasiPolynomial | None, line: int) -> Step:
