@@ -172,7 +172,7 @@ def compare_models(
     device : DeviceParameters
         The device's document, its measured launch overhead included where there is one.
     measurements : sequence of Measurement
-        Test kernels are evaluated; the others calibrate.
+        Test kernels are evaluated, measurement kernels calibrate; others are left out.
     profile : callable from Measurement to ProfiledKernel
         Gives profile and launch of a measured case; may refuse with an error of ours.
     models : collection of str, optional
@@ -192,6 +192,8 @@ def compare_models(
     unprofiled: dict[str, str] = {}
     cases: list[_Case] = []
     for each in measurements:
+        if each.purpose not in ("measurement", "test"):
+            continue
         try:
             cases.append(_Case(measurement=each, kernel=profile(each)))
         except CountperfError as error:
