@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
     from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.comparison import Comparison, Level
+    from countperf.fitting.ranking import RankingEvaluation
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.devices import Device
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from measurement_kernels.entry import CatalogEntry
 
 ProfileName = Literal["quick", "paper", "rental"]
+
+_TRIED_VARIANTS = 5  # of a set, to find its sizes
 
 COMPARED_INSTRUCTIONS = 150
 """Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
@@ -363,20 +366,12 @@ def measure_catalogue(
     KernelSpecificationError
         No such family.
     """
-    from countperf.harness.calibration import calibrate
-    from countperf.harness.campaign import measure
     from countperf.harness.devices import find_device
-    from countperf.harness.overhead import measure_limits
-    from countperf.harness.progress import silent
-    from countperf.harness.protocols import PROTOCOLS
-    from countperf.harness.runner import KernelRunner
-    from countperf.properties.count_properties import count_kernel
 
     chosen = PROFILES[profile]
     if shapes_per_kernel is not None:
         chosen = replace(chosen, shapes_per_kernel=shapes_per_kernel)
     found = find_device(device)
-    runner = KernelRunner.open(found)
     wanted = profile_entries(
         chosen,
         found.limits.group_class,
@@ -384,26 +379,94 @@ def measure_catalogue(
         element_types=element_types,
         purposes=purposes,
     )
+    return _measure(found, chosen, wanted, Path(store), progress)
+
+
+def measure_variants(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    profile: ProfileName = "paper",
+    families: Sequence[str] = (),
+    count: int | None = None,
+    progress: Progress | None = None,
+) -> MeasurementSet:
+    """Measure sets of variants, or parts of them, as `measure_catalogue` does.
+
+    Parameters
+    ----------
+    store, device, profile, progress
+        As for `measure_catalogue`; it may be the same file.
+    families : sequence of str, optional
+        Only these sets (`measurement_kernels.variants.sets`).
+    count : int, optional
+        Of each set so many variants, by default all; more may follow in a later call.
+
+    Returns
+    -------
+    MeasurementSet
+        All that the file holds. All variants of a set have the same sizes: of the sizes that fit
+        its first five, one by one, the largest.
+
+    Raises
+    ------
+    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure_catalogue`.
+    KernelSpecificationError
+        There is no such set.
+    """
+    from countperf.harness.devices import find_device
+    from measurement_kernels.variants.sets import variant_entries, variant_sets
+
+    wanted = [e for name in families or variant_sets() for e in variant_entries(name)[:count]]
+    return _measure(find_device(device), PROFILES[profile], wanted, Path(store), progress)
+
+
+def _measure(
+    device: Device,
+    profile: Profile,
+    wanted: Sequence[CatalogEntry],
+    store: Path,
+    progress: Progress | None,
+) -> MeasurementSet:
+    """Find out which sizes kernels take on a device, and measure them."""
+    from countperf.harness.calibration import calibrate
+    from countperf.harness.campaign import measure
+    from countperf.harness.overhead import measure_limits
+    from countperf.harness.progress import silent
+    from countperf.harness.protocols import PROTOCOLS
+    from countperf.harness.runner import KernelRunner
+    from countperf.properties.count_properties import count_kernel
+    from measurement_kernels.variants.sets import variant_entries
+
+    runner = KernelRunner.open(device)
     limits = measure_limits(
         runner.session,
-        overhead_factor=chosen.overhead_factor,
-        max_run_s=chosen.max_run_s,
-        max_setup_s=chosen.max_setup_s,
+        overhead_factor=profile.overhead_factor,
+        max_run_s=profile.max_run_s,
+        max_setup_s=profile.max_setup_s,
     )
-    path = Path(store)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    calibration = calibrate(
-        wanted,
+    sets = dict.fromkeys(each.family for each in wanted if each.purpose == "variant")
+    tried = [each for family in sets for each in variant_entries(family)[:_TRIED_VARIANTS]]
+    others = [each for each in wanted if each.purpose != "variant"]
+    store.parent.mkdir(parents=True, exist_ok=True)
+    sizes = calibrate(
+        [*others, *tried],
         runner,
         limits,
-        store=path.with_suffix(".sizes.json"),
+        store=store.with_suffix(".sizes.json"),
         progress=progress or silent,
     )
-    timed = calibration.timed_cases(wanted)
+    timed = sizes.timed_cases(others)
+    for family in sets:
+        choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
+        largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
+        for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
+            timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
     return measure(
         [case for case, _ in timed],
-        store=path,
-        protocol=PROTOCOLS[profile],
+        store=store,
+        protocol=PROTOCOLS[profile.name],
         count=count_kernel,
         progress=progress or silent,
         runner=runner,
@@ -414,7 +477,7 @@ def measure_catalogue(
 def _check_families(families: Sequence[str]) -> None:
     from measurement_kernels.catalog import families as all_families
 
-    known = all_families(purpose=None)
+    known = (*all_families(purpose=None), *all_families(purpose="variant"))
     for family in families:
         if family not in known:
             raise KernelSpecificationError(
@@ -815,6 +878,40 @@ def evaluate(
     return evaluate_cases(weights, found.select(lambda m: m.purpose in judging))
 
 
+def evaluate_ranking(
+    measurements: MeasurementSet | Path | str,
+    *,
+    weights: WeightSet | Path | str,
+    force: bool = False,
+) -> RankingEvaluation:
+    """Compare the predicted with the measured order of the sets of variants among measurements.
+
+    Parameters
+    ----------
+    measurements, weights, force
+        As for `evaluate`.
+
+    Returns
+    -------
+    RankingEvaluation
+        Without sets if there are no variants.
+
+    Raises
+    ------
+    DeviceMismatchError, FitError, DocumentError, PredictionError
+        As for `evaluate`.
+    """
+    from countperf.fitting.ranking import evaluate_ranking as evaluate_sets
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    found = _measurements(measurements)
+    if not isinstance(weights, WeightSet):
+        weights = load_weights(weights)
+    weights.check_device(found.device, force=force)
+    return evaluate_sets(weights, found)
+
+
 def measured_devices() -> dict[str, Path]:
     """List the devices whose measurements come with countperf: slug to file, sorted."""
     from countperf.models.library import fits_folders
@@ -991,7 +1088,7 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     -------
     Path
         The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights
-        (``linear.json``) and ``evaluation.json``.
+        (``linear.json``), ``evaluation.json``, and ``ranking.json`` if variants were measured.
 
     Raises
     ------
@@ -1003,6 +1100,9 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     target.mkdir(parents=True, exist_ok=True)
     result = fit(found, output=target / "linear.json")
     evaluate(found, weights=result.weights).write_file(target / "evaluation.json")
+    ranking = evaluate_ranking(found, weights=result.weights)
+    if ranking.sets:
+        ranking.write_file(target / "ranking.json")
     found.device.write_file(target / "identity.json")
     found.write_file(target / "measurements.jsonl")
     return target
