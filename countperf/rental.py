@@ -147,7 +147,7 @@ def check_kernels(options: Options) -> None:
         for each in entries(element_type=None, purpose=None)
         if not options.families or each.family in options.families
     ]
-    everything.sort(key=lambda each: (each.purpose != "test", each.element_type != "f32"))
+    everything.sort(key=lambda each: (each.purpose == "measurement", each.element_type != "f32"))
     waiting = [each for each in everything if each.name not in checks]
     workers = max(1, (os.cpu_count() or 1) - 1)
     # a forked process would share this one's device
@@ -188,7 +188,8 @@ def measure_tests(options: Options) -> None:
     """Measure the kernels that judge the fit."""
     from measurement_kernels.catalog import families
 
-    chosen = [f for f in families(purpose="test") if not options.families or f in options.families]
+    judging = (*families(purpose="test"), *families(purpose="application"))
+    chosen = [f for f in judging if not options.families or f in options.families]
     if chosen:
         _measure(options, chosen, shapes=1)
 
