@@ -152,7 +152,7 @@ def check_kernels(options: Options) -> None:
         for each in entries(element_type=None, purpose=None)
         if not options.families or each.family in options.families
     ]
-    everything.sort(key=lambda each: (each.purpose != "test", each.element_type != "f32"))
+    everything.sort(key=lambda each: (each.purpose == "measurement", each.element_type != "f32"))
     waiting = [each for each in everything if each.name not in checks]
     with _processes() as pool:
         codes = [pool.submit(_generate, device.backend, each.name) for each in waiting]

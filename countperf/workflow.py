@@ -929,6 +929,7 @@ def compare(
     device: DeviceParameters | None = None,
     models: Sequence[str] = (),
     levels: Sequence[Level] = ("published", "scaled", "fitted"),
+    purposes: Sequence[Purpose] = ("test",),
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, scaled by a factor, and fitted.
@@ -945,13 +946,15 @@ def compare(
         Only these models; by default all, the fitted linear model among them.
     levels : sequence of {"published", "scaled", "fitted"}
         What is calibrated; by default all three. Fitting all constants takes minutes.
+    purposes : sequence of {"test", "application", "variant"}, optional
+        What the kernels are for on which errors are taken.
     progress : callable from str to None, optional
         Is told what is being calibrated.
 
     Returns
     -------
     Comparison
-        Errors on the test kernels; calibrated on the measurement kernels.
+        Errors on kernels for `purposes`; calibrated on the measurement kernels.
 
     Raises
     ------
@@ -983,12 +986,13 @@ def compare(
         _CatalogueProfiles(device),
         models=models,
         levels=levels,
+        purposes=purposes,
         thinned={"pipeline-rr": 8, "pipeline-gto": 8},
         progress=progress or _silent,
     )
     if (models and "linear" not in models) or "fitted" not in levels:
         return comparison
-    return comparison.with_models(linear_results(found))
+    return comparison.with_models(linear_results(found, purposes))
 
 
 def _silent(_: str) -> None:
