@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
     from countperf.metrics import Evaluation
+    from countperf.models.coverage import Coverage
     from countperf.models.definition import FittedModel, Loss, Residual
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
@@ -662,6 +663,70 @@ def predict(
         device=named_device(device),
         force=force,
         suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
+        **more,
+    )
+
+
+def coverage(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    measurements: MeasurementSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    statistics: Mapping[str, float | str] | None = None,
+    **more: int,
+) -> Coverage:
+    """Say which features of a kernel a fit's measurements exercise, and how far outside it lies.
+
+    Parameters
+    ----------
+    kernel, weights, device, force, statistics
+        As for `predict`.
+    parameters, **more : int
+        Values of the size parameters; without any, what holds at all sizes is said.
+    measurements : MeasurementSet, Path or str, optional
+        What the weights were fitted to, or its file, for weights that do not record which
+        measurements exercise what.
+
+    Returns
+    -------
+    Coverage
+
+    Raises
+    ------
+    DeviceMismatchError
+        The measurements, or the device, are not of the weights' device.
+    CountperfError
+        The kernel cannot be counted; or as for `predict`, except that properties without a weight
+        are told, not raised.
+    """
+    from countperf.fitting.exercise import exercise
+    from countperf.fitting.fit import observations_of
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    if weights is None:
+        weights = default_weights(device)
+    elif not isinstance(weights, WeightSet):
+        weights = load_weights(weights)
+    weights.check_device(named_device(device), force=force)
+    known = None
+    if measurements is not None:
+        found = _measurements(measurements)
+        weights.check_device(found.device, force=force)
+        cases = observations_of(m for m in found if m.purpose == "measurement")
+        known = exercise(weights.function, weights.unknowns, cases)
+    return weights.coverage(
+        _vector_for(kernel, statistics, weights.view),
+        parameters,
+        exercise=known,
+        suppliers=lambda name: (
+            catalogue_suppliers(weights.definition).get(name)
+            or tuple(kernel for kernel, vector in _catalogue_vectors().items() if name in vector)
+        ),
         **more,
     )
 

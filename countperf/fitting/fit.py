@@ -12,6 +12,7 @@ from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitErr
 from countperf.fitting import verdicts
 from countperf.fitting.design import Observation, check_counting_rules, common_view
 from countperf.fitting.estimate import Estimate, estimate, recipe_of
+from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import interval_calibration
 from countperf.fitting.result import FitResult
 from countperf.fitting.selection import select_model
@@ -258,6 +259,7 @@ def _weight_set(
             if name not in charged
         },
         candidates=candidates,
+        exercise=exercise(fitted.function, fitted.solution.coefficients.tolist(), observations),
         written_by=_version(),
     )
 
