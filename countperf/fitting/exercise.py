@@ -47,9 +47,10 @@ def exercise(
     shares = np.array(unknowns, np.float64)[:, np.newaxis] * relative
     families = [case.family for case in observations]
     needed = _needed_families(function.keys, relative.T, families)
-    groups = np.array([float(_number(case.counts.get("groups", 0))) for case in observations])
+    issued = [function.model.issued(case.counts) for case in observations]
+    groups = np.array([_number(case.counts.get("groups", 0)) for case in observations])
     behind = properties_behind(
-        function, {n for case in observations for n, count in case.counts.items() if _number(count)}
+        function, {name for counts in issued for name, count in counts.items() if _number(count)}
     )
     first = len(function.columns)
     found: dict[str, Exercise] = {}

@@ -29,6 +29,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
+from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.properties.vector import PropertyVector
@@ -288,7 +289,7 @@ def _weights(fitted: Estimate) -> tuple[Weight, ...]:
                 term=term,
                 value_s=float(fitted.solution.coefficients[i]),
                 standard_error_s=_standard_error(fitted, i),
-                unit="unit" if derived else describe(feature).unit,
+                unit=DERIVED if derived else describe(feature).unit,
                 smallest=float(exercised.min()),
                 largest=float(exercised.max()),
             )

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from countperf.models.anchored import AnchoredWeights, Run
     from countperf.models.cost_function import CostFunction
     from countperf.models.coverage import Coverage
+    from countperf.models.explanation import Explanation
     from countperf.properties.vector import PropertyVector
 
 
@@ -381,6 +382,32 @@ class WeightSet(Document):
             missing = [self.features.feature_of(n) or n for n in function.unweighted_names]
             return replace(function, unmeasured=self._unmeasured(vector.kernel, missing, suppliers))
         return function
+
+    def explain(
+        self,
+        kernel: object,
+        parameters: Mapping[str, int] | None = None,
+        /,
+        **options: Any,
+    ) -> Explanation:
+        """Predict the time of one launch, and say where it goes term by term.
+
+        Parameters
+        ----------
+        kernel, parameters
+            As in `predict`; one value for each parameter.
+        **options
+            Whatever else `predict` takes.
+
+        Raises
+        ------
+        PredictionError, CountingError, ParameterError
+            As in `predict`; `ParameterError` for arrays too.
+        """
+        from countperf.models.explanation import explain
+
+        vector = self.counted(kernel)
+        return explain(self, vector, self.predict(vector, parameters, **options))
 
     def coverage(
         self,

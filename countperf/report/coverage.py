@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from countperf.report.numbers import format_percent, format_quantity, format_table
+from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import verdict_object
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from countperf.models.records import Range
 
 _FEW = 2
-_LEAST = 1e-3
 _HEADER = ("feature", "of time", "in all", "measured", "per group", "measured", "exercised by")
 
 
@@ -68,7 +67,7 @@ def _time(coverage: Coverage) -> str:
 def _row(feature: FeatureCoverage) -> list[str]:
     return [
         feature.name,
-        _share(feature.share),
+        "" if feature.share is None else format_share(feature.share),
         _number(feature.value),
         _range(feature.measured),
         _number(feature.per_group),
@@ -86,15 +85,8 @@ def _exercise(feature: FeatureCoverage) -> str:
     text = f"{found.cases} cases of {found.kernels} kernels, {where}"
     if found.mean_share is None or found.largest_share is None:
         return text
-    return (
-        f"{text}: {_share(found.mean_share)} of their time, at most {_share(found.largest_share)}"
-    )
-
-
-def _share(share: float | None) -> str:
-    if share is None:
-        return ""
-    return "< 0.1 %" if 0 < abs(share) < _LEAST else format_percent(share)
+    mean, most = format_share(found.mean_share), format_share(found.largest_share)
+    return f"{text}: {mean} of their time, at most {most}"
 
 
 def _remarks(feature: FeatureCoverage) -> list[str]:

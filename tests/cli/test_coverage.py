@@ -82,3 +82,31 @@ def test_weights_without_a_record_ask_for_their_measurements(
     given = _json(capsys)
     assert main(["coverage", kernel, "--weights", str(folder / "w.json"), "--json"]) == 0
     assert given == _json(capsys)
+
+
+def test_a_prediction_is_explained_and_compared(
+    kernel: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overlap = str(folder / "overlap.json")
+    fitting = ["fit", str(folder / "measured.jsonl"), "--model", "overlap", "--output", overlap]
+    assert main(fitting) == 0
+    capsys.readouterr()
+    command = ["predict", kernel, "n=65536", "--weights", overlap, "--incomplete", "--explain"]
+
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "time_s = overhead + overlap(global_memory, on_chip)" in printed
+    assert "byte/s of global memory (peak unknown)" in printed
+
+    assert main([*command, "--json"]) == 0
+    found = _json(capsys)
+    parts = found["explanation"]["parts"]
+    assert sum(part["part_s"] for part in parts) == pytest.approx(found["time_s"])
+
+    linear = str(folder / "w.json")
+    assert main([*command, "--against-weights", linear, "--against-size", "n=131072"]) == 0
+    factors = capsys.readouterr().out.partition("second / first")[2].splitlines()
+    (line,) = [line for line in factors if line.startswith("  gmem.load.32.stride1")]
+    assert line.split()[1] == "2"  # twice the accesses
+    assert main([*command, "--against-size", "n=131072", "--json"]) == 0
+    assert _json(capsys)["against"]["parameters"] == {"n": 131072}
