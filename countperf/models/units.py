@@ -55,7 +55,7 @@ def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charge
         return Charged(kind="derived", unit=feature)
     if rest[:1] == ["min"]:
         return None
-    if kind in ("gmem", "lmem"):
+    if kind in ("gmem", "lmem") and len(rest) > 1 and rest[1].isdigit():
         return Charged(kind=kind, unit="byte", size=int(rest[1]) / 8)
     if kind == "bytes":
         return Charged(kind="gmem", unit="byte")
