@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
     from countperf.metrics import Evaluation
+    from countperf.models.coverage import Coverage
     from countperf.models.definition import FittedModel, Loss, Residual
+    from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
@@ -206,10 +208,26 @@ def default_weights(device: str | None = None) -> WeightSet:
     )
 
 
-def known_device(slug: str) -> DeviceParameters | None:
-    """Return what the catalogue of devices has on a device, or None."""
-    from countperf.devices.library import available_devices, load_device
+def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
+    """Return what is known of a device, or None.
 
+    Parameters
+    ----------
+    slug : str
+        The device.
+    beside : Path or str, optional
+        Its weights or measurements, or a slug of weights: what ``characterize`` wrote beside them
+        (``parameters.json``) goes before the catalogue, if it is of this device.
+    """
+    from countperf.devices.library import available_devices, load_device
+    from countperf.devices.parameters import DeviceParameters
+    from countperf.models.library import available_weights
+
+    if beside is not None:
+        place = Path(available_weights().get(str(beside), beside))
+        near = (place if place.is_dir() else place.parent) / "parameters.json"
+        if near.is_file() and (found := DeviceParameters.read_file(near)).slug == slug:
+            return found
     return load_device(slug) if slug in available_devices() else None
 
 
@@ -705,13 +723,7 @@ def predict(
     CountperfError
         The kernel cannot be counted, a property has no weight, the device does not match.
     """
-    from countperf.models.library import load_weights
-    from countperf.models.weights import WeightSet
-
-    if weights is None:
-        weights = default_weights(device)
-    elif not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
+    weights = weights_for(weights, device)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
     vector = _vector_for(kernel, known, weights.view)
     if anchors:
@@ -725,6 +737,110 @@ def predict(
         device=named_device(device),
         force=force,
         suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
+        **more,
+    )
+
+
+def explain(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    level: float = 0.95,
+    statistics: Mapping[str, Statistic] | None = None,
+    **more: int,
+) -> Explanation:
+    """Predict the time of one launch of a kernel, and say where it goes term by term.
+
+    Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
+    """
+    weights = weights_for(weights, device)
+    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    return weights.explain(
+        _vector_for(kernel, known, weights.view),
+        parameters,
+        incomplete_ok=incomplete_ok,
+        level=level,
+        device=named_device(device),
+        force=force,
+        suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
+        **more,
+    )
+
+
+def weights_for(weights: WeightSet | Path | str | None, device: str | None = None) -> WeightSet:
+    """Return weights, those that a slug or path names, or those for a device of this machine.
+
+    Errors are those of `load_weights` and `default_weights`.
+    """
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    if weights is None:
+        return default_weights(device)
+    return weights if isinstance(weights, WeightSet) else load_weights(weights)
+
+
+def coverage(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    measurements: MeasurementSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    statistics: Mapping[str, Statistic] | None = None,
+    **more: int,
+) -> Coverage:
+    """Say which features of a kernel a fit's measurements exercise, and how far outside it lies.
+
+    Parameters
+    ----------
+    kernel, weights, device, force, statistics
+        As for `predict`.
+    parameters, **more : int
+        Values of the size parameters; without any, what holds at all sizes is said.
+    measurements : MeasurementSet, Path or str, optional
+        What the weights were fitted to, or its file, for weights that do not record which
+        measurements exercise what.
+
+    Returns
+    -------
+    Coverage
+
+    Raises
+    ------
+    DeviceMismatchError
+        The measurements, or the device, are not of the weights' device.
+    CountperfError
+        The kernel cannot be counted; or as for `predict`, except that properties without a weight
+        are told, not raised.
+    """
+    from countperf.fitting.exercise import exercise
+    from countperf.fitting.fit import observations_of
+
+    weights = weights_for(weights, device)
+    weights.check_device(named_device(device), force=force)
+    recorded = None
+    if measurements is not None:
+        found = _measurements(measurements)
+        weights.check_device(found.device, force=force)
+        cases = observations_of(m for m in found if m.purpose == "measurement")
+        recorded = exercise(weights.function, weights.unknowns, cases)
+    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    return weights.coverage(
+        _vector_for(kernel, known, weights.view),
+        parameters,
+        exercise=recorded,
+        suppliers=lambda name: (
+            catalogue_suppliers(weights.definition).get(name)
+            or tuple(kernel for kernel, vector in _catalogue_vectors().items() if name in vector)
+        ),
         **more,
     )
 
