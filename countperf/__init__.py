@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import Count, PropertyVector
     from countperf.tuning.space import SearchSpace
     from countperf.workflow import (
+        coverage,
         devices,
         evaluate,
         fit,
@@ -48,6 +49,7 @@ _HOMES = {
     "analyze_kernel": "countperf.counting.analysis",
     "available_weights": "countperf.models.library",
     "count_kernel": "countperf.properties.count_properties",
+    "coverage": "countperf.workflow",
     "devices": "countperf.workflow",
     "doctor": "countperf.harness.doctor:examine",
     "evaluate": "countperf.workflow",
@@ -78,6 +80,7 @@ __all__ = [
     "analyze_kernel",
     "available_weights",
     "count_kernel",
+    "coverage",
     "devices",
     "doctor",
     "evaluate",

@@ -15,20 +15,25 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from countperf.errors import CountperfError, DeviceLostError
+from countperf.errors import CountperfError, DeviceLostError, FitError
+
+if TYPE_CHECKING:
+    from countperf.measurements import MeasurementSet, Purpose
 
 LOST = 3  # exit status of a stage whose device is lost
 _TRIES = 6
 _GRACE_S = 8.0
 _RESERVE_S = 15.0  # for fit and summary, whatever happens before
+_SOME_VARIANTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +152,9 @@ def check_kernels(options: Options) -> None:
         for each in entries(element_type=None, purpose=None)
         if not options.families or each.family in options.families
     ]
-    everything.sort(key=lambda each: (each.purpose != "test", each.element_type != "f32"))
+    everything.sort(key=lambda each: (each.purpose == "measurement", each.element_type != "f32"))
     waiting = [each for each in everything if each.name not in checks]
-    workers = max(1, (os.cpu_count() or 1) - 1)
-    # a forked process would share this one's device
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+    with _processes() as pool:
         codes = [pool.submit(_generate, device.backend, each.name) for each in waiting]
         try:
             for each, code in zip(waiting, codes, strict=True):
@@ -177,6 +180,11 @@ def check_kernels(options: Options) -> None:
         raise TimeoutError(f"{len(everything) - len(checks)} kernels are still to be checked")
 
 
+def _processes() -> ProcessPoolExecutor:
+    """Return a pool that leaves a processor free; a forked process would share our device."""
+    return ProcessPoolExecutor(max(1, (os.cpu_count() or 1) - 1), get_context("spawn"))
+
+
 def _generate(backend: str, name: str) -> None:
     from countperf.harness.backend import backends
     from measurement_kernels.catalog import entry
@@ -186,37 +194,49 @@ def _generate(backend: str, name: str) -> None:
 
 def measure_tests(options: Options) -> None:
     """Measure the kernels that judge the fit."""
-    from measurement_kernels.catalog import families
+    _measure(options, ["test"], shapes=1)
 
-    chosen = [f for f in families(purpose="test") if not options.families or f in options.families]
-    if chosen:
-        _measure(options, chosen, shapes=1)
+
+def measure_applications(options: Options) -> None:
+    """Measure the kernels of applications."""
+    _measure(options, ["application"], shapes=1)
 
 
 def measure_first(options: Options) -> None:
     """Measure every kernel in one shape of work groups."""
-    _measure(options, options.families, shapes=1)
+    _measure(options, shapes=1)
 
 
 def measure_more(options: Options) -> None:
     """Measure every kernel in the other shapes of work groups."""
-    _measure(options, options.families, shapes=3)
+    _measure(options, shapes=3)
 
 
 def measure_double(options: Options) -> None:
     """Measure every kernel in double precision."""
-    _measure(options, options.families, shapes=1, element_types=("f32", "f64"))
+    _measure(options, shapes=1, element_types=("f32", "f64"))
+
+
+def _chosen(options: Options, *purposes: Purpose) -> list[str]:
+    """Return the families for some purposes that are asked for."""
+    from measurement_kernels.catalog import families
+
+    there = [family for purpose in purposes for family in families(purpose=purpose)]
+    return [family for family in there if not options.families or family in options.families]
 
 
 def _measure(
     options: Options,
-    families: Sequence[str],
+    purposes: Sequence[Purpose] = ("measurement", "test"),
     *,
     shapes: int,
     element_types: Sequence[str] = ("f32",),
 ) -> None:
     from countperf.workflow import measure_catalogue
 
+    if not (families := _chosen(options, *purposes)):
+        print("nothing of the kind is asked for")
+        return
     found = measure_catalogue(
         store=options.store,
         device=options.device,
@@ -224,8 +244,58 @@ def _measure(
         families=families,
         element_types=element_types,
         shapes_per_kernel=shapes,
+        purposes=purposes,
     )
-    print(f"{len(found)} cases, {len(found.failures)} failed")
+    _say_measured(found)
+
+
+def _say_measured(found: MeasurementSet) -> None:
+    numbers = Counter(each.purpose for each in found)
+    cases = ", ".join(f"{number} of purpose {name}" for name, number in numbers.items())
+    print(f"cases: {cases or 'none'}; {len(found.failures)} failed")
+
+
+def measure_some_variants(options: Options) -> None:
+    """Measure the first variants of each set: a smaller set, spread as the whole one."""
+    _measure_variants(options, count=_SOME_VARIANTS)
+
+
+def measure_variants(options: Options) -> None:
+    """Measure the other variants of each set."""
+    _measure_variants(options, count=None)
+
+
+def _measure_variants(options: Options, *, count: int | None) -> None:
+    from countperf.harness.devices import find_device
+    from countperf.workflow import measure_variants as measure
+    from measurement_kernels.variants.sets import variant_entries
+
+    if not (families := _chosen(options, "variant")):
+        print("nothing of the kind is asked for")
+        return
+    backend = find_device(options.device).backend
+    names = [each.name for family in families for each in variant_entries(family)[:count]]
+    with _processes() as pool:  # before anything is timed: the device may be the processor
+        for code in [pool.submit(_generate, backend, name) for name in names]:
+            code.exception()  # measuring says what is wrong
+    found = measure(
+        store=options.store, device=options.device, profile="rental", families=families, count=count
+    )
+    _say_measured(found)
+
+
+def rank_variants(options: Options) -> None:
+    """Evaluate how well the fit ranks the variants that were measured."""
+    from countperf.workflow import evaluate_ranking
+
+    fits = sorted((options.folder / "fits").glob("*/linear.json"))
+    if not fits:
+        raise FitError("there is no fit that could rank the variants")
+    for weights in fits:
+        ranking = evaluate_ranking(options.store, weights=weights)
+        if ranking.sets:
+            ranking.write_file(weights.with_name("ranking.json"))
+        print(f"{len(ranking.sets)} sets of variants ranked by {weights}")
 
 
 def fit_and_evaluate(options: Options) -> None:
@@ -233,6 +303,9 @@ def fit_and_evaluate(options: Options) -> None:
     from countperf.workflow import publish
 
     print(publish(options.store, options.folder / "fits"))
+
+
+_QUICK = (fit_and_evaluate, rank_variants)  # what the reserve is for
 
 
 def plan() -> tuple[Stage, ...]:
@@ -244,8 +317,13 @@ def plan() -> tuple[Stage, ...]:
         Stage(name="measure tests", work=measure_tests, share=0.2),
         Stage(name="measure", work=measure_first, share=0.4),
         Stage(name="fit", work=fit_and_evaluate, share=0.2),
+        Stage(name="measure applications", work=measure_applications, share=0.15),
+        Stage(name="measure some variants", work=measure_some_variants, share=0.2),
+        Stage(name="rank", work=rank_variants, share=0.1),
         Stage(name="measure more", work=measure_more, share=0.5),
         Stage(name="fit again", work=fit_and_evaluate, share=0.2),
+        Stage(name="measure variants", work=measure_variants, share=1.0),
+        Stage(name="rank again", work=rank_variants, share=0.1),
         Stage(name="check the rest", work=check_kernels, share=1.0),
         Stage(name="measure double precision", work=measure_double, share=1.0),
     )
@@ -308,11 +386,13 @@ def run_campaign(
     """
     progress = Progress.read(options.folder)
     began = now()
+    is_news = False  # what comes of measurements is made again when there are more of them
     for stage in stages:
-        if stage.name in progress.finished:
+        if stage.name in progress.finished and not (is_news and stage.work in _QUICK):
             continue
+        is_news = is_news or stage.work not in _QUICK
         for _ in range(_TRIES):
-            reserve = 0.0 if stage.work is fit_and_evaluate else _RESERVE_S
+            reserve = 0.0 if stage.work in _QUICK else _RESERVE_S
             left = options.budget_s - (now() - began) - reserve
             allowed = min(left, stage.share * options.budget_s)
             if allowed <= 1.0:
@@ -324,7 +404,7 @@ def run_campaign(
             progress.log.append(
                 {"stage": stage.name, "outcome": outcome, "seconds": seconds, "said": said}
             )
-            if outcome == "done":
+            if outcome == "done" and stage.name not in progress.finished:
                 progress.finished.append(stage.name)
             progress.write(options.folder)
             if outcome != "lost":  # else the next process goes on behind what lost the device
@@ -405,9 +485,20 @@ def summary(options: Options, progress: Progress) -> str:
         from countperf.metrics import Evaluation
         from countperf.report import evaluation_text
 
-        lines += ["", evaluation_text(Evaluation.read_file(evaluation))]
+        parts = Evaluation.read_file(evaluation).by_purpose()
+        lines += ["", *(evaluation_text(part) for name, part in parts.items() if name != "variant")]
+        lines += _ranking_summary(evaluation.with_name("ranking.json"))
         lines += _rates_summary(evaluation.with_name("linear.json"), options.folder)
     return "\n".join(lines)
+
+
+def _ranking_summary(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    from countperf.fitting.ranking import RankingEvaluation
+    from countperf.report import ranking_evaluation_text
+
+    return ["", ranking_evaluation_text(RankingEvaluation.read_file(path))]
 
 
 def _rates_summary(weights: Path, folder: Path) -> list[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
     from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.comparison import Comparison, Level
+    from countperf.fitting.ranking import RankingEvaluation
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.devices import Device
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
     from countperf.metrics import Evaluation
+    from countperf.models.coverage import Coverage
     from countperf.models.definition import FittedModel, Loss, Residual
+    from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from measurement_kernels.entry import CatalogEntry
 
 ProfileName = Literal["quick", "paper", "rental"]
+
+_TRIED_VARIANTS = 5  # of a set, to find its sizes
 
 COMPARED_INSTRUCTIONS = 150
 """Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
@@ -203,10 +208,26 @@ def default_weights(device: str | None = None) -> WeightSet:
     )
 
 
-def known_device(slug: str) -> DeviceParameters | None:
-    """Return what the catalogue of devices has on a device, or None."""
-    from countperf.devices.library import available_devices, load_device
+def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
+    """Return what is known of a device, or None.
 
+    Parameters
+    ----------
+    slug : str
+        The device.
+    beside : Path or str, optional
+        Its weights or measurements, or a slug of weights: what ``characterize`` wrote beside them
+        (``parameters.json``) goes before the catalogue, if it is of this device.
+    """
+    from countperf.devices.library import available_devices, load_device
+    from countperf.devices.parameters import DeviceParameters
+    from countperf.models.library import available_weights
+
+    if beside is not None:
+        place = Path(available_weights().get(str(beside), beside))
+        near = (place if place.is_dir() else place.parent) / "parameters.json"
+        if near.is_file() and (found := DeviceParameters.read_file(near)).slug == slug:
+            return found
     return load_device(slug) if slug in available_devices() else None
 
 
@@ -363,20 +384,12 @@ def measure_catalogue(
     KernelSpecificationError
         No such family.
     """
-    from countperf.harness.calibration import calibrate
-    from countperf.harness.campaign import measure
     from countperf.harness.devices import find_device
-    from countperf.harness.overhead import measure_limits
-    from countperf.harness.progress import silent
-    from countperf.harness.protocols import PROTOCOLS
-    from countperf.harness.runner import KernelRunner
-    from countperf.properties.count_properties import count_kernel
 
     chosen = PROFILES[profile]
     if shapes_per_kernel is not None:
         chosen = replace(chosen, shapes_per_kernel=shapes_per_kernel)
     found = find_device(device)
-    runner = KernelRunner.open(found)
     wanted = profile_entries(
         chosen,
         found.limits.group_class,
@@ -384,26 +397,94 @@ def measure_catalogue(
         element_types=element_types,
         purposes=purposes,
     )
+    return _measure(found, chosen, wanted, Path(store), progress)
+
+
+def measure_variants(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    profile: ProfileName = "paper",
+    families: Sequence[str] = (),
+    count: int | None = None,
+    progress: Progress | None = None,
+) -> MeasurementSet:
+    """Measure sets of variants, or parts of them, as `measure_catalogue` does.
+
+    Parameters
+    ----------
+    store, device, profile, progress
+        As for `measure_catalogue`; it may be the same file.
+    families : sequence of str, optional
+        Only these sets (`measurement_kernels.variants.sets`).
+    count : int, optional
+        Of each set so many variants, by default all; more may follow in a later call.
+
+    Returns
+    -------
+    MeasurementSet
+        All that the file holds. All variants of a set have the same sizes: of the sizes that fit
+        its first five, one by one, the largest.
+
+    Raises
+    ------
+    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure_catalogue`.
+    KernelSpecificationError
+        There is no such set.
+    """
+    from countperf.harness.devices import find_device
+    from measurement_kernels.variants.sets import variant_entries, variant_sets
+
+    wanted = [e for name in families or variant_sets() for e in variant_entries(name)[:count]]
+    return _measure(find_device(device), PROFILES[profile], wanted, Path(store), progress)
+
+
+def _measure(
+    device: Device,
+    profile: Profile,
+    wanted: Sequence[CatalogEntry],
+    store: Path,
+    progress: Progress | None,
+) -> MeasurementSet:
+    """Find out which sizes kernels take on a device, and measure them."""
+    from countperf.harness.calibration import calibrate
+    from countperf.harness.campaign import measure
+    from countperf.harness.overhead import measure_limits
+    from countperf.harness.progress import silent
+    from countperf.harness.protocols import PROTOCOLS
+    from countperf.harness.runner import KernelRunner
+    from countperf.properties.count_properties import count_kernel
+    from measurement_kernels.variants.sets import variant_entries
+
+    runner = KernelRunner.open(device)
     limits = measure_limits(
         runner.session,
-        overhead_factor=chosen.overhead_factor,
-        max_run_s=chosen.max_run_s,
-        max_setup_s=chosen.max_setup_s,
+        overhead_factor=profile.overhead_factor,
+        max_run_s=profile.max_run_s,
+        max_setup_s=profile.max_setup_s,
     )
-    path = Path(store)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    calibration = calibrate(
-        wanted,
+    sets = dict.fromkeys(each.family for each in wanted if each.purpose == "variant")
+    tried = [each for family in sets for each in variant_entries(family)[:_TRIED_VARIANTS]]
+    others = [each for each in wanted if each.purpose != "variant"]
+    store.parent.mkdir(parents=True, exist_ok=True)
+    sizes = calibrate(
+        [*others, *tried],
         runner,
         limits,
-        store=path.with_suffix(".sizes.json"),
+        store=store.with_suffix(".sizes.json"),
         progress=progress or silent,
     )
-    timed = calibration.timed_cases(wanted)
+    timed = sizes.timed_cases(others)
+    for family in sets:
+        choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
+        largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
+        for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
+            timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
     return measure(
         [case for case, _ in timed],
-        store=path,
-        protocol=PROTOCOLS[profile],
+        store=store,
+        protocol=PROTOCOLS[profile.name],
         count=count_kernel,
         progress=progress or silent,
         runner=runner,
@@ -414,7 +495,7 @@ def measure_catalogue(
 def _check_families(families: Sequence[str]) -> None:
     from measurement_kernels.catalog import families as all_families
 
-    known = all_families(purpose=None)
+    known = (*all_families(purpose=None), *all_families(purpose="variant"))
     for family in families:
         if family not in known:
             raise KernelSpecificationError(
@@ -642,13 +723,7 @@ def predict(
     CountperfError
         The kernel cannot be counted, a property has no weight, the device does not match.
     """
-    from countperf.models.library import load_weights
-    from countperf.models.weights import WeightSet
-
-    if weights is None:
-        weights = default_weights(device)
-    elif not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
+    weights = weights_for(weights, device)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
     vector = _vector_for(kernel, known, weights.view)
     if anchors:
@@ -662,6 +737,110 @@ def predict(
         device=named_device(device),
         force=force,
         suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
+        **more,
+    )
+
+
+def explain(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    level: float = 0.95,
+    statistics: Mapping[str, Statistic] | None = None,
+    **more: int,
+) -> Explanation:
+    """Predict the time of one launch of a kernel, and say where it goes term by term.
+
+    Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
+    """
+    weights = weights_for(weights, device)
+    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    return weights.explain(
+        _vector_for(kernel, known, weights.view),
+        parameters,
+        incomplete_ok=incomplete_ok,
+        level=level,
+        device=named_device(device),
+        force=force,
+        suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
+        **more,
+    )
+
+
+def weights_for(weights: WeightSet | Path | str | None, device: str | None = None) -> WeightSet:
+    """Return weights, those that a slug or path names, or those for a device of this machine.
+
+    Errors are those of `load_weights` and `default_weights`.
+    """
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    if weights is None:
+        return default_weights(device)
+    return weights if isinstance(weights, WeightSet) else load_weights(weights)
+
+
+def coverage(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    measurements: MeasurementSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    statistics: Mapping[str, Statistic] | None = None,
+    **more: int,
+) -> Coverage:
+    """Say which features of a kernel a fit's measurements exercise, and how far outside it lies.
+
+    Parameters
+    ----------
+    kernel, weights, device, force, statistics
+        As for `predict`.
+    parameters, **more : int
+        Values of the size parameters; without any, what holds at all sizes is said.
+    measurements : MeasurementSet, Path or str, optional
+        What the weights were fitted to, or its file, for weights that do not record which
+        measurements exercise what.
+
+    Returns
+    -------
+    Coverage
+
+    Raises
+    ------
+    DeviceMismatchError
+        The measurements, or the device, are not of the weights' device.
+    CountperfError
+        The kernel cannot be counted; or as for `predict`, except that properties without a weight
+        are told, not raised.
+    """
+    from countperf.fitting.exercise import exercise
+    from countperf.fitting.fit import observations_of
+
+    weights = weights_for(weights, device)
+    weights.check_device(named_device(device), force=force)
+    recorded = None
+    if measurements is not None:
+        found = _measurements(measurements)
+        weights.check_device(found.device, force=force)
+        cases = observations_of(m for m in found if m.purpose == "measurement")
+        recorded = exercise(weights.function, weights.unknowns, cases)
+    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    return weights.coverage(
+        _vector_for(kernel, known, weights.view),
+        parameters,
+        exercise=recorded,
+        suppliers=lambda name: (
+            catalogue_suppliers(weights.definition).get(name)
+            or tuple(kernel for kernel, vector in _catalogue_vectors().items() if name in vector)
+        ),
         **more,
     )
 
@@ -815,6 +994,40 @@ def evaluate(
     return evaluate_cases(weights, found.select(lambda m: m.purpose in judging))
 
 
+def evaluate_ranking(
+    measurements: MeasurementSet | Path | str,
+    *,
+    weights: WeightSet | Path | str,
+    force: bool = False,
+) -> RankingEvaluation:
+    """Compare the predicted with the measured order of the sets of variants among measurements.
+
+    Parameters
+    ----------
+    measurements, weights, force
+        As for `evaluate`.
+
+    Returns
+    -------
+    RankingEvaluation
+        Without sets if there are no variants.
+
+    Raises
+    ------
+    DeviceMismatchError, FitError, DocumentError, PredictionError
+        As for `evaluate`.
+    """
+    from countperf.fitting.ranking import evaluate_ranking as evaluate_sets
+    from countperf.models.library import load_weights
+    from countperf.models.weights import WeightSet
+
+    found = _measurements(measurements)
+    if not isinstance(weights, WeightSet):
+        weights = load_weights(weights)
+    weights.check_device(found.device, force=force)
+    return evaluate_sets(weights, found)
+
+
 def measured_devices() -> dict[str, Path]:
     """List the devices whose measurements come with countperf: slug to file, sorted."""
     from countperf.models.library import fits_folders
@@ -832,6 +1045,7 @@ def compare(
     device: DeviceParameters | None = None,
     models: Sequence[str] = (),
     levels: Sequence[Level] = ("published", "scaled", "fitted"),
+    purposes: Sequence[Purpose] = ("test",),
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, scaled by a factor, and fitted.
@@ -848,13 +1062,15 @@ def compare(
         Only these models; by default all, the fitted linear model among them.
     levels : sequence of {"published", "scaled", "fitted"}
         What is calibrated; by default all three. Fitting all constants takes minutes.
+    purposes : sequence of {"test", "application", "variant"}, optional
+        What the kernels are for on which errors are taken.
     progress : callable from str to None, optional
         Is told what is being calibrated.
 
     Returns
     -------
     Comparison
-        Errors on the test kernels; calibrated on the measurement kernels.
+        Errors on kernels for `purposes`; calibrated on the measurement kernels.
 
     Raises
     ------
@@ -886,12 +1102,13 @@ def compare(
         _CatalogueProfiles(device),
         models=models,
         levels=levels,
+        purposes=purposes,
         thinned={"pipeline-rr": 8, "pipeline-gto": 8},
         progress=progress or _silent,
     )
     if (models and "linear" not in models) or "fitted" not in levels:
         return comparison
-    return comparison.with_models(linear_results(found))
+    return comparison.with_models(linear_results(found, purposes))
 
 
 def _silent(_: str) -> None:
@@ -991,7 +1208,7 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     -------
     Path
         The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights
-        (``linear.json``) and ``evaluation.json``.
+        (``linear.json``), ``evaluation.json``, and ``ranking.json`` if variants were measured.
 
     Raises
     ------
@@ -1003,6 +1220,9 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     target.mkdir(parents=True, exist_ok=True)
     result = fit(found, output=target / "linear.json")
     evaluate(found, weights=result.weights).write_file(target / "evaluation.json")
+    ranking = evaluate_ranking(found, weights=result.weights)
+    if ranking.sets:
+        ranking.write_file(target / "ranking.json")
     found.device.write_file(target / "identity.json")
     found.write_file(target / "measurements.jsonl")
     return target

@@ -26,6 +26,9 @@ family                  variants
 ``n-body``              one
 ======================  =====================================================================
 
+Sets of variants, by which rankings are judged, are in `measurement_kernels.variants.sets`; they are
+listed only where purpose ``variant`` is asked for.
+
 Where the paper leaves a choice:
 
 - Every axis has a size parameter of its own, also where the paper says n by n: sizes are rounded

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CatalogEntry", "entries", "entry", "families", "group_shapes"]
 
+VARIANTS_PREFIX = "variants-"
+"""What the families of sets of variants begin with."""
+
 _MODULES = (
     matmul_tiled,
     matmul_naive,
@@ -67,6 +70,18 @@ def _everything() -> dict[str, CatalogEntry]:
     return {each.name: each for module in _MODULES for each in module.entries()}
 
 
+@cache
+def _variants() -> dict[str, CatalogEntry]:
+    """Return the sets of variants; their spaces are imported only when they are asked for."""
+    from measurement_kernels.variants.sets import variant_entries, variant_sets
+
+    return {each.name: each for family in variant_sets() for each in variant_entries(family)}
+
+
+def _kernels(purpose: Purpose | None) -> dict[str, CatalogEntry]:
+    return _variants() if purpose == "variant" else _everything()
+
+
 def families(
     *, purpose: Purpose | None = "measurement", collection: Collection | None = "paper"
 ) -> tuple[str, ...]:
@@ -75,7 +90,7 @@ def families(
     Parameters
     ----------
     purpose : {"measurement", "test", "application", "variant"} or None
-        Which ones; None: all.
+        Which ones; None: all but sets of variants.
     collection : {"paper", "extended", "random"} or None
         Only classes of this collection; None: all.
 
@@ -85,7 +100,7 @@ def families(
     """
     found = [
         e.family
-        for e in _everything().values()
+        for e in _kernels(purpose).values()
         if purpose in (None, e.purpose) and collection in (None, e.collection)
     ]
     return tuple(dict.fromkeys(found))
@@ -116,7 +131,7 @@ def entries(
     collection : {"paper", "extended", "random"} or None
         The paper's kernels, those beyond its classes, or families of random shapes; None: all.
     purpose : {"measurement", "test", "application", "variant"} or None
-        What they are for: fits (``measurement``) or evaluations; None: all.
+        What they are for: fits (``measurement``) or evaluations; None: all but sets of variants.
 
     Returns
     -------
@@ -130,13 +145,13 @@ def entries(
     ParameterError
         There is no such set of shapes.
     """
-    known = families(purpose=None, collection=None)
+    known = families(purpose="variant" if purpose == "variant" else None, collection=None)
     if family is not None and family not in known:
         raise _unknown("family of kernels", family, known)
     shapes = None if size_class is None else group_shapes(size_class)
     return tuple(
         each
-        for each in _everything().values()
+        for each in _kernels(purpose).values()
         if family in (None, each.family)
         and variant in (None, each.variant)
         and group_shape in (None, each.group_shape)
@@ -170,7 +185,7 @@ def entry(name: str) -> CatalogEntry:
     >>> entry("n-body").name
     'n-body/256x1/f32'
     """
-    everything = _everything()
+    everything = _variants() if name.startswith(VARIANTS_PREFIX) else _everything()
     if name in everything:
         return everything[name]
     parts = name.split("/")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from countperf import rental
-from countperf.errors import DeviceLostError, MeasurementError
+from countperf.errors import DeviceLostError, FitError, MeasurementError
 from countperf.rental import (
     LOST,
     Options,
@@ -27,6 +27,7 @@ from countperf.rental import (
     run_campaign,
     summary,
 )
+from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
 
 
 @pytest.fixture
@@ -100,6 +101,29 @@ def test_what_is_finished_is_not_run_again(options: Options) -> None:
 
     assert [name for name, _ in second.ran] == ["second"]
     assert set(progress.finished) == {"first", "second", "third"}
+
+
+def test_what_comes_of_measurements_is_made_again_when_there_are_more(options: Options) -> None:
+    more, last, fit, rank = (
+        Stage(name="more", work=_nothing, share=0.5),
+        Stage(name="last", work=_nothing, share=0.5),
+        Stage(name="fit", work=rental.fit_and_evaluate, share=1.0),
+        Stage(name="rank", work=rental.rank_variants, share=1.0),
+    )
+    stages = (more, fit, last, rank)
+    first = Script(
+        ("more", "done", 1.0), ("fit", "done", 1.0), ("last", "cut off", 9.0), ("rank", "done", 1.0)
+    )
+    run_campaign(options, stages, first.execute, first.now)
+
+    second = Script(("last", "done", 1.0), ("rank", "done", 1.0))
+    run_campaign(options, stages, second.execute, second.now)
+    third = Script()
+    progress = run_campaign(options, stages, third.execute, third.now)
+
+    assert [name for name, _ in second.ran] == ["last", "rank"]
+    assert third.ran == []
+    assert sorted(progress.finished) == ["fit", "last", "more", "rank"]
 
 
 def test_a_lost_device_gets_a_new_process(options: Options) -> None:
@@ -242,6 +266,9 @@ def test_the_order_is_what_is_wanted_most() -> None:
     assert len(set(names)) == len(names)
     assert names.index("measure tests") < names.index("measure") < names.index("fit")
     assert names.index("fit") < names.index("measure more") < names.index("fit again")
+    assert names.index("fit") < names.index("measure some variants") < names.index("rank")
+    assert names.index("measure some variants") < names.index("measure more")
+    assert names.index("fit again") < names.index("measure variants") < names.index("rank again")
     assert sum(stage.share for stage in plan()[:4]) < 0.8  # the measurements get their turn
 
 
@@ -255,6 +282,35 @@ def test_the_summary_of_what_is_there(options: Options) -> None:
     assert "check: cut off in 3.0 s: more to go" in text
     assert "kernels: 1 right, 1 not" in text
     assert "  b: wrong numbers" in text
+
+
+def test_variants_are_ranked_by_the_fit_that_there_is(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants = [
+        MadeUpKernel(
+            name=f"variant{loads}",
+            family="variants-toy",
+            purpose="variant",
+            counts={"gmem.load.32.stride1": f"[n] -> {{ {loads}n }}"},
+            sizes=(2**18,),
+        )
+        for loads in (5, 3, 4)
+    ]
+    measure((*KERNELS, TEST_KERNEL)).write_file(options.store)
+    with pytest.raises(FitError, match="no fit"):
+        rental.rank_variants(options)
+    rental.fit_and_evaluate(options)
+    rental.rank_variants(options)
+    assert "ranking of variants" not in summary(options, Progress())
+
+    measure((*KERNELS, TEST_KERNEL, *variants)).write_file(options.store)
+    rental.rank_variants(options)
+
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 sets of variants")
+    text = summary(options, Progress())
+    assert "ranking of variants: linear model on pocl-testchip" in text
+    assert "  variants-toy  n = 262144         3        0" in text
 
 
 @pytest.mark.device

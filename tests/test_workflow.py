@@ -18,6 +18,7 @@ from countperf.harness.devices import discover, find_device
 from countperf.measurements import MeasurementSet
 from countperf.models.library import fits_folders
 from countperf.properties.vector import PropertyVector
+from tests.models.builders import make_weights
 
 
 def _shipped(slug: str) -> Path:
@@ -128,14 +129,18 @@ def test_measurements_of_another_device_are_refused() -> None:
         workflow.evaluate(_shipped("pocl-epyc-zen5"), weights="intel-epyc-zen5")
 
 
-@pytest.mark.device
-def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
+def _working_device() -> str:
     if not discover().devices:
         pytest.skip("there is no OpenCL device")
     try:
-        label = find_device().label
+        return find_device().label
     except DeviceError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.device
+def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
+    label = _working_device()
     store = tmp_path / "campaign.jsonl"
     families = ("empty",)
     first = workflow.measure_catalogue(
@@ -151,6 +156,34 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
     assert set(weights.by_feature) == {"groups", "launches"}
     with pytest.raises(FitError, match="no counted measurement"):
         workflow.evaluate(again, weights=weights)
+
+
+@pytest.mark.device
+def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> None:
+    label = _working_device()
+    store = tmp_path / "campaign.jsonl"
+
+    def measured(count: int) -> MeasurementSet:
+        return workflow.measure_variants(
+            store=store,
+            device=label,
+            profile="quick",
+            families=("variants-transpose",),
+            count=count,
+        )
+
+    first, again = measured(1), measured(2)
+
+    assert first.failures == again.failures == ()
+    assert [m.case for m in again][: len(first)] == [m.case for m in first]
+    assert {(m.family, m.purpose) for m in again} == {("variants-transpose", "variant")}
+    assert [len({m.variant for m in each}) for each in (first, again)] == [1, 2]
+    sizes = {tuple(m.parameters.items()) for m in again}
+    copy = {"gmem.load.32.stride1": 1e-10, "gmem.store.32.stride1": 1e-10}
+    weights = make_weights(copy, device=again.device)
+    (ranked,) = workflow.evaluate_ranking(again, weights=weights).sets
+    assert sizes == {tuple(ranked.parameters.items())}
+    assert len(ranked.variants) == 2
 
 
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])

@@ -19,6 +19,7 @@ COMMANDS = {
     "fit": "fit weights to measurements",
     "predict": "predict the run time of a kernel, and where it goes",
     "evaluate": "compare predicted with measured times of test kernels and applications",
+    "coverage": "say which features of a kernel the fit's measurements exercise",
     "compare": "compare all models on measured kernels: as published, scaled and fitted",
     "rank": "predict all variants of a kernel, and list those that should be fastest",
     "tune": "find the fastest variant of a kernel on a device within a budget (resumes)",

@@ -28,6 +28,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         choices=("published", "scaled", "fitted"),
         help="only these levels of calibration (several times); fitting takes minutes",
     )
+    command.add_argument(
+        "--purpose",
+        action="append",
+        choices=("test", "application", "variant"),
+        help="errors on kernels for this purpose (repeatable; default: test)",
+    )
     command.add_argument("--output", metavar="FILE", help="also write the comparison as a document")
     command.add_argument(
         "--figure", metavar="FILE", help="also draw the errors (.svg, .png, .pdf; needs matplotlib)"
@@ -59,6 +65,7 @@ def run(options: argparse.Namespace) -> None:
             place,
             models=tuple(options.model or ()),
             levels=tuple(options.level or ("published", "scaled", "fitted")),
+            purposes=tuple(options.purpose or ("test",)),
             progress=lambda text: print(text, file=sys.stderr),
         )
         for place in places

@@ -1,4 +1,4 @@
-"""``countperf evaluate``."""
+"""``countperf evaluate``: errors, and how well variants of a kernel are ranked."""
 
 from __future__ import annotations
 
@@ -25,19 +25,28 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Evaluate and print predicted against measured times."""
-    from countperf.report import evaluation_object, evaluation_text
-    from countperf.workflow import evaluate
+    """Evaluate and print predicted against measured times, and the order of variants."""
+    from countperf.measurements import MeasurementSet
+    from countperf.report import (
+        evaluation_object,
+        evaluation_text,
+        ranking_evaluation_object,
+        ranking_evaluation_text,
+    )
+    from countperf.workflow import evaluate, evaluate_ranking
 
+    found = MeasurementSet.read_file(options.measurements)
     evaluation = evaluate(
-        options.measurements,
-        weights=options.weights,
-        force=options.force,
-        purposes=options.purpose,
+        found, weights=options.weights, force=options.force, purposes=options.purpose
     )
     if options.output:
         evaluation.write_file(options.output)
+    ranking = evaluate_ranking(found, weights=options.weights, force=options.force)
+    is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
     if options.json:
-        print_json(evaluation_object(evaluation))
-    else:
-        print(evaluation_text(evaluation))
+        ranks = {"ranking": ranking_evaluation_object(ranking)} if is_ranked else {}
+        print_json(evaluation_object(evaluation) | ranks)
+        return
+    print(evaluation_text(evaluation))
+    if is_ranked:
+        print(f"\n{ranking_evaluation_text(ranking)}")

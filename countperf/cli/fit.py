@@ -73,5 +73,5 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json({**fit_object(result), "written": str(output)})
     else:
-        print(fit_text(result, known_device(result.weights.device.slug)))
+        print(fit_text(result, known_device(result.weights.device.slug, options.measurements)))
         print(f"written to {output}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import add_device, add_kernel, as_dict, print_json, size
 
 if TYPE_CHECKING:
-    from countperf.predictions import Prediction
+    from countperf.devices.parameters import DeviceParameters
+    from countperf.models.explanation import Explanation
+    from countperf.models.weights import WeightSet
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -35,7 +37,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         default=0.95,
         help="in which share of cases the interval is to hold the time (default: 0.95)",
     )
-    command.add_argument(
+    how = command.add_mutually_exclusive_group()
+    how.add_argument(
         "--anchor",
         action="append",
         type=anchor_run,
@@ -43,16 +46,31 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="correct by a measured run of this kernel, such as n=1024:0.0021 (m and more sizes"
         " after commas); may be given several times",
     )
-    against = command.add_mutually_exclusive_group()
-    against.add_argument(
-        "--against",
-        metavar="SLUG|PATH",
-        help="compare term by term with the same kernel under other weights",
+    how.add_argument(
+        "--explain",
+        action="store_true",
+        help="also what each term takes by itself and what overlaps leave of it, the rate that each"
+        " weight implies, and whether the device can reach it; in comparisons, what the difference"
+        " is due to",
     )
-    against.add_argument(
+    command.add_argument(
+        "--against",
+        "--against-weights",
+        metavar="SLUG|PATH",
+        help="compare term by term with other weights: another device, or another model",
+    )
+    command.add_argument(
         "--against-kernel",
         metavar="KERNEL",
-        help="compare term by term with another kernel at the same sizes",
+        help="compare term by term with another kernel, at the same sizes",
+    )
+    command.add_argument(
+        "--against-size",
+        action="append",
+        type=size,
+        metavar="NAME=VALUE",
+        help="compare term by term at another size; for another kernel, its sizes in place of the"
+        " same ones (repeatable)",
     )
 
 
@@ -70,32 +88,68 @@ def anchor_run(text: str) -> tuple[dict[str, int], float]:
 
 def run(options: argparse.Namespace) -> None:
     """Predict and print the time first, then where it goes."""
+    if options.explain:
+        _explain(options)
+        return
     from countperf.report import comparison_text, prediction_object, prediction_text
     from countperf.workflow import predict
 
-    def predicted(kernel: str, weights: str | None) -> Prediction:
-        return predict(
-            kernel,
-            as_dict(options.parameters),
-            weights=weights,
-            device=options.device if weights == options.weights else None,
-            force=options.force,
-            incomplete_ok=options.incomplete,
-            level=options.level,
-            anchors=options.anchor or (),
-            statistics=as_dict(options.statistics) or None,
-        )
-
-    prediction = predicted(options.kernel, options.weights)
-    other = None
-    if options.against or options.against_kernel:
-        other = predicted(
-            options.against_kernel or options.kernel, options.against or options.weights
-        )
+    prediction, *others = [
+        predict(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
+        for kernel, sizes, weights, more in _asked(options)
+    ]
     if options.json:
         content = prediction_object(prediction)
-        print_json(content if other is None else {**content, "against": prediction_object(other)})
-    elif other is not None:
-        print(comparison_text(prediction, other))
+        against = {"against": prediction_object(others[0])} if others else {}
+        print_json(content | against)
+    elif others:
+        print(comparison_text(prediction, others[0]))
     else:
         print(prediction_text(prediction))
+
+
+def _explain(options: argparse.Namespace) -> None:
+    """Predict, and print what is behind it too."""
+    from countperf.report import comparison_text
+    from countperf.report.explanation import difference_text, explanation_object, explanation_text
+    from countperf.workflow import explain, known_device, weights_for
+
+    found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
+    for kernel, sizes, named, more in _asked(options):
+        weights = weights_for(named, more["device"])
+        device = known_device(weights.device.slug, named)
+        found.append((explain(kernel, sizes, weights=weights, **more), weights, device))
+    first, *others = found
+    if options.json:
+        content = explanation_object(*first)
+        against = {"against": explanation_object(*others[0])} if others else {}
+        print_json(content | against)
+    elif others:
+        print(comparison_text(first[0].prediction, others[0][0].prediction))
+        print(difference_text(first, others[0]))
+    else:
+        print(explanation_text(*first))
+
+
+def _asked(
+    options: argparse.Namespace,
+) -> list[tuple[str, dict[str, int], str | None, dict[str, Any]]]:
+    """Return kernel, sizes, weights and the rest of what is to be predicted: one, or two."""
+    sizes, other = as_dict(options.parameters), as_dict(options.against_size)
+    more = {
+        "device": options.device,
+        "force": options.force,
+        "incomplete_ok": options.incomplete,
+        "level": options.level,
+        "statistics": as_dict(options.statistics) or None,
+    }
+    asked = [(options.kernel, sizes, options.weights, more)]
+    if options.against or options.against_kernel or other:
+        second = (
+            options.against_kernel or options.kernel,
+            other if options.against_kernel and other else sizes | other,
+            options.against or options.weights,
+            more | ({"device": None} if options.against else {}),
+        )
+        asked.append(second)
+    return asked

@@ -159,6 +159,7 @@ def compare_models(
     *,
     models: Collection[str] = (),
     levels: Collection[Level] = LEVELS,
+    purposes: Collection[str] = ("test",),
     thinned: Mapping[str, int] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
@@ -172,13 +173,15 @@ def compare_models(
     device : DeviceParameters
         The device's document, its measured launch overhead included where there is one.
     measurements : sequence of Measurement
-        Test kernels are evaluated; the others calibrate.
+        Kernels for measurement calibrate; those for `purposes` are evaluated.
     profile : callable from Measurement to ProfiledKernel
         Gives profile and launch of a measured case; may refuse with an error of ours.
     models : collection of str, optional
         Only these; by default all.
     levels : collection of {"published", "scaled", "fitted"}, optional
         Only these; by default all.
+    purposes : collection of {"test", "application", "variant"}, optional
+        What the evaluated kernels are for.
     thinned : mapping from str to int, optional
         For slow models, of how many measurements one calibrates the constants; by default each.
     progress : callable from str to None, optional
@@ -189,9 +192,12 @@ def compare_models(
     FitError
         No case has a profile.
     """
+    judging = set(purposes) - {"measurement"}
     unprofiled: dict[str, str] = {}
     cases: list[_Case] = []
     for each in measurements:
+        if each.purpose not in {"measurement", *judging}:
+            continue
         try:
             cases.append(_Case(measurement=each, kernel=profile(each)))
         except CountperfError as error:
@@ -210,7 +216,7 @@ def compare_models(
             results.append(_result(name, level, make, device, cases, (thinned or {}).get(name, 1)))
     return Comparison(
         device=device.slug,
-        test_cases=sum(m.purpose == "test" for m in measurements),
+        test_cases=sum(m.purpose in judging for m in measurements),
         measurement_cases=sum(m.purpose == "measurement" for m in measurements),
         unprofiled=unprofiled,
         models=tuple(results),
@@ -226,7 +232,7 @@ def _result(
     every: int,
 ) -> ModelResult:
     learned = [c for c in cases if c.measurement.purpose == "measurement"]
-    tested = [c for c in cases if c.measurement.purpose == "test"]
+    tested = [c for c in cases if c.measurement.purpose != "measurement"]
     observations = [Observation(kernel=c.kernel, measured_s=c.measurement.time_s) for c in learned]
     calibrated_on = 0
     try:
@@ -263,6 +269,7 @@ def _result(
                 parameters=dict(case.measurement.parameters),
                 measured_s=case.measurement.time_s,
                 predicted_s=time_s,
+                purpose=case.measurement.purpose,
             )
         )
     learned_s = times_of(model, [c.kernel for c in learned], incomplete_ok=True) * factor
@@ -339,8 +346,12 @@ def _shape_errors(
     return {family: sum(values) / len(values) for family, values in errors.items()}
 
 
-def linear_results(measurements: MeasurementSet) -> tuple[ModelResult, ...]:
+def linear_results(
+    measurements: MeasurementSet, purposes: Collection[str] = ("test",)
+) -> tuple[ModelResult, ...]:
     """Return the fitted linear model in the shape of a mechanistic one.
+
+    `purposes` are those of the evaluated kernels.
 
     Raises
     ------
@@ -348,7 +359,8 @@ def linear_results(measurements: MeasurementSet) -> tuple[ModelResult, ...]:
         There is nothing to fit or to evaluate.
     """
     fitted = fit(measurements)
-    evaluation = evaluate(fitted.weights, (m for m in measurements if m.purpose == "test"))
+    judging = set(purposes) - {"measurement"}
+    evaluation = evaluate(fitted.weights, (m for m in measurements if m.purpose in judging))
     quality = fitted.weights.quality
     return (
         ModelResult(

@@ -27,6 +27,8 @@ _NO_EFFECT = 1e-6
 """Largest relative change of a predicted time, on removing a weight, that counts as none."""
 
 _SAME_TIME = 1e-8
+_NOT_SHARED = 1e-9
+"""Entries of the null space, of norm one, that are but rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,7 +158,9 @@ def _shared(problem: Problem, unknowns: Vector) -> Vector:
     null = right[int(np.count_nonzero(values > RANK_TOLERANCE * values[0])) :]
     shared = unknowns.copy()
     inside = shared[places] * norms[places]
-    shared[places] = (inside - null.T @ (null @ inside)) / norms[places]
+    concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
+    spread = (inside - null.T @ (null @ inside)) / norms[places]
+    shared[places] = np.where(concerned, spread, shared[places])
     design, function = problem.design, problem.function
     shared = np.clip(shared, function.lower, function.upper)
     arguments = design.counts.T, design.variables

@@ -12,6 +12,7 @@ from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitErr
 from countperf.fitting import verdicts
 from countperf.fitting.design import Observation, check_counting_rules, common_view
 from countperf.fitting.estimate import Estimate, estimate, recipe_of
+from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import interval_calibration
 from countperf.fitting.result import FitResult
 from countperf.fitting.selection import select_model
@@ -28,6 +29,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
+from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.properties.vector import PropertyVector
@@ -258,6 +260,7 @@ def _weight_set(
             if name not in charged
         },
         candidates=candidates,
+        exercise=exercise(fitted.function, fitted.solution.coefficients.tolist(), observations),
         written_by=_version(),
     )
 
@@ -286,7 +289,7 @@ def _weights(fitted: Estimate) -> tuple[Weight, ...]:
                 term=term,
                 value_s=float(fitted.solution.coefficients[i]),
                 standard_error_s=_standard_error(fitted, i),
-                unit="unit" if derived else describe(feature).unit,
+                unit=DERIVED if derived else describe(feature).unit,
                 smallest=float(exercised.min()),
                 largest=float(exercised.max()),
             )

@@ -67,6 +67,55 @@ def derivative(formula: Formula, name: str) -> Formula:
     )
 
 
+def multiplied_with(formula: Formula, name: str) -> str | None:
+    """Return the one name that a name of a formula is multiplied with, and nothing else.
+
+    Returns
+    -------
+    str or None
+        Empty for a name that is an addend, an argument or the whole formula; None where it is used
+        in any other way, or more than once.
+
+    Examples
+    --------
+    >>> from countperf.models.expressions import parse
+    >>> formula = parse("work/rate + overlap(w_group*groups, memory, sharpness=4)")
+    >>> [multiplied_with(formula, n) for n in ("w_group", "memory", "rate")]
+    ['groups', '', None]
+    """
+    found: list[str | None] = []
+    _find_partners(formula.tree, name, "", found)
+    return found[0] if len(found) == 1 else None
+
+
+def _find_partners(tree: Any, name: str, partner: str | None, found: list[str | None]) -> None:
+    match tree:
+        case p.Variable():
+            if tree.name == name:
+                found.append(partner)
+        case p.Sum():
+            for child in tree.children:
+                _find_partners(child, name, partner, found)
+        case p.Product():
+            for i, child in enumerate(tree.children):
+                rest: list[Any] = [other for j, other in enumerate(tree.children) if j != i]
+                alone = len(rest) == 1 and isinstance(rest[0], p.Variable) and partner == ""
+                _find_partners(child, name, str(rest[0].name) if alone else None, found)
+        case p.Quotient():
+            _find_partners(tree.numerator, name, None, found)
+            _find_partners(tree.denominator, name, None, found)
+        case p.Power():
+            _find_partners(tree.base, name, None, found)
+            _find_partners(tree.exponent, name, None, found)
+        case p.Call():
+            function: Any = tree.function
+            homogeneous = str(function.name) in ("overlap", "min", "max")
+            for child in tree.parameters:
+                _find_partners(child, name, partner if homogeneous else None, found)
+        case _:
+            pass
+
+
 class _Differentiator(DifferentiationMapper):
     """pymbolic's rules, and those of the functions of formulas."""
 

@@ -20,7 +20,9 @@ from countperf.errors import (
     ViewMismatchError,
 )
 from countperf.features import FeatureSpec, vector_of
+from countperf.models.charge import Charge
 from countperf.models.definition import FittedModel
+from countperf.models.exercise import Exercise
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.migration import MIGRATIONS
 from countperf.models.records import (
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from countperf.measurements import Measurement
     from countperf.models.anchored import AnchoredWeights, Run
     from countperf.models.cost_function import CostFunction
+    from countperf.models.coverage import Coverage
+    from countperf.models.explanation import Explanation
     from countperf.properties.vector import PropertyVector
 
 
@@ -89,6 +93,9 @@ class WeightSet(Document):
         For features without a weight, measurement kernels that would supply one.
     candidates : tuple of Candidate
         The models that this one was chosen from, if it was.
+    exercise : dict from str to Exercise
+        How the measurements exercise each weight and parameter, by the names of the breakdown, and
+        each counted name of the expression; empty in documents that do not record it.
     written_by : str
         Version of countperf.
     """
@@ -110,6 +117,7 @@ class WeightSet(Document):
     source: MeasurementSource | None = None
     suppliers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
+    exercise: dict[str, Exercise] = Field(default_factory=dict)
     written_by: str = ""
 
     @field_validator("weights")
@@ -141,6 +149,9 @@ class WeightSet(Document):
         grouped = {name for group in self.indistinguishable for name in group.features}
         if unweighted := grouped - set(self.function.keys):
             raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
+        named = {*self.function.keys, *self.definition.variables}
+        if strange := set(self.exercise) - named:
+            raise ValueError(f"exercise of what the model has not: {', '.join(sorted(strange))}")
         return self
 
     def to_object(self) -> dict[str, Any]:
@@ -242,18 +253,16 @@ class WeightSet(Document):
         vector = self.counted(kernel)
         values = {**(parameters or {}), **more}
         inputs = model_inputs(self.definition, vector.evaluate(values))
-        missing = self._missing(inputs)
+        missing = self.missing(inputs)
         if missing and not incomplete_ok:
             raise self._unmeasured(vector.kernel, missing, suppliers).error()
-        arguments = self._arguments(inputs)
-        time_s, gradient = self._time_and_gradient(*arguments)
-        parts = self.function.breakdown(time_s, gradient, self.unknowns)
-        changes = {k: _plain(row) for k, row in zip(self.function.keys, gradient, strict=True)}
-        counts = {k: _plain(row) for k, row in zip(self.function.keys, arguments[0], strict=False)}
+        charge = self.charge(inputs)
+        time_s, parts, changes = charge.time_s, charge.parts, charge.changes
+        outside = self._variables_outside(inputs)
         verdicts = (
             incomplete_verdict(missing),
             indistinguishable_verdict(self.indistinguishable, changes),
-            extrapolation_verdict(self.weights, counts, parts, self._variables_outside(inputs)),
+            extrapolation_verdict(self.weights, charge.values, parts, outside),
             sign_verdict(time_s),
             device_verdict(self.device, device),
         )
@@ -274,7 +283,7 @@ class WeightSet(Document):
             verdicts=verdicts,
         )
 
-    def _missing(self, inputs: ModelInputs) -> tuple[str, ...]:
+    def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
         """Return the features and names that the kernel has and the fit had not."""
         known = set(self.function.columns)
         names = self.definition.base_properties
@@ -299,9 +308,15 @@ class WeightSet(Document):
         full = [np.broadcast_to(np.asarray(value, np.float64), shape) for value in values]
         return np.array(full, np.float64).reshape(len(full), *shape), inputs.variables
 
-    def _time_and_gradient(
-        self, values: NDArray[np.float64], variables: dict[str, Quantity]
-    ) -> tuple[Quantity, NDArray[np.float64]]:
+    def charge(self, inputs: ModelInputs) -> Charge:
+        """Charge what the model sees of a kernel; what has no weight is left out.
+
+        Raises
+        ------
+        ModelNotApplicableError
+            The model has no finite time there.
+        """
+        values, variables = self._arguments(inputs)
         times = self.function.times(values, variables, self.unknowns)
         if not np.all(np.isfinite(times)):
             raise ModelNotApplicableError(
@@ -309,7 +324,16 @@ class WeightSet(Document):
                 " zero, or takes the logarithm of what is not positive"
             )
         gradient = self.function.gradient(values, variables, self.unknowns)
-        return (times.copy() if times.ndim else float(times)), gradient
+        time_s = times.copy() if times.ndim else float(times)
+        keys = self.function.keys
+        terms = self.function.names(values, variables, self.unknowns)
+        return Charge(
+            time_s=time_s,
+            values={key: _plain(row) for key, row in zip(keys, values, strict=False)},
+            terms={term: _plain(terms[term]) for term in self.definition.terms},
+            changes={key: _plain(row) for key, row in zip(keys, gradient, strict=True)},
+            parts=self.function.breakdown(time_s, gradient, self.unknowns),
+        )
 
     def _variables_outside(self, inputs: ModelInputs) -> tuple[str, ...]:
         return tuple(
@@ -358,6 +382,76 @@ class WeightSet(Document):
             missing = [self.features.feature_of(n) or n for n in function.unweighted_names]
             return replace(function, unmeasured=self._unmeasured(vector.kernel, missing, suppliers))
         return function
+
+    def explain(
+        self,
+        kernel: object,
+        parameters: Mapping[str, int] | None = None,
+        /,
+        **options: Any,
+    ) -> Explanation:
+        """Predict the time of one launch, and say where it goes term by term.
+
+        Parameters
+        ----------
+        kernel, parameters
+            As in `predict`; one value for each parameter.
+        **options
+            Whatever else `predict` takes.
+
+        Raises
+        ------
+        PredictionError, CountingError, ParameterError
+            As in `predict`; `ParameterError` for arrays too.
+        """
+        from countperf.models.explanation import explain
+
+        vector = self.counted(kernel)
+        return explain(self, vector, self.predict(vector, parameters, **options))
+
+    def coverage(
+        self,
+        kernel: object,
+        parameters: Mapping[str, int] | None = None,
+        /,
+        *,
+        exercise: Mapping[str, Exercise] | None = None,
+        suppliers: Suppliers | None = None,
+        **more: int,
+    ) -> Coverage:
+        """Say which features of a kernel the measurements exercise, and how far outside it lies.
+
+        Parameters
+        ----------
+        kernel
+            As in `predict`.
+        parameters, **more : int
+            Values of the size parameters; without any, what holds at all sizes is said.
+        exercise : Mapping from str to Exercise, optional
+            How measurements exercise the weights, where the document does not record it.
+        suppliers : callable, optional
+            As in `predict`; by default what the document has.
+
+        Returns
+        -------
+        Coverage
+            A row for each feature, and a verdict.
+
+        Raises
+        ------
+        PredictionError
+            As in `predict`, except that properties without a weight are told, not raised.
+        ParameterError
+            A parameter is missing, outside the kernel's assumptions, or an array.
+        CountingError
+            The kernel cannot be counted exactly.
+        """
+        from countperf.models.covering import coverage
+
+        self.check_counting_rules()
+        vector = self.counted(kernel)
+        values = {**(parameters or {}), **more}
+        return coverage(self, vector, values, exercise=exercise, suppliers=suppliers)
 
     def anchored(self, kernel: object, *runs: Run | Measurement) -> AnchoredWeights:
         """Correct a kernel's predictions by measured runs of it.

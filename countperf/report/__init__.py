@@ -21,6 +21,7 @@ from countperf.report.objects import (
     fit_object,
     prediction_object,
 )
+from countperf.report.ranking import ranking_evaluation_object, ranking_evaluation_text
 from countperf.report.text import (
     accuracy_markdown,
     candidates_text,
@@ -51,6 +52,8 @@ __all__ = [
     "format_with_uncertainty",
     "prediction_object",
     "prediction_text",
+    "ranking_evaluation_object",
+    "ranking_evaluation_text",
     "si_prefix",
     "verdicts_text",
     "weights_text",

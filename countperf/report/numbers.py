@@ -30,6 +30,8 @@ _PREFIXES = {
     30: "Q",
 }
 
+_LEAST_SHARE = 1e-3
+
 # enough digits for any two floats side by side
 _WIDE = Context(prec=800, rounding=ROUND_HALF_EVEN)
 
@@ -125,6 +127,17 @@ def format_percent(fraction: float) -> str:
         return f"{fraction:g} %"
     rounded = round_to_digits(percent, 2) if abs(percent) < 100 else percent.quantize(Decimal(1))
     return f"{rounded:f} %"
+
+
+def format_share(fraction: float) -> str:
+    """Write a part of a whole in percent; what is less than a thousandth as just that.
+
+    Examples
+    --------
+    >>> format_share(0.0937), format_share(2e-7), format_share(0.0)
+    ('9.4 %', '< 0.1 %', '0 %')
+    """
+    return "< 0.1 %" if 0 < abs(fraction) < _LEAST_SHARE else format_percent(fraction)
 
 
 def round_to_digits(number: Decimal, digits: int) -> Decimal:

@@ -4,64 +4,97 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from countperf.models.units import charged
 from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.rates import measured_rate
 
 if TYPE_CHECKING:
     from countperf.devices.parameters import DeviceParameters
+    from countperf.models.definition import FittedModel
     from countperf.models.records import Weight
 
+UNKNOWN = "no such rate of the device is known"
 
-def rate_of(weight: Weight) -> tuple[float, str] | None:
+
+def rate_of(weight: Weight, model: FittedModel | None = None) -> tuple[float, str] | None:
     """Return how much of a feature per second a weight amounts to, with its unit, or None.
 
     A weight that is not positive, or smaller than two standard errors, is no rate; nor is that of a
-    launch, of the paper's minimum, or of a derived feature.
+    launch, of the paper's minimum, or of a derived feature whose model is not given. A fused
+    multiply-add is two flop.
     """
     uncertain = weight.standard_error_s is None or weight.value_s < 2 * weight.standard_error_s
-    family, *rest = weight.feature.split(".")
-    if weight.unit == "unit" or weight.value_s <= 0 or uncertain:
+    amount = charged(weight.feature, weight.unit, model)
+    if amount is None or amount.kind == "launches" or weight.value_s <= 0 or uncertain:
         return None
-    if family == "launches" or rest[:1] == ["min"]:
-        return None
-    per_second = 1 / weight.value_s
-    if family in ("gmem", "lmem"):
-        return per_second * int(rest[1]) / 8, "byte/s"
-    return per_second, f"{'flop' if family == 'flop' else weight.unit}/s"
+    return amount.size / weight.value_s, f"{amount.unit}/s"
 
 
-def implied_rate(weight: Weight) -> str:
+def implied_rate(weight: Weight, model: FittedModel | None = None) -> str:
     """Write how much of a feature per second a weight amounts to, or nothing if it is no rate."""
-    found = rate_of(weight)
+    found = rate_of(weight, model)
     return "" if found is None else format_quantity(*found)
 
 
-def plausibility(weight: Weight, device: DeviceParameters | None) -> str:
-    """Write what the implied rate is of the device's peak, and whether that can be.
+def plausibility(
+    weight: Weight, device: DeviceParameters | None, model: FittedModel | None = None
+) -> str:
+    """Write what the implied rate is of the device's, and whether that can be.
 
     Parameters
     ----------
     weight : Weight
         A weight of the device.
     device : DeviceParameters or None
-        Its peaks; None if they are not known.
+        Its peaks, and rates that microbenchmarks found; None if they are not known.
+    model : FittedModel, optional
+        The model of the weight, for derived features.
 
     Returns
     -------
     str
-        A share of the peak; that caches must have served accesses to global memory beyond it; that
-        operations beyond it are impossible, so that their cost is in other weights; or nothing,
-        where there is no rate or no peak.
+        A share of what was measured, or else of the peak; that caches must have served accesses to
+        global memory beyond it; that more operations are impossible, so that their cost is in other
+        weights; that no such rate of the device is known; or nothing, where the weight is no rate
+        or nothing is known of the device.
     """
-    found = rate_of(weight)
-    family = weight.feature.split(".")[0]
-    if found is None or device is None:
+    if device is None:
         return ""
-    peak = {"flop": device.peak_flops, "gmem": device.bandwidth_byte_per_s}.get(family)
-    if peak is None:
+    if weight.feature == "launches":
+        return _of_launches(weight, device.launch_overhead_s)
+    found = rate_of(weight, model)
+    amount = charged(weight.feature, weight.unit, model)
+    if found is None or amount is None:
         return ""
-    share = found[0] / peak
+    reference, what = measured_rate(weight.feature, amount, device), "what was measured"
+    if amount.kind == "gmem" or (reference is None and amount.kind == "flop"):
+        reference = device.bandwidth_byte_per_s if amount.kind == "gmem" else device.peak_flops
+        what = "peak"
+    if reference is None:
+        return UNKNOWN
+    share = found[0] / reference
+    limit = format_quantity(reference, found[1])
     if share <= 1:
-        return f"{format_percent(share)} of peak"
-    if family == "gmem":
-        return f"beyond memory's {format_quantity(peak, 'byte/s')}: caches serve it"
-    return f"beyond the peak of {format_quantity(peak, 'flop/s')}: its cost is in other weights"
+        return f"{format_percent(share)} of {what}"
+    if amount.kind == "gmem":
+        return f"beyond memory's {limit}: caches serve it"
+    beyond = f"beyond the peak of {limit}" if what == "peak" else f"beyond the {limit} measured"
+    return f"{beyond}: its cost is in other weights"
+
+
+def _of_launches(weight: Weight, overhead_s: float | None) -> str:
+    error_s = weight.standard_error_s
+    if not overhead_s or error_s is None or weight.value_s < 2 * error_s:
+        return ""
+    return f"{weight.value_s / overhead_s:.2g} times an empty launch's"
+
+
+def doubt(weight: Weight) -> str:
+    """Write why a weight is no rate by itself, or nothing if it is or has no standard error."""
+    if weight.value_s < 0:
+        return "negative: it corrects other weights"
+    if weight.value_s == 0:
+        return "zero: its cost is in other weights"
+    if weight.standard_error_s is not None and weight.value_s < 2 * weight.standard_error_s:
+        return "not told from zero"
+    return ""

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from countperf.devices.parameters import DeviceParameters
+from countperf.models.units import Charged, charged
 from countperf.report.numbers import format_percent, format_quantity, format_table
 
 _WORD = 4
+_RATED = ("flop", "gmem", "lmem", "barrier")
 _CLASSES = {"special": "rsqrt"}  # which class of instructions stands for a kind of operation
 
 
@@ -68,30 +70,46 @@ def implied_rates(
     """
     found: list[ImpliedRate] = []
     for weight in weights:
-        kind, _, rest = weight.feature.partition(".")
-        parts = rest.split(".")
-        if weight.value_s == 0 or kind not in ("flop", "gmem", "lmem", "barrier"):
+        amount = charged(weight.feature, "")
+        if weight.value_s == 0 or amount is None or amount.kind not in _RATED:
             continue
-        size, unit, measured = 1.0, "1/s", None
-        match kind:
-            case "flop":
-                name = _CLASSES.get(parts[0], parts[0])
-                measured = _class_rate(device, ".".join([name, *parts[1:]]))
-            case "gmem" if len(parts) > 1 and parts[1].isdigit():
-                size, unit = int(parts[1]) / 8, "byte/s"
-                measured = device.bandwidth_byte_per_s
-            case "lmem" if len(parts) > 1 and parts[1].isdigit():
-                size, unit = int(parts[1]) / 8, "byte/s"
-                words = _class_rate(device, "ld.local.s32")
-                measured = None if words is None else words * _WORD
-            case _:
-                measured = _class_rate(device, "bar.sync")
         found.append(
             ImpliedRate(
-                feature=weight.feature, rate=size / weight.value_s, unit=unit, measured=measured
+                feature=weight.feature,
+                rate=amount.size / weight.value_s,
+                unit=f"{amount.unit or 1}/s",
+                measured=measured_rate(weight.feature, amount, device),
             )
         )
     return tuple(found)
+
+
+def measured_rate(feature: str, amount: Charged, device: DeviceParameters) -> float | None:
+    """Return how much of a feature per second microbenchmarks found, or documents state.
+
+    Parameters
+    ----------
+    feature : str
+        A property, such as ``flop.special.f32.rsqrt``, or what it begins with.
+    amount : Charged
+        What it is counted in.
+    device : DeviceParameters
+        The device.
+    """
+    _, *parts = feature.split(".")
+    match amount.kind:
+        case "flop":
+            rate = _class_rate(device, ".".join([_CLASSES.get(parts[0], parts[0]), *parts[1:2]]))
+            return None if rate is None else rate * amount.size
+        case "gmem":
+            return device.bandwidth_byte_per_s
+        case "lmem":
+            words = _class_rate(device, "ld.local.s32")
+            return None if words is None else words * _WORD
+        case "barrier":
+            return _class_rate(device, "bar.sync")
+        case _:
+            return None
 
 
 def _class_rate(device: DeviceParameters, name: str) -> float | None:

@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.metrics import mean_of_means
+from countperf.models.units import DERIVED, as_weight, parameter_unit
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
     format_table,
     format_with_uncertainty,
 )
-from countperf.report.plausibility import implied_rate, plausibility
+from countperf.report.plausibility import doubt, implied_rate, plausibility
 
 if TYPE_CHECKING:
     from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.result import FitResult
     from countperf.metrics import Evaluation
-    from countperf.models.records import Candidate, Weight
+    from countperf.models.definition import FittedModel
+    from countperf.models.records import Candidate, FittedParameter, Weight
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction, Verdict
     from countperf.properties.vector import PropertyVector
+
+NO_RATES = (
+    "no rates of this device are known to hold these against: countperf characterize finds them"
+)
 
 
 _PURPOSE_TITLES = {
@@ -51,20 +57,11 @@ def count_text(vector: PropertyVector, values: Mapping[str, Any] | None = None) 
 
 def prediction_text(prediction: Prediction) -> str:
     """Write a prediction: the time, then seconds per property, largest first, then caveats."""
-    where = f"{prediction.kernel} on {prediction.device}"
     if isinstance(prediction.time_s, np.ndarray):
+        where = f"{prediction.kernel} on {prediction.device}"
         parts = [f"{where}, {prediction.model} model", _indented(_times_table(prediction))]
     else:
         whole = float(prediction.time_s)
-        given = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
-        low_high = prediction.interval_s
-        interval = (
-            ""
-            if low_high is None
-            else f" ({100 * prediction.interval_level:.0f} % interval: "
-            + " to ".join(format_quantity(float(end), "s") for end in low_high)
-            + ")"
-        )
         rows = [
             [
                 format_quantity(float(seconds), "s"),
@@ -74,14 +71,31 @@ def prediction_text(prediction: Prediction) -> str:
             for name, seconds in prediction.breakdown.items()
         ]
         parts = [
-            f"{format_quantity(whole, 's')}{interval}",
-            f"{where}{', ' if given else ''}{given}; {prediction.model} model",
+            *prediction_head(prediction),
             _indented(format_table(rows, right=(0, 1))),
         ]
     if prediction.ignored:
         parts.append(f"not charged by this model: {', '.join(prediction.ignored)}")
     parts += _caveat_lines(prediction.caveats)
     return "\n".join(part for part in parts if part)
+
+
+def prediction_head(prediction: Prediction) -> list[str]:
+    """Write the time of a prediction at one size, and in a second line what it is of."""
+    low_high = prediction.interval_s
+    interval = (
+        ""
+        if low_high is None
+        else f" ({100 * prediction.interval_level:.0f} % interval: "
+        + " to ".join(format_quantity(float(end), "s") for end in low_high)
+        + ")"
+    )
+    given = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    return [
+        f"{format_quantity(float(prediction.time_s), 's')}{interval}",
+        f"{prediction.kernel} on {prediction.device}{', ' if given else ''}{given};"
+        f" {prediction.model} model",
+    ]
 
 
 def comparison_text(first: Prediction, second: Prediction) -> str:
@@ -138,30 +152,56 @@ def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> 
     device : DeviceParameters, optional
         Peaks of the device, to tell whether the rates can be.
     """
-    together = {
-        name: i for i, group in enumerate(weights.indistinguishable, 1) for name in group.features
-    }
+    model = weights.definition
+    shared = not_told_apart(weights)
     rows = [
         [
             key,
-            _weight_value(weight),
-            f"per {weight.unit}",
-            implied_rate(weight),
-            f"shared in group {together[key]}" if key in together else plausibility(weight, device),
+            weight_value(weight),
+            f"per {key if weight.unit == DERIVED else weight.unit}",
+            implied_rate(weight, model),
+            weight_remark(shared.get(key), weight, device, model),
         ]
         for key, weight in weights.by_feature.items()
     ]
-    rows += [
-        [
-            parameter.name,
-            _number(parameter.value, parameter.standard_error),
-            "",
-            "",
-            "at its bound" if parameter.at_bound else "",
-        ]
-        for parameter in weights.parameters
-    ]
+    for parameter in weights.parameters:
+        unit = parameter_unit(model, parameter.name)
+        cost = as_weight(model, parameter, weights.ranges)
+        rows.append(
+            [
+                parameter.name,
+                parameter_value(parameter, unit),
+                unit.partition(" ")[2] if unit.startswith("s ") else "",
+                "" if cost is None else implied_rate(cost, model),
+                "at its bound"
+                if parameter.at_bound
+                else weight_remark(shared.get(parameter.name), cost, device, model),
+            ]
+        )
     return format_table(rows, header=("feature", "weight", "", "implied rate", ""), right=(3,))
+
+
+def not_told_apart(weights: WeightSet) -> dict[str, str]:
+    """Return, for each weight and parameter that is one of several, the others."""
+    return {
+        name: ", ".join(other for other in group.features if other != name)
+        for group in weights.indistinguishable
+        for name in group.features
+    }
+
+
+def weight_remark(
+    shared: str | None,
+    weight: Weight | None,
+    device: DeviceParameters | None,
+    model: FittedModel,
+) -> str:
+    """Say what to make of a weight."""
+    if shared is not None:
+        return f"not told apart from {shared}"
+    if weight is None:
+        return ""
+    return doubt(weight) or plausibility(weight, device, model)
 
 
 def candidates_text(candidates: Sequence[Candidate]) -> str:
@@ -210,6 +250,7 @@ def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
                 else []
             ),
             _indented(weights_text(fit.weights, device)),
+            *([] if device is not None else [NO_RATES]),
             verdicts_text(fit.verdicts),
         ]
     )
@@ -312,10 +353,21 @@ def _times_table(prediction: Prediction) -> str:
     return format_table(rows, header=titles, right=range(len(titles)))
 
 
-def _weight_value(weight: Weight) -> str:
+def weight_value(weight: Weight) -> str:
+    """Write a weight rounded to its standard error, in s."""
     if weight.standard_error_s is None:
         return format_quantity(weight.value_s, "s")
     return format_with_uncertainty(weight.value_s, weight.standard_error_s, "s")
+
+
+def parameter_value(parameter: FittedParameter, unit: str) -> str:
+    """Write a parameter with its standard error: a cost in s, or a number with its unit."""
+    value, error = parameter.value, parameter.standard_error
+    if unit == "s" or unit.startswith("s "):
+        if error is None:
+            return format_quantity(value, "s")
+        return format_with_uncertainty(value, error, "s")
+    return " ".join(part for part in (_number(value, error), unit) if part)
 
 
 def _number(value: float, error: float | None) -> str:

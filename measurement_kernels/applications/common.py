@@ -97,10 +97,12 @@ def _build(application: Application, group_shape: GroupShape) -> TranslationUnit
     return application.transform(unit, group_shape)
 
 
-def any_sizes(*names: str, thirds: int = 3) -> Callable[[GroupShape], tuple[SizeParameter, ...]]:
-    """Return sizes that no work group has to divide, and few are powers of two."""
-    base, shift = (5, 2) if thirds == 3 else (1, 0)
-    sizes = tuple(SizeParameter(name=n, base=base, shift=shift, thirds=thirds) for n in names)
+def any_sizes(*names: str, thirds: int = 2) -> Callable[[GroupShape], tuple[SizeParameter, ...]]:
+    """Return sizes that no work group has to divide, and few of them powers of two.
+
+    From one exponent to the next, a plane of them grows by a factor of 2.5, a cube by 4.
+    """
+    sizes = tuple(SizeParameter(name=name, thirds=thirds) for name in names)
     return lambda _: sizes
 
 

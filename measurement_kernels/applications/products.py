@@ -138,7 +138,7 @@ APPLICATIONS = (
         group_shape=(32, 8),
         description="product of three matrices added to a matrix, two launches",
         exponents=range(6, 19),
-        sizes=any_sizes("n", "m", "l", "o", thirds=2),
+        sizes=any_sizes("n", "m", "l", "o"),
         arguments=(
             ArrayArgument(name="a", shape=(_N, _L)),
             ArrayArgument(name="b", shape=(_L, _M)),
@@ -167,7 +167,7 @@ APPLICATIONS = (
         element_type="f64",
         description="lower triangle of a matrix times its transpose, added to a matrix",
         exponents=range(6, 19),
-        sizes=any_sizes("n", "m", thirds=2),
+        sizes=any_sizes("n", "m"),
         arguments=(
             ArrayArgument(name="a", shape=(_N, _M)),
             ArrayArgument(name="c", shape=(_N, _N), role="updated"),
@@ -185,7 +185,7 @@ APPLICATIONS = (
         group_shape=(32, 8),
         description="product of a triangular matrix, transposed, and a matrix",
         exponents=range(6, 19),
-        sizes=any_sizes("n", "m", thirds=2),
+        sizes=any_sizes("n", "m"),
         arguments=(
             ArrayArgument(name="a", shape=(_N, _N)),
             ArrayArgument(name="b", shape=(_N, _M)),
@@ -207,7 +207,7 @@ APPLICATIONS = (
         group_shape=(32, 8),
         description="means, centered data and covariances of columns, three launches",
         exponents=range(6, 19),
-        sizes=any_sizes("n", "m", thirds=2),
+        sizes=any_sizes("n", "m"),
         arguments=(
             ArrayArgument(name="data", shape=(_N, _M)),
             ArrayArgument(name="mean", shape=(_M,), role="output"),

@@ -99,7 +99,7 @@ APPLICATIONS = (
         group_shape=(32, 8),
         description="mean of a point and its four neighbors",
         exponents=range(9, 21),
-        sizes=any_sizes("n", thirds=2),
+        sizes=any_sizes("n"),
         arguments=(
             ArrayArgument(name="a", shape=(_N_WITH_HALO, _N_WITH_HALO)),
             ArrayArgument(name="b", shape=(_N, _N), role="output"),
@@ -117,8 +117,8 @@ APPLICATIONS = (
         group_shape=(32, 4),
         element_type="f64",
         description="step of the heat equation, a column of points for each item",
-        exponents=range(6, 13),
-        sizes=any_sizes("n", thirds=2),
+        exponents=range(12, 28),
+        sizes=any_sizes("n", thirds=1),
         arguments=(
             ArrayArgument(name="a", shape=(_N_WITH_HALO, _N_WITH_HALO, _N_WITH_HALO)),
             ArrayArgument(name="b", shape=(_N, _N, _N), role="output"),
@@ -134,7 +134,7 @@ APPLICATIONS = (
         group_shape=(32, 8),
         description="time step of Maxwell's equations in the plane, two launches",
         exponents=range(9, 21),
-        sizes=any_sizes("n", "m", thirds=2),
+        sizes=any_sizes("n", "m"),
         arguments=(
             *(ArrayArgument(name=f, shape=(_N, _M), role="updated") for f in ("ex", "ey", "hn")),
             ArrayArgument(name="hz", shape=(_N, _M)),

@@ -38,7 +38,7 @@ APPLICATIONS = (
         family="atax",
         group_shape=(128, 1),
         description="a transposed times a times x, two launches",
-        exponents=range(5, 13),
+        exponents=range(9, 21),
         sizes=any_sizes("n", "m"),
         arguments=(
             ArrayArgument(name="a", shape=(_N, _M)),
@@ -60,7 +60,7 @@ APPLICATIONS = (
         family="mvt",
         group_shape=(256, 1),
         description="products with a matrix and with its transpose, added to vectors",
-        exponents=range(5, 13),
+        exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=(
             ArrayArgument(name="a", shape=(_N, _N)),
@@ -82,7 +82,7 @@ APPLICATIONS = (
         family="gesummv",
         group_shape=(64, 1),
         description="sum of two products of a matrix and a vector",
-        exponents=range(5, 13),
+        exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=(
             ArrayArgument(name="a", shape=(_N, _N)),

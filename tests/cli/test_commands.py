@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from countperf.cli import main
+from countperf.fitting.fit import fit
 from countperf.properties.vector import PropertyVector
+from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
 
 KERNEL = """
 import loopy as lp
@@ -198,6 +200,32 @@ def test_a_small_campaign_from_the_command_line(
     assert first.split()[1] in ("ns", "µs", "ms")
     assert main(["evaluate", str(store), "--weights", str(weights)]) == 1
     assert "measure test kernels" in capsys.readouterr().err
+
+
+def test_evaluate_also_ranks_variants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    variants = [
+        MadeUpKernel(
+            name=f"variant{adds}",
+            family="variants-toy",
+            purpose="variant",
+            counts={"flop.add.f32": f"[n] -> {{ {adds}n }}"},
+        )
+        for adds in (500, 900)
+    ]
+    measured = measure((*KERNELS, TEST_KERNEL, *variants))
+    store, weights = tmp_path / "campaign.jsonl", tmp_path / "weights.json"
+    measured.write_file(store)
+    fit(measured).weights.write_file(weights)
+    command = ["evaluate", str(store), "--weights", str(weights)]
+
+    assert main([*command, "--json"]) == 0
+    ranking = _json(capsys)["ranking"]
+    assert [each["parameters"]["n"] for each in ranking["sets"]] == list(SIZES)
+    assert ranking["mean"]["kendall_tau"] == 1.0
+    assert main([*command, "--purpose", "test"]) == 0
+    assert "ranking of variants" not in capsys.readouterr().out
+    assert main(command) == 0
+    assert "ranking of variants" in capsys.readouterr().out
 
 
 def test_a_foreign_file_is_refused_by_field(

@@ -80,6 +80,26 @@ def test_calibration_sees_measurement_kernels_and_errors_are_of_test_kernels(
     }
 
 
+def test_applications_are_evaluated_where_asked_for_and_never_calibrate() -> None:
+    relabeled = [
+        m.model_copy(update={"purpose": "application"}) if m.variant == "stride2" else m
+        for m in some_measurements()
+    ]
+    applications = {m.kernel for m in relabeled if m.purpose == "application"}
+    tests = {m.kernel for m in relabeled if m.purpose == "test"}
+    profiled = [m for m in relabeled if m.family != "transpose"]
+    learned = sum(m.purpose == "measurement" for m in profiled)
+    assert applications
+    for purposes, wanted in ((("test",), tests), (("test", "application"), tests | applications)):
+        found = compare_models(
+            makers, pocl(), relabeled, bytes_only, levels=("scaled",), purposes=purposes
+        )
+        evaluated = result(found, "roofline-bytes", "scaled")
+        assert {c.kernel for c in evaluated.cases} == wanted
+        assert evaluated.calibrated_on == learned
+        assert found.test_cases == sum(m.kernel in wanted for m in relabeled)
+
+
 def test_levels_differ_by_what_is_fitted(comparison: Comparison) -> None:
     published = result(comparison, "roofline-bytes", "published")
     scaled = result(comparison, "roofline-bytes", "scaled")

@@ -9,6 +9,7 @@ from countperf.harness.devices import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.points import Predicted, Question, predict_point
 from measurement_kernels.variants import spaces
+from measurement_kernels.variants.sets import variant_entries
 from tests.models.builders import make_weights
 
 NAMES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution")
@@ -44,3 +45,5 @@ def test_variants_compute_what_the_reference_says(name: str, device: Device) -> 
 
     for choice in islice(space.choices(), 3):
         runner.check(space.case(choice))
+    entry = variant_entries(f"variants-{name}")[0]
+    runner.check(entry.case(entry.exponents[0]))

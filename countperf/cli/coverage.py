@@ -1,0 +1,47 @@
+"""``countperf coverage``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.common import add_device, add_kernel, as_dict, print_json
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_kernel(command)
+    command.add_argument(
+        "--weights",
+        metavar="SLUG|PATH",
+        help="fitted weights: a device's slug or a file; by default those of --device",
+    )
+    command.add_argument(
+        "--measurements",
+        metavar="FILE",
+        help="what the weights were fitted to (.jsonl), for weights that do not record which "
+        "measurements exercise what",
+    )
+    add_device(command, "without it, the weights' device is meant")
+    command.add_argument(
+        "--force", action="store_true", help="use weights that do not match the device"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the verdict first, then a row for each feature."""
+    from countperf.report.coverage import coverage_object, coverage_text
+    from countperf.workflow import coverage
+
+    found = coverage(
+        options.kernel,
+        as_dict(options.parameters),
+        weights=options.weights,
+        measurements=options.measurements,
+        device=options.device,
+        force=options.force,
+        statistics=as_dict(options.statistics) or None,
+    )
+    if options.json:
+        print_json(coverage_object(found))
+    else:
+        print(coverage_text(found))

@@ -1,0 +1,139 @@
+"""Which measurements exercise what a fit fitted, how much, and which ones it cannot do without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.fitting.design import Observation, diagnose_columns
+from countperf.fitting.solve import Matrix, Vector
+from countperf.models.exercise import Exercise, properties_behind
+from countperf.models.function import ModelFunction, model_inputs
+from countperf.models.records import Range
+
+
+def exercise(
+    function: ModelFunction, unknowns: Sequence[float], observations: Sequence[Observation]
+) -> dict[str, Exercise]:
+    """Say for each weight, parameter and counted name how measured cases exercise it.
+
+    Parameters
+    ----------
+    function : ModelFunction
+        The model over the columns that have weights.
+    unknowns : sequence of float
+        The weights, and then the parameters.
+    observations : sequence of Observation
+        The measured cases of the fit.
+
+    Returns
+    -------
+    dict from str to Exercise
+        By key of the function, or counted name of the expression; without those that no case has.
+    """
+    rows = [model_inputs(function.model, case.counts) for case in observations]
+    values = np.array(
+        [[row.values.get(column, 0.0) for row in rows] for column in function.columns], np.float64
+    ).reshape(len(function.columns), len(rows))
+    variables = {
+        name: np.array([row.variables[name] for row in rows], np.float64)
+        for name in function.model.variables
+    }
+    times = np.array([case.time_s for case in observations])
+    relative = function.gradient(values, variables, unknowns) / times
+    shares = np.array(unknowns, np.float64)[:, np.newaxis] * relative
+    families = [case.family for case in observations]
+    needed = _needed_families(function.keys, relative.T, families)
+    issued = [function.model.issued(case.counts) for case in observations]
+    groups = np.array([_number(case.counts.get("groups", 0)) for case in observations])
+    behind = properties_behind(
+        function, {name for counts in issued for name, count in counts.items() if _number(count)}
+    )
+    first = len(function.columns)
+    found: dict[str, Exercise] = {}
+    for i, key in enumerate(function.keys):
+        has = (values[i] if i < first else relative[i]) != 0
+        if not np.any(has):
+            continue
+        found[key] = _of_cases(
+            observations,
+            has,
+            properties=behind.get(key, ()),
+            share=None if function.shapes[i] else shares[i],
+            per_group=_per_group(values[i], groups) if i < first else None,
+            relies_on=needed.get(key, ()),
+        )
+    for name, counted in variables.items():
+        if np.any(counted != 0):
+            found[name] = _of_cases(
+                observations,
+                counted != 0,
+                properties=behind[name],
+                share=None,
+                per_group=_per_group(counted, groups),
+                relies_on=(),
+            )
+    return found
+
+
+def _of_cases(
+    observations: Sequence[Observation],
+    has: NDArray[np.bool_],
+    *,
+    properties: tuple[str, ...],
+    share: Vector | None,
+    per_group: Range | None,
+    relies_on: tuple[str, ...],
+) -> Exercise:
+    cases = [case for case, one in zip(observations, has, strict=True) if one]
+    families = [case.family for case in cases]
+    mine = None if share is None else share[has]
+    return Exercise(
+        families={family: families.count(family) for family in dict.fromkeys(families)},
+        kernels=len({case.kernel for case in cases}),
+        properties=properties,
+        mean_share=None if mine is None else float(mine.mean()),
+        largest_share=None if mine is None else float(mine[np.argmax(np.abs(mine))]),
+        per_group=per_group,
+        relies_on=relies_on,
+    )
+
+
+def _per_group(values: Vector, groups: Vector) -> Range | None:
+    has = (values != 0) & (groups > 0)
+    if not np.any(has):
+        return None
+    each = values[has] / groups[has]
+    return Range(smallest=float(each.min()), largest=float(each.max()))
+
+
+def _needed_families(
+    keys: tuple[str, ...], relative: Matrix, families: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return for each unknown the families without one of which it is not determined.
+
+    Unknowns that all families together do not determine are left out.
+    """
+    everything = _determined(keys, relative)
+    of = np.array(families)
+    needed: dict[str, list[str]] = {}
+    for family in dict.fromkeys(families):
+        for key in everything - _determined(keys, relative[of != family]):
+            needed.setdefault(key, []).append(family)
+    return {key: tuple(names) for key, names in needed.items()}
+
+
+def _determined(keys: tuple[str, ...], relative: Matrix) -> set[str]:
+    seen = np.any(relative != 0, axis=0)
+    if not np.any(seen):
+        return set()
+    names = tuple(key for key, one in zip(keys, seen, strict=True) if one)
+    groups = diagnose_columns(names, relative[:, seen]).groups
+    return set(names) - {name for group in groups for name in group.features}
+
+
+def _number(value: Any) -> float:
+    return float(np.asarray(value, np.float64).item())

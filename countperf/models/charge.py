@@ -1,0 +1,32 @@
+"""What fitted weights make of a kernel at given parameters, before it becomes a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from countperf.predictions import Quantity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Charge:
+    """A time, and what it is made of.
+
+    Attributes
+    ----------
+    time_s : float or ndarray
+        The time, s.
+    values : dict from str to float or ndarray
+        Feature values by key of the weights.
+    terms : dict from str to float or ndarray
+        What each term of the model comes to by itself, s, whatever hides it.
+    changes : dict from str to float or ndarray
+        Derivative of the time by each weight and parameter.
+    parts : dict from str to float or ndarray
+        The breakdown of the time, s.
+    """
+
+    time_s: Quantity
+    values: dict[str, Quantity]
+    terms: dict[str, Quantity]
+    changes: dict[str, Quantity]
+    parts: dict[str, Quantity]

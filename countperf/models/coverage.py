@@ -1,0 +1,210 @@
+"""Which features of a kernel the measurements of a fit exercise, and how far outside it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from countperf.models.exercise import Exercise
+from countperf.models.records import Range
+from countperf.models.validity import EXTRAPOLATION_FACTOR, NOTABLE_SHARE
+from countperf.predictions import Verdict
+
+Status = Literal["covered", "extrapolated", "substituted", "inseparable", "unmeasured"]
+"""What can be said of a feature, from best to worst: *substituted* is what is charged by a feature
+of which only other properties were measured (an ``exp`` by the weight of ``rsqrt``); *inseparable*
+what the kernel has in another proportion than all measurements, which nothing tells apart."""
+
+Grade = Literal["covered", "extrapolates", "not covered"]
+
+Part = Literal["", "launch", "work group"]
+
+_Named = TypeVar("_Named", bound=str | tuple[str, str])
+
+_ELEMENT_TYPES = ("f32", "f64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureCoverage:
+    """What a fit knows of one feature of a kernel.
+
+    Attributes
+    ----------
+    name : str
+        The feature, as breakdowns name it; or a parameter, or a counted name of the expression.
+    status : Status
+        The worst that can be said.
+    unit : str
+        Of the value; empty for a parameter.
+    value, per_group : float or None
+        The kernel's, of the launch and for each work group; None without sizes.
+    share : float or None
+        Of the predicted time, the parts of which are taken as positive; negative where the weight
+        is; None without sizes and for what has no time of its own.
+    measured, measured_per_group : Range or None
+        What the measurements had; None where nothing says so.
+    beyond : float
+        How many times the largest measured value the kernel's is, the worse of the two; at least 1.
+    beyond_in : {"", "launch", "work group"}
+        In which of the two.
+    relative_error : float or None
+        Standard error of the weight over its value; None where it has none.
+    idle : bool
+        Whether the weight is zero: what it costs is hidden in others.
+    exercise : Exercise or None
+        The measurements that exercise it; None where nothing says so.
+    together_with : tuple of str
+        Features that the measurements cannot tell it apart from.
+    substituted : tuple of str
+        Properties of the kernel that no measured kernel has, and that the feature charges.
+    suppliers : tuple of str
+        Measurement kernels that would help.
+    """
+
+    name: str
+    status: Status
+    unit: str = ""
+    value: float | None = None
+    per_group: float | None = None
+    share: float | None = None
+    measured: Range | None = None
+    measured_per_group: Range | None = None
+    beyond: float = 1.0
+    beyond_in: Part = ""
+    relative_error: float | None = None
+    idle: bool = False
+    exercise: Exercise | None = None
+    together_with: tuple[str, ...] = ()
+    substituted: tuple[str, ...] = ()
+    suppliers: tuple[str, ...] = ()
+
+    @property
+    def matters(self) -> bool:
+        """Whether enough of the time goes to it to matter, or that is not known."""
+        return self.share is None or abs(self.share) >= NOTABLE_SHARE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What a fit knows of the features of a kernel.
+
+    Attributes
+    ----------
+    kernel, device, model : str
+        Name of the kernel, slug of the device of the weights, name of the model.
+    parameters : dict from str to int
+        Sizes; empty where none were given.
+    needs_sizes : bool
+        Whether the kernel has sizes and none were given, so that ranges could not be looked at.
+    time_s : float or None
+        Predicted time, without what was not measured; None without sizes.
+    weights_error : float or None
+        Relative standard error of it from the weights alone; None if unknown.
+    features : tuple of FeatureCoverage
+        Those of the kernel, what was never measured first, then by share of the time.
+    ignored : tuple of str
+        Properties that the kernel has and the model leaves out by its definition.
+    recorded : bool
+        Whether it is known which measurements exercise what.
+    grade : {"covered", "extrapolates", "not covered"}
+        The verdict in a word.
+    verdict : Verdict
+        Why, and what to measure.
+    """
+
+    kernel: str
+    device: str
+    model: str
+    parameters: Mapping[str, int]
+    needs_sizes: bool
+    time_s: float | None
+    weights_error: float | None
+    features: tuple[FeatureCoverage, ...]
+    ignored: tuple[str, ...]
+    recorded: bool
+    grade: Grade
+    verdict: Verdict
+
+
+def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tuple[Grade, Verdict]:
+    """Sum up what is known of the features of a kernel, and what to measure."""
+
+    def named(status: Status) -> list[FeatureCoverage]:
+        return [row for row in features if row.status == status]
+
+    unmeasured, apart = named("unmeasured"), named("inseparable")
+    substituted = [row for row in named("substituted") if row.matters]
+    beyond = [row for row in features if row.beyond > EXTRAPOLATION_FACTOR and row.matters]
+    found: list[str] = []
+    mends: list[str] = []
+    if unmeasured:
+        found.append(f"never measured: {_names(unmeasured)}")
+        mends.append(_measuring(unmeasured, "write and measure kernels that have"))
+    if apart:
+        found.append(f"not told apart, and in another proportion here: {_names(apart)}")
+        mends.append(_measuring(apart, "write and measure kernels that set apart"))
+    if substituted:
+        charged = (f"{', '.join(row.substituted)} as {row.name}" for row in substituted)
+        found.append(f"charged at what other properties cost: {'; '.join(charged)}")
+        mends.append(_measuring(substituted, "write and measure kernels that have more of"))
+    if beyond:
+        far = (f"{row.beyond:.3g} in {row.name} (per {row.beyond_in})" for row in beyond)
+        found.append(f"by factors beyond the largest measured: {', '.join(far)}")
+        families = {row.name: set(row.exercise.families) for row in beyond if row.exercise}
+        like = f" (or kernels like {', '.join(_fewest(families))})" if families else ""
+        mends.append(f"measure this kernel once, for predict --anchor{like}, at such sizes")
+    grade: Grade = "not covered" if unmeasured or apart else "extrapolates" if found else "covered"
+    if not found:
+        found.append(
+            "every feature was measured; with sizes, ranges can be looked at"
+            if needs_sizes
+            else f"every feature that matters lies within {EXTRAPOLATION_FACTOR:g} times what was"
+            " measured"
+        )
+    return grade, Verdict(
+        name="coverage",
+        passed=grade == "covered",
+        message="; ".join(found),
+        remedy="; ".join(dict.fromkeys(mends)),
+    )
+
+
+def _names(rows: Sequence[FeatureCoverage]) -> str:
+    return ", ".join(row.name for row in rows)
+
+
+def _measuring(rows: Sequence[FeatureCoverage], otherwise: str) -> str:
+    """Say which families to measure, as few as supply all, and what none supplies."""
+    supplied = {row.name: {_family(kernel) for kernel in row.suppliers} for row in rows}
+    chosen = _fewest(supplied)
+    lacking = [name for name, families in supplied.items() if not families]
+    said = [_command(chosen)] if chosen else []
+    said += [f"{otherwise} {', '.join(lacking)}"] if lacking else []
+    return "; ".join(said)
+
+
+def _fewest(supplied: Mapping[str, set[_Named]]) -> list[_Named]:
+    """Choose few suppliers that together serve all that have any, the most useful first."""
+    left = {name for name, offers in supplied.items() if offers}
+    chosen: list[_Named] = []
+    while left:
+        offers = sorted({offer for name in left for offer in supplied[name]}, key=str)
+        best = max(offers, key=lambda offer: sum(offer in supplied[name] for name in left))
+        chosen.append(best)
+        left = {name for name in left if best not in supplied[name]}
+    return chosen
+
+
+def _family(kernel: str) -> tuple[str, str]:
+    """Return family and element type of a kernel of the catalogue, from its name."""
+    parts = kernel.split("/")
+    return parts[0], parts[-1] if len(parts) > 1 else ""
+
+
+def _command(chosen: Sequence[tuple[str, str]]) -> str:
+    families = " ".join(f"--family {family}" for family in dict.fromkeys(f for f, _ in chosen))
+    types = [t for t in dict.fromkeys(t for _, t in chosen) if t in _ELEMENT_TYPES]
+    if types in ([], ["f32"]):
+        return f"countperf measure {families}"
+    return f"countperf measure {families}" + "".join(f" --element-type {t}" for t in types)

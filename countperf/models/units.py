@@ -1,0 +1,126 @@
+"""What one unit of a fitted number is: of weights, and of parameters of an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from countperf.models.definition import FittedModel
+from countperf.models.evaluation import array_function, multiplied_with
+from countperf.models.records import FittedParameter, Range, Weight
+from countperf.properties.taxonomy import describe
+
+DERIVED = "unit"
+"""Unit of a weight of a derived feature, in documents: the feature itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """What a weight is the cost of.
+
+    Attributes
+    ----------
+    kind : str
+        What it is: ``flop``, ``gmem``, ``lmem``, ``barrier``, ``groups``, ``launches``, ``iop``, or
+        ``derived``.
+    unit : str
+        What amounts are counted in, such as ``byte`` or ``flop``.
+    size : float
+        How many of these one unit of the feature is.
+    """
+
+    kind: str
+    unit: str
+    size: float = 1.0
+
+
+def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charged | None:
+    """Say what a weight is the cost of; None for what is no amount of anything.
+
+    Parameters
+    ----------
+    feature, unit : str
+        As in a `Weight`.
+    model : FittedModel, optional
+        Its model, which defines derived features. One that sums accesses to global memory times
+        their bytes is counted in byte.
+    """
+    kind, *rest = feature.split(".")
+    if unit == DERIVED or (model is not None and feature in model.derived):
+        if model is None or feature not in model.derived:
+            return None
+        if counts_bytes(model, feature):
+            return Charged(kind="gmem", unit="byte")
+        return Charged(kind="derived", unit=feature)
+    if rest[:1] == ["min"]:
+        return None
+    if kind in ("gmem", "lmem") and len(rest) > 1 and rest[1].isdigit():
+        return Charged(kind=kind, unit="byte", size=int(rest[1]) / 8)
+    if kind == "bytes":
+        return Charged(kind="gmem", unit="byte")
+    if kind == "flop":
+        return Charged(kind=kind, unit="flop", size=2.0 if rest[0] == "fma" else 1.0)
+    return Charged(kind=kind, unit=unit)
+
+
+def counts_bytes(model: FittedModel, name: str) -> bool:
+    """Whether a derived feature is the sum of accesses to global memory times their bytes."""
+    formula = model.needed_derived[name]
+    sizes: dict[str, float] = {}
+    for part in formula.names:
+        base = model.base_properties.get(part, "").split(".")
+        if base[0] != "gmem" or base[1] not in ("load", "store"):
+            return False
+        sizes[part] = int(base[2]) / 8
+    probe = array_function(formula)
+    zero: Mapping[str, Any] = dict.fromkeys(sizes, 0.0)
+    # in each direction, and in all at once: anything but the sum would differ somewhere
+    singles = all(probe({**zero, part: 3.0}) == 3.0 * size for part, size in sizes.items())
+    return bool(singles and probe(dict.fromkeys(sizes, 5.0)) == 5.0 * sum(sizes.values()))
+
+
+def parameter_unit(model: FittedModel, name: str) -> str:
+    """Return the unit of a parameter: ``s``, ``s per work group``; empty for a pure number."""
+    parameter = model.all_parameters[name]
+    if parameter.unit:
+        return parameter.unit
+    if parameter.shape:
+        return ""
+    partner = multiplied_with(model.formula, name)
+    if partner == "":
+        return "s"
+    if partner is None or partner not in model.variables:
+        return "s per unit"
+    base = model.base_properties.get(partner)
+    return f"s per {partner if base is None else describe(base).unit}"
+
+
+def as_weight(
+    model: FittedModel, parameter: FittedParameter, ranges: Mapping[str, Range]
+) -> Weight | None:
+    """Return the weight that a parameter is; None if it is no cost of one counted name.
+
+    Parameters
+    ----------
+    model : FittedModel
+        The model.
+    parameter : FittedParameter
+        One of its parameters.
+    ranges : Mapping from str to Range
+        Of the counted names.
+    """
+    declared = model.all_parameters[parameter.name]
+    partner = None if declared.shape else multiplied_with(model.formula, parameter.name)
+    if not partner or partner not in model.variables:
+        return None
+    base = model.base_properties.get(partner)
+    found = ranges.get(partner, Range(smallest=0.0, largest=0.0))
+    return Weight(
+        feature=partner if base is None else base,
+        value_s=parameter.value,
+        standard_error_s=parameter.standard_error,
+        unit=DERIVED if base is None else describe(base).unit,
+        smallest=found.smallest,
+        largest=found.largest,
+    )

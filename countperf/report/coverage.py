@@ -1,0 +1,173 @@
+"""What a fit knows of the features of a kernel, as text and as a JSON-able object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
+from countperf.report.objects import verdict_object
+
+if TYPE_CHECKING:
+    from countperf.models.coverage import Coverage, FeatureCoverage
+    from countperf.models.records import Range
+
+_FEW = 2
+_HEADER = ("feature", "of time", "in all", "measured", "per group", "measured", "exercised by")
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """Write the verdict, then each feature, that of the largest share of the time first.
+
+    Columns: share of the predicted time; the kernel's value for the launch, and the range of the
+    measurements; the same for each work group; the measured cases that have the feature, of how
+    many kernels of which families, and the share of their time that the fit attributes to it on
+    average and at most. Remarks are below it.
+    """
+    given = ", ".join(f"{name} = {value}" for name, value in coverage.parameters.items())
+    lines = [
+        f"{coverage.grade}: {coverage.verdict.message}",
+        *([f"  mend: {coverage.verdict.remedy}"] if coverage.verdict.remedy else []),
+        f"{coverage.kernel}{', ' if given else ''}{given}: {coverage.model} model on"
+        f" {coverage.device}{_time(coverage)}",
+    ]
+    if coverage.needs_sizes:
+        lines.append("without sizes, shares and ranges of this kernel are not known")
+    if not coverage.recorded:
+        lines.append(
+            "these weights do not record which measurements exercise what: fit them again, or pass"
+            " --measurements FILE"
+        )
+    rows = [_row(feature) for feature in coverage.features]
+    shown = [i for i, _ in enumerate(_HEADER) if i == 0 or any(row[i] for row in rows)]
+    table = format_table(
+        [[row[i] for i in shown] for row in rows],
+        header=[_HEADER[i] for i in shown],
+        right=[place for place, i in enumerate(shown) if i in (1, 2, 4)],
+    )
+    head, *body = table.splitlines()
+    lines.append(f"  {head}")
+    for line, feature in zip(body, coverage.features, strict=True):
+        lines.append(f"  {line}")
+        lines += [f"    - {remark}" for remark in _remarks(feature)]
+    if coverage.ignored:
+        lines.append(f"not charged by this model: {', '.join(coverage.ignored)}")
+    return "\n".join(lines)
+
+
+def _time(coverage: Coverage) -> str:
+    if coverage.time_s is None:
+        return ""
+    error = coverage.weights_error
+    uncertain = (
+        "" if error is None else f" (standard error from the weights {format_percent(error)})"
+    )
+    return f", {format_quantity(coverage.time_s, 's')}{uncertain}"
+
+
+def _row(feature: FeatureCoverage) -> list[str]:
+    return [
+        feature.name,
+        "" if feature.share is None else format_share(feature.share),
+        _number(feature.value),
+        _range(feature.measured),
+        _number(feature.per_group),
+        _range(feature.measured_per_group),
+        _exercise(feature),
+    ]
+
+
+def _exercise(feature: FeatureCoverage) -> str:
+    found = feature.exercise
+    if found is None:
+        return ""
+    names = list(found.families)
+    where = ", ".join(names) if len(names) <= _FEW else f"{len(names)} families"
+    text = f"{found.cases} cases of {found.kernels} kernels, {where}"
+    if found.mean_share is None or found.largest_share is None:
+        return text
+    mean, most = format_share(found.mean_share), format_share(found.largest_share)
+    return f"{text}: {mean} of their time, at most {most}"
+
+
+def _remarks(feature: FeatureCoverage) -> list[str]:
+    said: list[str] = []
+    if feature.status == "unmeasured":
+        said.append("never measured")
+    if feature.together_with:
+        there = "not told apart from " + ", ".join(feature.together_with)
+        said.append(there + (": a guess here" if feature.status == "inseparable" else ""))
+    if feature.substituted and feature.exercise is not None:
+        measured = ", ".join(feature.exercise.properties)
+        said.append(f"{', '.join(feature.substituted)} charged as {measured}")
+    if feature.beyond > 1:
+        said.append(f"{feature.beyond:.3g} times the largest (per {feature.beyond_in})")
+    if feature.exercise is not None and feature.exercise.relies_on:
+        said.append(f"rests on {' and on '.join(feature.exercise.relies_on)}")
+    if feature.idle:
+        said.append("costs nothing in this fit: hidden in others")
+    elif feature.relative_error is not None and feature.relative_error > 0.5:
+        said.append("not told from zero")
+    return said
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return format_quantity(value, "").strip() if value >= 1000 else f"{value:.3g}"
+
+
+def _range(found: Range | None) -> str:
+    if found is None:
+        return ""
+    if found.smallest == found.largest:
+        return _number(found.largest)
+    return f"{_number(found.smallest)} to {_number(found.largest)}"
+
+
+def coverage_object(coverage: Coverage) -> dict[str, Any]:
+    """Return the verdict, and each feature with what exercises it; nothing is rounded.
+
+    The shape is ``{"kernel", "device", "model", "parameters", "grade", "verdict": {"name",
+    "passed", "message", "remedy"}, "time_s", "weights_error", "recorded", "features": [{"name",
+    "status", "unit", "value", "per_group", "share", "measured": {"smallest", "largest"} | null,
+    "measured_per_group", "beyond", "beyond_in", "relative_error", "together_with", "substituted",
+    "suppliers", "exercise": {"families": {family: cases}, "kernels", "properties", "mean_share",
+    "largest_share", "per_group", "relies_on"} | null}], "ignored"}``; what sizes would tell is null
+    without them.
+    """
+    return {
+        "kernel": coverage.kernel,
+        "device": coverage.device,
+        "model": coverage.model,
+        "parameters": dict(coverage.parameters),
+        "grade": coverage.grade,
+        "verdict": verdict_object(coverage.verdict),
+        "time_s": coverage.time_s,
+        "weights_error": coverage.weights_error,
+        "recorded": coverage.recorded,
+        "features": [_feature_object(feature) for feature in coverage.features],
+        "ignored": list(coverage.ignored),
+    }
+
+
+def _feature_object(feature: FeatureCoverage) -> dict[str, Any]:
+    def dumped(part: Any) -> Any:
+        return None if part is None else part.model_dump(mode="json")
+
+    return {
+        "name": feature.name,
+        "status": feature.status,
+        "unit": feature.unit,
+        "value": feature.value,
+        "per_group": feature.per_group,
+        "share": feature.share,
+        "measured": dumped(feature.measured),
+        "measured_per_group": dumped(feature.measured_per_group),
+        "beyond": feature.beyond,
+        "beyond_in": feature.beyond_in,
+        "relative_error": feature.relative_error,
+        "together_with": list(feature.together_with),
+        "substituted": list(feature.substituted),
+        "suppliers": list(feature.suppliers),
+        "exercise": dumped(feature.exercise),
+    }

@@ -1,0 +1,98 @@
+"""How well a model ranks variants, as text and as a JSON-able object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from countperf.report.numbers import format_percent, format_quantity, format_table
+
+if TYPE_CHECKING:
+    from countperf.fitting.ranking import RankedSet, RankingEvaluation
+
+
+def ranking_evaluation_object(evaluation: RankingEvaluation) -> dict[str, Any]:
+    """Return each set's figures, and their means.
+
+    The shape is ``{"device", "model", "sets": [{"family", "parameters", "variants", "refused",
+    "incomplete", "pairs", "tied_pairs", "fastest_s", "slowest_s", "kendall_tau",
+    "pairwise_accuracy", "regret": {"1", "3", "5"}}], "mean": {"kendall_tau", "pairwise_accuracy",
+    "regret": {"1", "3", "5"}}}``; regrets are times relative to the fastest variant's.
+    """
+    return {
+        "device": evaluation.device,
+        "model": evaluation.model,
+        "sets": [
+            {
+                "family": each.family,
+                "parameters": dict(each.parameters),
+                "variants": len(each.variants),
+                "refused": each.refused,
+                "incomplete": each.incomplete,
+                "pairs": each.pairs,
+                "tied_pairs": each.tied_pairs,
+                "fastest_s": each.fastest_s,
+                "slowest_s": each.slowest_s,
+                **_figures(each),
+            }
+            for each in evaluation.sets
+        ],
+        "mean": _figures(evaluation),
+    }
+
+
+def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
+    from countperf.fitting.ranking import TOP
+
+    return {
+        "kendall_tau": of.kendall_tau,
+        "pairwise_accuracy": of.pairwise_accuracy,
+        "regret": {str(top): of.regret(top) for top in TOP},
+    }
+
+
+def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
+    """Write a line for each set, and one for all."""
+    from countperf.fitting.ranking import TOP
+
+    rows = [
+        [
+            each.family,
+            ", ".join(f"{name} = {value}" for name, value in each.parameters.items()),
+            str(len(each.variants)),
+            str(each.refused),
+            format_quantity(each.fastest_s, "s"),
+            format_quantity(each.slowest_s, "s"),
+            format_percent(each.tied_pairs / max(1, each.pairs + each.tied_pairs)),
+            *_cells(each),
+        ]
+        for each in evaluation.sets
+    ]
+    if len(rows) > 1:
+        totals = (len(s.variants) for s in evaluation.sets), (s.refused for s in evaluation.sets)
+        rows.append(["all", "", *(str(sum(t)) for t in totals), "", "", "", *_cells(evaluation)])
+    titles = ("set", "parameters", "variants", "refused", "fastest", "slowest", "ties")
+    header = (*titles, "tau", "pairs right", *(f"top {top}" for top in TOP))
+    table = format_table(rows, header=header, right=range(2, len(header)))
+    incomplete = sum(each.incomplete for each in evaluation.sets)
+    return "\n".join(
+        [
+            f"ranking of variants: {evaluation.model} model on {evaluation.device}",
+            *("  " + line for line in table.splitlines()),
+            "  tau: Kendall's, with noise as ties; top k: time of the best of the k predicted to be"
+            " fastest over the fastest; refused ones rank last; of all sets: means, of times"
+            " geometric",
+            *([f"  {incomplete} predictions leave out what has no weight"] if incomplete else []),
+        ]
+    )
+
+
+def _cells(of: RankedSet | RankingEvaluation) -> list[str]:
+    from countperf.fitting.ranking import TOP
+
+    tau, accuracy = of.kendall_tau, of.pairwise_accuracy
+    regrets = [of.regret(top) for top in TOP]
+    return [
+        "" if tau is None else f"{tau:.2f}",
+        "" if accuracy is None else format_percent(accuracy),
+        *("" if regret is None else f"{regret:.2f}" for regret in regrets),
+    ]

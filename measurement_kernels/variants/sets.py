@@ -1,0 +1,320 @@
+"""Sets of variants that are measured in full, to judge how well models rank them.
+
+===============================  ========  =====
+family                           variants  sizes
+===============================  ========  =====
+``variants-matmul``              40        2
+``variants-stencil``             24        2
+``variants-dg-differentiation``  16        1
+``variants-transpose``           12        1
+``variants-convolution``         12        1
+===============================  ========  =====
+
+A set is chosen from its space by a rule that knows no time, measured or predicted, so that it tells
+as much of variants that nobody would write as of those that win:
+
+1. Candidates are the points that satisfy the space's constraints, have groups of at most 256 items
+   and need at most 32 KiB of local memory (OpenCL's minimum), so that they run on every device.
+2. The first one is the first of `SearchSpace.visit`. Each further one is the candidate that has the
+   fewest values of parameters, and pairs of values of two parameters, in common with those chosen
+   before; a value counts as often as its parameter has values, a pair as often as there are pairs.
+   Of several such candidates the first of `SearchSpace.visit` is taken.
+
+So every beginning of a set is spread over the whole space, too: a campaign that is cut off has
+measured a smaller set of the same kind. All variants of a set are measured at the same sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from countperf.errors import KernelSpecificationError
+from measurement_kernels.arguments import SizeParameter
+from measurement_kernels.catalog import VARIANTS_PREFIX
+from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.groups import GroupShape
+from measurement_kernels.variants import (
+    convolution,
+    dg_differentiation,
+    matmul,
+    stencil,
+    transpose,
+)
+from measurement_kernels.variants.common import Inputs, Rounded
+
+if TYPE_CHECKING:
+    from countperf.measurements import KernelCase
+    from countperf.tuning.space import Choice, SearchSpace
+
+MAX_GROUP_SIZE = 256
+"""Work items of a group, at most."""
+
+MAX_LOCAL_BYTES = 32 * 1024
+"""Local memory of a group, at most."""
+
+_ITEM_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantSet:
+    """Which points of a space are measured, and at which sizes.
+
+    Attributes
+    ----------
+    space : SearchSpace
+        What it is chosen from.
+    count : int
+        How many variants it has.
+    axes : (str, str)
+        The parameters that say how many items a group has along the slower and the faster axis.
+    lanes : str
+        Value of the parameter ``lanes`` with which the second of `axes` is local axis 0.
+    local_elements : callable
+        From a choice to the elements in local memory.
+    sizes : tuple of SizeParameter
+        Sizes that all variants of the set take.
+    exponents : range
+        Values of p that make sense on some device.
+    exponent_steps : tuple of int
+        Sizes are those of ``p + step``.
+    """
+
+    space: SearchSpace
+    count: int
+    axes: tuple[str, str]
+    lanes: str
+    local_elements: Callable[[Choice], int]
+    sizes: tuple[SizeParameter, ...]
+    exponents: range
+    exponent_steps: tuple[int, ...] = (0,)
+
+    @property
+    def family(self) -> str:
+        """Name of the set in measurements."""
+        return VARIANTS_PREFIX + self.space.name
+
+    def group_shape(self, choice: Choice) -> GroupShape:
+        """Return the work items per group along local axes 0 and 1."""
+        slow, fast = (int(choice[name]) for name in self.axes)
+        return (fast, slow) if choice["lanes"] == self.lanes else (slow, fast)
+
+    def choices(self) -> tuple[Choice, ...]:
+        """Choose the variants, as the module says."""
+        return spread([c for c in self.space.choices() if self._runs_anywhere(c)], self.count)
+
+    def entries(self) -> tuple[CatalogEntry, ...]:
+        """Make the kernels, in the order in which they were chosen."""
+        return tuple(map(self._entry, self.choices()))
+
+    def _runs_anywhere(self, choice: Choice) -> bool:
+        return (
+            math.prod(self.group_shape(choice)) <= MAX_GROUP_SIZE
+            and _ITEM_BYTES * self.local_elements(choice) <= MAX_LOCAL_BYTES
+        )
+
+    def _entry(self, choice: Choice) -> CatalogEntry:
+        space = self.space
+        assert isinstance(space.make_arguments, Inputs)
+        assert isinstance(space.reference, Rounded)
+        assert space.check_sizes is not None
+        return CatalogEntry(
+            family=self.family,
+            variant=space.label(choice),
+            group_shape=self.group_shape(choice),
+            purpose="variant",
+            description=f"one way to write {space.name}",
+            exponents=self.exponents,
+            exponent_steps=self.exponent_steps,
+            sizes=self.sizes,
+            arguments=space.make_arguments.arguments,
+            check_parameters=space.check_sizes(choice),
+            builder=cache(partial(space.build, **choice)),
+            expected=space.reference.expected,
+        )
+
+
+def spread(candidates: Sequence[Choice], count: int) -> tuple[Choice, ...]:
+    """Choose so many candidates that have little in common, the first of them first.
+
+    Parameters
+    ----------
+    candidates : sequence of Choice
+        All have the same parameters.
+    count : int
+        How many to choose; all if there are fewer.
+
+    Examples
+    --------
+    >>> points = [{"a": a, "b": b} for a in (1, 2) for b in (1, 2)]
+    >>> [tuple(point.values()) for point in spread(points, 3)]
+    [(1, 1), (2, 2), (1, 2)]
+    """
+    import numpy as np
+
+    if not candidates:
+        return ()
+    levels: dict[str, dict[object, int]] = {name: {} for name in candidates[0]}
+    rows = [
+        [known.setdefault(c[name], len(known)) for name, known in levels.items()]
+        for c in candidates
+    ]
+    singles = list(np.asarray(rows, np.int64).T)
+    numbers = [len(known) for known in levels.values()]
+    pairs = list(itertools.combinations(range(len(numbers)), 2))
+    columns = [*singles, *(singles[i] * numbers[j] + singles[j] for i, j in pairs)]
+    weights = [*numbers, *(numbers[i] * numbers[j] for i, j in pairs)]
+    in_common = np.zeros(len(candidates), np.int64)
+    chosen: list[int] = []
+    for _ in range(min(count, len(candidates))):
+        in_common[chosen[-1:]] = np.iinfo(np.int64).max // 2
+        found = int(np.argmin(in_common))
+        chosen.append(found)
+        for values, weight in zip(columns, weights, strict=True):
+            in_common += weight * (values == values[found])
+    return tuple(candidates[number] for number in chosen)
+
+
+# {{{ elements in local memory
+
+
+def _matmul_elements(choice: Choice) -> int:
+    fetch = str(choice["fetch"])
+    i, j = _block(choice, ("items_i", "rows"), ("items_j", "columns"))
+    return int(choice["step"]) * (("a" in fetch) * i + ("b" in fetch) * j)
+
+
+def _stencil_elements(choice: Choice) -> int:
+    i, j = _block(choice, ("items_i", "rows"), ("items_j", "columns"))
+    return (i + 2) * (j + 2) if choice["tile"] else 0
+
+
+def _transpose_elements(choice: Choice) -> int:
+    i, j = _block(choice, ("items_i", "rows"), ("items_j", "columns"))
+    return i * j if choice["tile"] else 0
+
+
+def _dg_elements(choice: Choice) -> int:
+    fetch, nodes = str(choice["fetch"]), dg_differentiation.NODES
+    elements, rows = _block(choice, ("items_e", "each"), ("items_i",))
+    return nodes * (("d" in fetch) * rows + ("u" in fetch) * elements)
+
+
+def _convolution_elements(choice: Choice) -> int:
+    fetch, halo = str(choice["fetch"]), convolution.TAPS - 1
+    x, y = _block(choice, ("items_x", "rows"), ("items_y", "columns"))
+    return ("f" in fetch) * convolution.TAPS**2 + ("m" in fetch) * (x + halo) * (y + halo)
+
+
+def _block(choice: Choice, *factors: Sequence[str]) -> tuple[int, int]:
+    """Return what a group covers along two loops."""
+    one, other = (math.prod(int(choice[name]) for name in names) for names in factors)
+    return one, other
+
+
+# }}}
+
+
+@cache
+def variant_sets() -> Mapping[str, VariantSet]:
+    """Return the sets by family."""
+    sets = (
+        VariantSet(
+            space=matmul.SPACE,
+            count=40,
+            axes=("items_i", "items_j"),
+            lanes="j",
+            local_elements=_matmul_elements,
+            sizes=(
+                SizeParameter(name="n", multiple=64),
+                SizeParameter(name="m", multiple=32),
+                SizeParameter(name="l", multiple=128),
+            ),
+            exponents=range(7, 13),
+            exponent_steps=(0, 1),
+        ),
+        VariantSet(
+            space=stencil.SPACE,
+            count=24,
+            axes=("items_i", "items_j"),
+            lanes="j",
+            local_elements=_stencil_elements,
+            sizes=(SizeParameter(name="n", multiple=256),),
+            exponents=range(9, 14),
+            exponent_steps=(0, 1),
+        ),
+        VariantSet(
+            space=dg_differentiation.SPACE,
+            count=16,
+            axes=("items_e", "items_i"),
+            lanes="nodes",
+            local_elements=_dg_elements,
+            sizes=(SizeParameter(name="elements", multiple=256),),
+            exponents=range(12, 21),
+        ),
+        VariantSet(
+            space=transpose.SPACE,
+            count=12,
+            axes=("items_i", "items_j"),
+            lanes="j",
+            local_elements=_transpose_elements,
+            sizes=(SizeParameter(name="n", multiple=128), SizeParameter(name="m", multiple=128)),
+            exponents=range(9, 15),
+        ),
+        VariantSet(
+            space=convolution.SPACE,
+            count=12,
+            axes=("items_x", "items_y"),
+            lanes="y",
+            local_elements=_convolution_elements,
+            sizes=(SizeParameter(name="n", multiple=128),),
+            exponents=range(7, 14),
+        ),
+    )
+    return {each.family: each for each in sets}
+
+
+@cache
+def variant_entries(family: str) -> tuple[CatalogEntry, ...]:
+    """Return the kernels of a set, in the order in which they were chosen.
+
+    Raises
+    ------
+    KernelSpecificationError
+        There is no such set.
+    """
+    known = variant_sets()
+    if family not in known:
+        raise KernelSpecificationError(
+            f"no set of variants is called {family!r}; there are {', '.join(known)}",
+            specification=family,
+        )
+    return known[family].entries()
+
+
+def variant_cases(
+    family: str, exponent: int, *, count: int | None = None
+) -> tuple[KernelCase, ...]:
+    """Make the cases of a set at one size, or of its first variants.
+
+    Parameters
+    ----------
+    family : str
+        Name of the set.
+    exponent : int
+        Sizes are powers of two made from it; see `CatalogEntry.parameters`.
+    count : int, optional
+        How many variants.
+
+    Raises
+    ------
+    KernelSpecificationError
+        There is no such set.
+    ParameterError
+        The set does not have the exponent.
+    """
+    return tuple(each.case(exponent) for each in variant_entries(family)[:count])

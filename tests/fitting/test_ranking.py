@@ -1,0 +1,191 @@
+"""Figures of rankings: by hand, against SciPy, and what holds of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from countperf.fitting.fit import fit
+from countperf.fitting.ranking import (
+    RankedSet,
+    RankedVariant,
+    RankingEvaluation,
+    evaluate_ranking,
+)
+from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel, measure
+
+
+def ranked(
+    measured: Sequence[float],
+    predicted: Sequence[float | None],
+    noise: Sequence[float] | None = None,
+) -> RankedSet:
+    floors = [0.0] * len(measured) if noise is None else noise
+    return RankedSet(
+        family="variants-toy",
+        parameters={"n": 1},
+        variants=tuple(
+            RankedVariant(variant=str(k), measured_s=m, predicted_s=p, noise_s=floor)
+            for k, (m, p, floor) in enumerate(zip(measured, predicted, floors, strict=True))
+        ),
+    )
+
+
+def test_by_hand() -> None:
+    found = ranked([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 5.0, 3.0])
+
+    # right: 1-3, 1-4, 2-3, 2-4; wrong: 1-2, 3-4
+    assert found.kendall_tau == pytest.approx((4 - 2) / 6)
+    assert found.pairwise_accuracy == pytest.approx(4 / 6)
+    assert [found.regret(top) for top in (1, 2, 3)] == [2.0, 1.0, 1.0]
+    assert (found.pairs, found.tied_pairs, found.refused) == (6, 0, 0)
+
+
+def test_what_noise_hides_is_a_tie_though_ties_are_not_transitive() -> None:
+    # 1.0 and 1.1 tie, 1.1 and 1.2 tie, 1.0 and 1.2 do not; 2.0 ties with none
+    found = ranked([1.0, 1.1, 1.2, 2.0], [4.0, 1.0, 2.0, 3.0], noise=[0.15] * 4)
+
+    assert (found.pairs, found.tied_pairs) == (4, 2)
+    # wrong: 1.0-1.2, 1.0-2.0; right: 1.1-2.0, 1.2-2.0
+    assert found.kendall_tau == 0.0
+    assert found.pairwise_accuracy == 0.5
+
+
+def test_the_larger_noise_floor_decides() -> None:
+    assert ranked([1.0, 1.1], [1.0, 2.0], noise=[0.0, 0.2]).pairs == 0
+    assert ranked([1.0, 1.1], [1.0, 2.0], noise=[0.2, 0.0]).pairs == 0
+    assert ranked([1.0, 1.1], [1.0, 2.0], noise=[0.05, 0.05]).pairs == 1
+
+
+def test_what_has_no_prediction_ranks_last() -> None:
+    found = ranked([1.0, 2.0, 3.0, 5.0], [None, 7.0, 6.0, None])
+
+    assert found.refused == 2
+    # right: 2-5, 3-5; wrong: 1-2, 1-3, 2-3; 1-5 is not told apart
+    assert found.kendall_tau == pytest.approx((2 - 3) / np.sqrt(6 * 5))
+    assert found.pairwise_accuracy == pytest.approx((2 + 0.5) / 6)
+    assert [found.regret(top) for top in (1, 2, 3, 4)] == [3.0, 2.0, 2.0, 1.0]
+
+
+def test_a_model_that_tells_nothing_apart_gains_nothing() -> None:
+    found = ranked([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+
+    assert (found.kendall_tau, found.pairwise_accuracy) == (0.0, 0.5)
+    assert [found.regret(top) for top in (1, 2, 3)] == [3.0, 2.0, 1.0]
+
+
+def test_a_set_without_an_order_has_no_tau() -> None:
+    found = ranked([1.0, 1.0], [1.0, 2.0])
+
+    assert (found.kendall_tau, found.pairwise_accuracy, found.regret()) == (None, None, 1.0)
+
+
+_TIMES = st.lists(st.integers(1, 9).map(float), min_size=2, max_size=12)
+
+
+@given(st.data())
+def test_without_noise_it_is_scipys_tau(data: st.DataObject) -> None:
+    measured = data.draw(_TIMES)
+    size = len(measured)
+    predicted = data.draw(st.lists(st.integers(1, 9).map(float), min_size=size, max_size=size))
+
+    tau = ranked(measured, predicted).kendall_tau
+
+    wanted = cast("float", kendalltau(measured, predicted)[0])
+    if np.isnan(wanted):  # all measured, or all predicted, are equal
+        assert tau in (None, 0.0)
+    else:
+        assert tau == pytest.approx(wanted)
+
+
+@given(st.lists(st.integers(1, 10**6).map(float), min_size=2, max_size=20, unique=True))
+def test_right_and_wrong_order(measured: list[float]) -> None:
+    right = ranked(measured, [7 * time**2 for time in measured])
+    wrong = ranked(measured, [1 / time for time in measured])
+
+    assert right.kendall_tau == pytest.approx(1)
+    assert wrong.kendall_tau == pytest.approx(-1)
+    assert (right.pairwise_accuracy, wrong.pairwise_accuracy) == (1.0, 0.0)
+    assert right.regret() == 1.0
+    assert wrong.regret() == max(measured) / min(measured)
+
+
+@given(st.data())
+def test_more_measured_never_lose_more_and_units_do_not_matter(data: st.DataObject) -> None:
+    measured = data.draw(_TIMES)
+    size = len(measured)
+    guess = st.none() | st.integers(1, 9).map(float)
+    predicted = data.draw(st.lists(guess, min_size=size, max_size=size))
+
+    found = ranked(measured, predicted, noise=[1.0] * size)
+    scaled = ranked(
+        [time * 1024 for time in measured],
+        [None if time is None else time / 1024 for time in predicted],
+        noise=[1024.0] * size,
+    )
+
+    regrets = [found.regret(top) for top in range(1, size + 1)]
+    assert regrets == sorted(regrets, reverse=True)
+    assert regrets[-1] == 1.0
+    assert regrets == [scaled.regret(top) for top in range(1, size + 1)]
+    assert found.kendall_tau == scaled.kendall_tau
+    assert found.pairwise_accuracy == scaled.pairwise_accuracy
+
+
+def test_means_over_sets() -> None:
+    sets = (ranked([1.0, 2.0], [1.0, 2.0]), ranked([1.0, 4.0], [2.0, 1.0]), ranked([1.0], [1.0]))
+    evaluation = RankingEvaluation(device="d", model="linear", sets=sets)
+
+    assert evaluation.kendall_tau == 0.0
+    assert evaluation.pairwise_accuracy == 0.5
+    assert evaluation.regret() == pytest.approx(4 ** (1 / 3))
+    assert evaluation.regret(3) == 1.0
+    assert RankingEvaluation(device="d", model="linear").regret() is None
+
+
+def _variant(name: str, loads: int, **more: str) -> MadeUpKernel:
+    counts = {"gmem.load.32.stride1": f"[n] -> {{ {loads}n }}", **more}
+    return MadeUpKernel(
+        name=name,
+        family="variants-toy",
+        purpose="variant",
+        counts=counts,
+        sizes=(2**14, 2**18),
+    )
+
+
+def test_variants_are_ranked_by_size_and_take_no_part_in_the_fit() -> None:
+    variants = (
+        _variant("slow", 9),
+        _variant("fast", 1),
+        _variant("uncounted", 5),
+        _variant("unknown", 3, **{"flop.div.f32": "[n] -> { n }"}),
+    )
+    costs = {**TRUE_WEIGHTS, "flop.div.f32": 1e-11}
+    measured = measure((*KERNELS, *variants), weights=costs, uncounted=["uncounted"])
+    weights = fit(measured).weights
+
+    found = evaluate_ranking(
+        weights, [each.model_copy(update={"variant": each.kernel}) for each in measured]
+    )
+
+    assert weights == fit(measure()).weights
+    assert [(each.family, each.parameters["n"]) for each in found.sets] == [
+        ("variants-toy", 2**14),
+        ("variants-toy", 2**18),
+    ]
+    assert [each.variant for each in found.sets[0].variants] == [
+        "slow",
+        "fast",
+        "uncounted",
+        "unknown",
+    ]
+    assert [(each.refused, each.incomplete) for each in found.sets] == [(1, 1)] * 2
+    # the one that is not counted is third of four
+    assert found.kendall_tau == pytest.approx((5 - 1) / 6)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+
+import pytest
+
+from countperf.counting.resources import scheduled
+from countperf.errors import KernelSpecificationError
+from measurement_kernels.catalog import entries, entry, families
+from measurement_kernels.variants.sets import (
+    MAX_GROUP_SIZE,
+    MAX_LOCAL_BYTES,
+    variant_cases,
+    variant_entries,
+    variant_sets,
+)
+
+NUMBERS = {
+    "variants-matmul": 40,
+    "variants-stencil": 24,
+    "variants-dg-differentiation": 16,
+    "variants-transpose": 12,
+    "variants-convolution": 12,
+}
+DIGEST = "daeb29d8be176b2f632347128165042f7e404f4224c5522a0937eadba6377ea8"
+
+
+def test_sets_are_of_the_catalogue_but_listed_only_when_asked_for() -> None:
+    listed = entries(purpose="variant")
+
+    assert Counter(each.family for each in listed) == NUMBERS
+    assert families(purpose="variant") == tuple(NUMBERS)
+    assert set(NUMBERS).isdisjoint(families(purpose=None))
+    assert len({each.name for each in listed}) == len(listed)
+    assert all(entry(each.name) is each for each in listed)
+    assert entries(purpose="variant", family="variants-stencil")[0].purpose == "variant"
+    with pytest.raises(KernelSpecificationError, match="variants-matmul"):
+        variant_entries("variants-matmuls")
+
+
+def test_sets_do_not_change_unnoticed() -> None:
+    names = "\n".join(each.name for each in entries(purpose="variant"))
+
+    # measurements are kept under these names: a set that has to change needs another name
+    assert hashlib.sha256(names.encode()).hexdigest() == DIGEST
+
+
+@pytest.mark.parametrize("family", NUMBERS)
+def test_every_value_of_every_parameter_gets_its_share(family: str) -> None:
+    chosen = variant_sets()[family]
+    choices = chosen.choices()
+
+    for name, values in chosen.space.parameters.items():
+        seen = Counter(choice[name] for choice in choices)
+        assert min(seen[value] for value in values) >= len(choices) / len(values) / 2
+        assert len({choice[name] for choice in choices[:8]}) == len(values)
+
+
+@pytest.mark.parametrize("family", NUMBERS)
+def test_groups_are_as_they_say_and_run_on_every_device(family: str) -> None:
+    chosen = variant_sets()[family]
+    by_memory = sorted(
+        zip(chosen.choices(), variant_entries(family), strict=True),
+        key=lambda pair: chosen.local_elements(pair[0]),
+    )
+
+    for choice, each in (by_memory[0], by_memory[len(by_memory) // 2], by_memory[-1]):
+        _, resources = scheduled(each.build())
+        shape = (*resources.group_shape, 1, 1)[:2]
+        assert shape == each.group_shape
+        assert resources.local_memory_bytes == 4 * chosen.local_elements(choice) <= MAX_LOCAL_BYTES
+        assert math.prod(each.group_shape) <= MAX_GROUP_SIZE
+
+
+@pytest.mark.parametrize("family", NUMBERS)
+def test_all_variants_take_all_sizes_of_their_set(family: str) -> None:
+    first = variant_entries(family)[0]
+
+    for p in first.exponents:
+        for step in first.exponent_steps:
+            cases = variant_cases(family, p + step)
+            assert len({tuple(case.parameters.items()) for case in cases}) == 1
+    assert len(variant_cases(family, first.exponents[0], count=3)) == 3
