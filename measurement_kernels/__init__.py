@@ -26,6 +26,9 @@ family                  variants
 ``n-body``              one
 ======================  =====================================================================
 
+Beyond them there are the classes of `measurement_kernels.extended` and the families of
+`measurement_kernels.random_shapes`, listed as collections of their own.
+
 Where the paper leaves a choice:
 
 - Every axis has a size parameter of its own, also where the paper says n by n: sizes are rounded
