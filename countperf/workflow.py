@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import TuningResult
     from countperf.tuning.space import SearchSpace
-    from measurement_kernels.entry import CatalogEntry
+    from measurement_kernels.entry import CatalogEntry, Collection
 
-ProfileName = Literal["quick", "paper", "rental"]
+ProfileName = Literal["quick", "paper", "rental", "broad"]
 
 _TRIED_VARIANTS = 5  # of a set, to find its sizes
 
@@ -252,7 +252,8 @@ class Profile:
     Attributes
     ----------
     name : str
-        ``quick``, ``paper``, or ``rental`` (a GPU that is paid by the minute).
+        ``quick``, ``paper``, ``rental`` (a GPU that is paid by the minute), or ``broad`` (for
+        models that are to predict kernels unlike the paper's).
     shapes_per_kernel : int
         Group shapes of the device's set that are measured, at most three.
     max_run_s : float
@@ -261,6 +262,8 @@ class Profile:
         How many times the launch overhead the smallest size has to take.
     max_setup_s : float
         Longest time to make inputs and put them into the device's memory, s.
+    collections : tuple of str
+        Which kernels of the catalogue; see `measurement_kernels.catalog.entries`.
     """
 
     name: ProfileName
@@ -268,6 +271,7 @@ class Profile:
     max_run_s: float
     overhead_factor: float
     max_setup_s: float = 2.0
+    collections: tuple[Collection, ...] = ("paper",)
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -275,6 +279,14 @@ PROFILES: Mapping[str, Profile] = {
     "paper": Profile(name="paper", shapes_per_kernel=3, max_run_s=0.25, overhead_factor=100.0),
     "rental": Profile(
         name="rental", shapes_per_kernel=3, max_run_s=0.02, overhead_factor=15.0, max_setup_s=0.6
+    ),
+    "broad": Profile(
+        name="broad",
+        shapes_per_kernel=2,
+        max_run_s=0.06,
+        overhead_factor=10.0,
+        max_setup_s=0.6,
+        collections=("paper", "extended", "random"),
     ),
 }
 
@@ -286,6 +298,8 @@ def profile_entries(
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
     purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
+    max_group_size: int | None = None,
 ) -> tuple[CatalogEntry, ...]:
     """List the catalogue's kernels that a profile measures, those that judge fits last.
 
@@ -298,10 +312,17 @@ def profile_entries(
     families : sequence of str
         Only these families; all if empty.
     element_types : sequence of str
-        Only these element types; applications are measured in their own, whatever it is.
+        Only these element types; applications and extended classes are measured in their own,
+        whatever it is.
     purposes : sequence of {"measurement", "test", "application", "variant"}
         Only these; by default the named families whatever they are for, and if none is named,
         measurement and test kernels.
+    collections : sequence of {"paper", "extended", "random"}
+        Only these; by default the named families wherever they belong, and if none is named, what
+        the profile says.
+    max_group_size : int, optional
+        Work items per group that the device takes; larger groups are left out of the extended
+        classes and of the random families.
 
     Raises
     ------
@@ -310,6 +331,7 @@ def profile_entries(
     """
     from countperf.measurements import PURPOSES
     from measurement_kernels.catalog import entries, group_shapes
+    from measurement_kernels.entry import COLLECTIONS
 
     shapes = group_shapes(group_class)
     linear = [s for s in shapes if s[1] == 1]
@@ -321,18 +343,32 @@ def profile_entries(
     _check_families(families)
     if not purposes:
         purposes = PURPOSES if families else ("measurement", "test")
+    if not collections:
+        collections = COLLECTIONS if families else profile.collections
+
+    def fits(e: CatalogEntry) -> bool:
+        if e.collection == "paper":
+            return e.purpose != "measurement" or e.group_shape in wanted
+        return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
+
     kept = tuple(
         e
         for purpose in PURPOSES
         if purpose in purposes
-        for e in entries(element_type=None, purpose=purpose)
-        if (purpose != "measurement" or e.group_shape in wanted)
-        and (purpose == "application" or e.element_type in element_types)
+        for e in entries(element_type=None, purpose=purpose, collection=None)
+        if e.collection in collections
+        and fits(e)
+        and (
+            purpose == "application"
+            or e.collection == "extended"
+            or e.element_type in element_types
+        )
         and (not families or e.family in families)
     )
     if not kept:
         raise KernelSpecificationError(
-            f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} has "
+            f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
+            f"({' or '.join(collections)}) has "
             f"element type {' or '.join(element_types)}",
             specification=",".join(element_types),
         )
@@ -347,6 +383,7 @@ def measure_catalogue(
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
     purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
     shapes_per_kernel: int | None = None,
     progress: Progress | None = None,
 ) -> MeasurementSet:
@@ -359,7 +396,7 @@ def measure_catalogue(
     device : str, optional
         ``pocl:0``, or a part of a device's name; by default the working device with the highest
         copy bandwidth.
-    profile : {"paper", "quick", "rental"}
+    profile : {"paper", "quick", "rental", "broad"}
         How much is measured, and by which protocol.
     families : sequence of str, optional
         Only these families of kernels.
@@ -367,6 +404,8 @@ def measure_catalogue(
         Only kernels of these types; by default the paper's f32.
     purposes : sequence of {"measurement", "test", "application", "variant"}, optional
         As for `profile_entries`: by default the named families, or measurement and test kernels.
+    collections : sequence of {"paper", "extended", "random"}, optional
+        Only these; as in `profile_entries`.
     shapes_per_kernel : int, optional
         Group shapes that are measured; by default as many as the profile says.
     progress : callable, optional
@@ -396,6 +435,8 @@ def measure_catalogue(
         families=families,
         element_types=element_types,
         purposes=purposes,
+        collections=collections,
+        max_group_size=found.limits.max_group_size,
     )
     return _measure(found, chosen, wanted, Path(store), progress)
 
@@ -495,7 +536,7 @@ def _measure(
 def _check_families(families: Sequence[str]) -> None:
     from measurement_kernels.catalog import families as all_families
 
-    known = (*all_families(purpose=None), *all_families(purpose="variant"))
+    known = (*all_families(purpose=None, collection=None), *all_families(purpose="variant"))
     for family in families:
         if family not in known:
             raise KernelSpecificationError(

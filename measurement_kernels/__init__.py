@@ -28,6 +28,8 @@ family                  variants
 
 Sets of variants, by which rankings are judged, are in `measurement_kernels.variants.sets`; they are
 listed only where purpose ``variant`` is asked for.
+Beyond them there are the classes of `measurement_kernels.extended` and the families of
+`measurement_kernels.random_shapes`, listed as collections of their own.
 
 Where the paper leaves a choice:
 

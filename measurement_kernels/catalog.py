@@ -24,6 +24,16 @@ from measurement_kernels import (
     vector_scale_add,
 )
 from measurement_kernels.entry import CatalogEntry, Collection
+from measurement_kernels.extended import (
+    chains,
+    groupings,
+    halo,
+    item_loops,
+    numbers,
+    reductions,
+    strided,
+    working_set,
+)
 from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
 from measurement_kernels.random_shapes import arithmetic as random_arithmetic
 from measurement_kernels.random_shapes import channel_filter as random_channel_filter
@@ -54,6 +64,14 @@ _MODULES = (
     matmul_skinny,
     convolution,
     n_body,
+    chains,
+    halo,
+    groupings,
+    item_loops,
+    working_set,
+    strided,
+    numbers,
+    reductions,
     random_matmul,
     random_stencil,
     random_elementwise,

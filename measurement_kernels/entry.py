@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from countperf.errors import ParameterError
 from measurement_kernels.arguments import (
@@ -30,6 +30,9 @@ ONLY_VARIANT = "plain"
 
 Collection: TypeAlias = Literal["paper", "extended", "random"]
 """Which campaigns a kernel belongs to."""
+
+COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
+"""All of them."""
 
 INDEX_LIMIT = 2**31
 """Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""

@@ -85,16 +85,19 @@ class Recurrence:
         The loop; it begins at zero.
     result : str
         The value, in terms of the states.
+    state_type : str
+        Type of the states as Loopy calls it, ``int32``; by default the element type.
     """
 
     target: str
     states: tuple[tuple[str, str], ...]
     loop: str
     result: str
+    state_type: str = ""
 
     def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
         """Write the recurrence for Loopy."""
-        dtype = ELEMENT_TYPES[element_type]
+        dtype = self.state_type or ELEMENT_TYPES[element_type]
         around = ", ".join(loop for loop in loops if loop != self.loop)
         begin = [
             f"<{dtype}> s{q} = {start} {{id=begin{q}}}" for q, (start, _) in enumerate(self.states)

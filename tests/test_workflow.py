@@ -93,6 +93,22 @@ def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
     assert structure.is_estimate
 
 
+def test_the_broad_profile_adds_what_the_device_can_run() -> None:
+    broad = workflow.PROFILES["broad"]
+    everything = workflow.profile_entries(broad, "large")
+    assert {e.collection for e in everything} == {"paper", "extended", "random"}
+    assert [e.purpose for e in everything[-4:]] == ["test"] * 4
+    random = workflow.profile_entries(broad, "large", collections=["random"])
+    assert {e.collection for e in random} == {"random"}
+    small = workflow.profile_entries(broad, "small", max_group_size=256)
+    shapes = [e.group_shape for e in small if e.collection != "paper"]
+    assert max(shape[0] * shape[1] for shape in shapes) == 256
+    named = workflow.profile_entries(
+        workflow.PROFILES["quick"], "small", families=["random-matmul", "precision"]
+    )
+    assert {e.element_type for e in named} == {"f32", "f64"}
+
+
 def test_unknown_families_are_named() -> None:
     with pytest.raises(KernelSpecificationError, match="matmul-tiled"):
         workflow.profile_entries(workflow.PROFILES["quick"], "small", families=["mm"])

@@ -13,10 +13,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_device(command, "by default the working device with the highest copy bandwidth")
     command.add_argument(
         "--profile",
-        choices=("quick", "paper", "rental"),
+        choices=("quick", "paper", "rental", "broad"),
         default="paper",
         help="quick: two minutes, two work-group shapes; rental: for a GPU that is paid by the "
-        "minute; paper: the full protocol (default)",
+        "minute; paper: the full protocol (default); broad: extended classes and random shapes as "
+        "well, for models that are to predict unlike kernels",
     )
     command.add_argument(
         "--store",
@@ -34,6 +35,14 @@ def configure(command: argparse.ArgumentParser) -> None:
         choices=("measurement", "test", "application", "variant"),
         help="only kernels for this purpose (repeatable; default: measurement and test, or the "
         "named families); what is not for measurement judges fits and is never fitted",
+    )
+    command.add_argument(
+        "--collection",
+        action="append",
+        default=[],
+        choices=("paper", "extended", "random"),
+        help="only the paper's kernels, the extended classes, or the families of random shapes "
+        "(repeatable; default: the named families, or what the profile says)",
     )
     command.add_argument(
         "--element-type",
@@ -55,6 +64,7 @@ def run(options: argparse.Namespace) -> None:
             families=options.family,
             element_types=options.element_type or ("f32",),
             purposes=options.purpose,
+            collections=options.collection,
             progress=progress,
         )
     unstable = [m.case for m in found if not m.stable]

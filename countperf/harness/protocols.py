@@ -50,7 +50,23 @@ RENTAL = Protocol(
 )
 """For a GPU that is paid by the minute and that nobody else uses."""
 
-PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in (PAPER, QUICK, RENTAL)}
+BROAD = Protocol(
+    name="broad",
+    rounds=3,
+    runs=8,
+    drops=2,
+    spread_limit=0.5,
+    noise_limit=0.15,
+    extra_rounds=2,
+    separation_s=20.0,
+    max_seconds=0.1,
+)
+"""For hundreds of kernels: few runs in each round, and one round more.
+
+Rounds some time apart find out more about a case than runs in a row.
+"""
+
+PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in (PAPER, QUICK, RENTAL, BROAD)}
 """The protocols by name."""
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from random import Random
 from typing import TypeVar
 
-from measurement_kernels.arguments import ArrayArgument, SizeParameter, Sizes
-from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry
+from measurement_kernels.arguments import SizeParameter, Sizes
+from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.groups import GroupShape, round_up
-from measurement_kernels.programs import Program, Shape, build
+from measurement_kernels.program_entries import program_entry
+from measurement_kernels.programs import Program, Shape
 
 _Option = TypeVar("_Option")
 
@@ -53,7 +53,6 @@ _LENGTHS = (
 )
 _LINEAR = (16, 24, 32, 40, 48, 60, 64, 72, 80, 96, 100, 112, 120, 128, 144, 160, 176, 192, 200, 216)
 _LONG = (240, 256, 280, 288, 300, 320, 336, 352, 384, 400, 416, 448, 480, 500, 512)
-_MOST_EXPONENTS = 8
 
 
 class Draw:
@@ -138,8 +137,6 @@ def random_entries(
     description: str,
     number: int,
     draw_kernel: Callable[[Draw], tuple[Program, Shape] | None],
-    *,
-    dropped: Mapping[int, str] | None = None,
 ) -> Iterator[CatalogEntry]:
     """Draw the kernels of a family.
 
@@ -152,48 +149,20 @@ def random_entries(
     draw_kernel : callable
         Draws one; None where the choices do not fit together. Then it is asked again, as it is
         where local axis 0 has a single item, for which Loopy makes no code.
-    dropped : Mapping from int to str, optional
-        Those that are left out, with the reason.
     """
     for index in range(number):
-        if index in (dropped or {}):
-            continue
         draw = Draw(f"{family}/{index}")
         drawn = draw_kernel(draw)
         while drawn is None or drawn[1].group_shape[0] == 1:
             drawn = draw_kernel(draw)
         program, shape = drawn
         steps = (0, 1) if draw.chance(0.5) else (0,)
-        yield CatalogEntry(
+        yield program_entry(
+            program,
+            shape,
             family=family,
             variant=f"{index:03d}",
-            group_shape=shape.group_shape,
-            element_type=program.element_type,
             collection="random",
             description=description,
-            exponents=range(_exponents(program, steps[-1])),
             exponent_steps=steps,
-            sizes=program.sizes,
-            arguments=program.arguments,
-            check_parameters=_check_sizes(program),
-            builder=partial(build, program, shape),
-            expected=program.expected,
         )
-
-
-def _exponents(program: Program, last_step: int) -> int:
-    arrays = [each for each in program.arguments if isinstance(each, ArrayArgument)]
-    for exponent in range(_MOST_EXPONENTS):
-        sizes = {size.name: size.at(exponent + last_step) for size in program.sizes}
-        if any(array.elements(sizes) >= INDEX_LIMIT for array in arrays):
-            return exponent
-    return _MOST_EXPONENTS
-
-
-def _check_sizes(program: Program) -> dict[str, int]:
-    """Return small sizes: two multiples along the first axis, three along the second, and so on."""
-    sizes: dict[str, int] = {}
-    for position, size in enumerate(program.sizes):
-        wanted = round_up(max((2 + position) * size.multiple, 5 + position), size.multiple)
-        sizes[size.name] = wanted if size.fixed is None else min(wanted, size.fixed)
-    return sizes

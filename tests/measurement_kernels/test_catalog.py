@@ -46,6 +46,19 @@ APPLICATIONS = (
     "dg-derivative",
     "spmv",
 )
+EXTENDED = {
+    "independent-chains": 20,
+    "chains-behind-barriers": 6,
+    "halo-tile": 22,
+    "group-shapes": 20,
+    "item-loops": 14,
+    "working-set": 8,
+    "strided-access": 10,
+    "local-access": 13,
+    "precision": 8,
+    "integer": 8,
+    "group-reduction": 8,
+}
 TESTS = ("finite-differences", "matmul-skinny", "convolution", "n-body")
 
 
@@ -96,6 +109,9 @@ def test_collections_are_listed_apart() -> None:
     random = entries(collection="random")
     assert Counter(e.family for e in random) == RANDOM
     assert families(collection="random") == tuple(RANDOM)
+    extended = entries(collection="extended", element_type=None)
+    assert Counter(e.family for e in extended) == EXTENDED
+    assert set(families(collection="extended")) == set(EXTENDED)
     assert entries(collection="random", purpose="test") == ()
     assert {e.collection for e in entries(purpose=None)} == {"paper"}
 

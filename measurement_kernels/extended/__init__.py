@@ -1,0 +1,22 @@
+"""Classes beyond the paper's nine: what its kernels leave together, taken apart.
+
+==========================  ====================================================================
+family                      what it varies
+==========================  ====================================================================
+``independent-chains``      kind of arithmetic, and how many chains of it an item has: latency
+                            and throughput
+``chains-behind-barriers``  the same on a table in local memory
+``halo-tile``               points of a stencil, through local memory or not, in 1-D and 2-D
+``group-shapes``            work groups of 8 to 1024 items, for streaming kernels
+``item-loops``              sums of single items along rows and columns
+``working-set``             bytes that are read again and again, 8 KiB to 64 MiB
+``strided-access``          strides and offsets in global memory
+``local-access``            strides, pitches and offsets in local memory
+``precision``               f64, and f64 sums of f32 numbers
+``integer``                 integer arithmetic: products, remainders, quotients
+``group-reduction``         sums that the items of a group make together
+==========================  ====================================================================
+
+Indices with divisions (``a[i // 4]``) are not among them: accesses whose address does not change
+evenly from item to item have no stride class, and cannot be counted.
+"""
