@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -526,7 +526,7 @@ def _measure(
         [case for case, _ in timed],
         store=store,
         protocol=PROTOCOLS[profile.name],
-        count=count_kernel,
+        count=partial(count_kernel, view="structure"),
         progress=progress or silent,
         runner=runner,
         expected_run_s={case.name: run_s for case, run_s in timed},
@@ -1197,7 +1197,8 @@ def recount(measurements: Path | str) -> MeasurementSet:
     Parameters
     ----------
     measurements : Path or str
-        A campaign's file, counted under other rules than those of now.
+        A campaign's file, counted under other rules than those of now, or in another view than
+        the structure view, in which campaigns count.
 
     Returns
     -------
@@ -1222,7 +1223,8 @@ def recount(measurements: Path | str) -> MeasurementSet:
         statistics = kernel.statistics_at(each.parameters)
         key = (each.kernel, tuple(sorted(statistics.items())))
         if key not in counted:
-            counted[key] = count_kernel(kernel.build(), statistics=statistics).to_document()
+            vector = count_kernel(kernel.build(), statistics=statistics, view="structure")
+            counted[key] = vector.to_document()
         return counted[key]
 
     renewed = replace(
