@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from countperf.measurements import (
     Resumption,
     summarize,
 )
-from countperf.measurements.lines import case_fields, format_line
+from countperf.measurements.lines import case_fields, format_line, parse_line
 from countperf.measurements.sets import complete_text
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 
@@ -248,6 +249,67 @@ def test_summarize(
     summary = summarize(samples, dropped, resolution_s=resolution_s)
 
     assert (summary.time_s, summary.spread, summary.noise_floor) == pytest.approx(expected)
+
+
+def _rounds(*levels: float) -> list[list[float]]:
+    return [[level * (1 + 0.001 * run) for run in range(10)] for level in levels]
+
+
+_MIXED = [1.0, 1.01, 1.0, 2.0, 2.01, 1.0, 2.0, 1.0, 2.0, 2.02]
+
+
+@pytest.mark.parametrize(
+    ("samples", "ratio"),
+    [
+        pytest.param(_rounds(1, 1.02, 1.01), None, id="rounds that agree"),
+        pytest.param(_rounds(1, 2), None, id="two rounds that do not: a third one is to tell"),
+        pytest.param(_rounds(2, 1, 1), None, id="one slow round, contradicted by two"),
+        pytest.param(_rounds(2, 1, 2, 2), 2.0, id="one fast round, contradicted by three"),
+        pytest.param(_rounds(2, 1, 1, 2), 2.0, id="two and two"),
+        pytest.param(_rounds(1, 1.3, 1.69, 2.2), None, id="a drift has no levels"),
+        pytest.param([_MIXED, _MIXED], 2.0, id="runs of both rounds"),
+        pytest.param([_MIXED, *_rounds(1)], None, id="runs of one round, contradicted by another"),
+        pytest.param([_MIXED], 2.0, id="runs of the only round"),
+        pytest.param([[*[1.0] * 19, 5.0]], None, id="a straggler"),
+        pytest.param([list(np.exp(np.linspace(0, 2, 26)))], None, id="a wide spread"),
+    ],
+)
+def test_two_levels_are_found(samples: list[list[float]], ratio: float | None) -> None:
+    found = summarize(samples, 0).level_ratio
+
+    assert (found is None) == (ratio is None)
+    assert (found or 0.0) == pytest.approx(ratio or 0.0, rel=0.02)
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 4, 6])
+def test_noise_is_the_deviation_of_normal_rounds(rounds: int) -> None:
+    random = np.random.default_rng(0)
+    minima = np.exp(0.03 * random.standard_normal((10000, rounds)))
+
+    noise = [summarize(row[:, np.newaxis].tolist(), 0).noise for row in minima]
+
+    # runs without any spread say that nothing is left within a round
+    assert np.mean(noise) / np.sqrt((rounds - 1) / rounds) == pytest.approx(0.03, rel=0.02)
+
+
+def test_noise_of_a_lonely_fast_round_is_that_of_its_distance() -> None:
+    assert summarize(_rounds(2, 1, 2, 2), 0).noise > 0.5
+    assert summarize(_rounds(2, 1, 1, 1), 0).noise < 0.01
+    assert summarize(_rounds(1, 1), 0, resolution_s=0.25).noise == 0.25
+
+
+def test_lines_of_old_files_get_noise_and_verdict_from_their_samples() -> None:
+    new = _measured(16, stable=False)
+    content = json.loads(format_line(new))
+    del content["noise"], content["settling"]
+    by_timer = {**content, "noise_floor": 0.75}
+
+    old, coarse = (parse_line(json.dumps(each), 2) for each in (content, by_timer))
+
+    assert old == new
+    assert isinstance(coarse, Measurement)
+    assert coarse.noise == 0.75
+    assert new.settling == "unsettled"
 
 
 _TIMES = st.lists(st.lists(st.floats(1e-7, 10), min_size=5, max_size=5), min_size=1, max_size=4)

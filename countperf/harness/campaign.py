@@ -223,6 +223,9 @@ class _Campaign:
         clocks = check_clocks(state.counted(self._protocol.drops))
         properties, trouble = self._properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
+        levels = ""
+        if summary.level_ratio is not None:
+            levels = f"bimodal: two levels, a factor of {summary.level_ratio:.2f} apart"
         load = load_average()
         measurement = Measurement.from_samples(
             state.case,
@@ -232,7 +235,7 @@ class _Campaign:
             recorded_at=timestamp(),
             resolution_s=self._resolution_s,
             clocks_agree=clocks.agree,
-            remarks=tuple(remark for remark in (clocks.remark, cut, trouble) if remark),
+            remarks=tuple(remark for remark in (clocks.remark, levels, cut, trouble) if remark),
             host_overhead_s=clocks.host_overhead_s,
             load_average=load[0] if load else None,
             properties=properties,
@@ -244,6 +247,7 @@ class _Campaign:
             self._tell("measured", state.case, trouble or clocks.remark)
             return
         message = f"spread {summary.spread:.0%}, between rounds {summary.noise_floor:.0%}"
+        message += f"; {levels}" if levels else ""
         self._tell("unstable", state.case, message)
 
     def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 Run = Callable[[], Timing]
 
+_STEP_BYTES = 192
+"""No power of two, so that arrays shift against cache lines' sets and pages alike."""
+
+_PLACES = 2**12
+
 
 class CaseRunner(Protocol):
     """What a campaign needs of whatever runs its cases."""
@@ -82,6 +87,7 @@ class KernelRunner:
         self.limits = session.device.limits
         self.clock: Clock = clock or EventClock()
         self._seed = seed
+        self._displacements = np.random.default_rng(seed)
         self._kernels: dict[str, Kernel] = {}
         self._checked: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
 
@@ -140,7 +146,8 @@ class KernelRunner:
     def loaded(self, case: KernelCase) -> Generator[Run]:
         """Put a case's arguments into fresh memory, and give what runs it once.
 
-        Fresh memory each time, since times depend on where arrays happen to lie.
+        Fresh memory each time, since times depend on where arrays happen to lie; allocators like to
+        give back what they got last, so memory of another size is held before the arrays.
 
         Parameters
         ----------
@@ -160,9 +167,13 @@ class KernelRunner:
         kernel = self._kernel(case)
         with self._failing_as(MeasurementError, case, "does not run"):
             inputs = self._inputs(case, case.parameters)
+            held = self.session.allocate(
+                int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
+            )
             arguments = self._arguments(kernel, inputs, case.parameters)
             self.session.finish()
             yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
+            del held
 
     def _kernel(self, case: KernelCase) -> Kernel:
         if case.kernel not in self._kernels:

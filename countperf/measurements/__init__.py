@@ -12,7 +12,7 @@ from countperf.measurements.cases import PURPOSES, KernelCase, Purpose, Statisti
 from countperf.measurements.header import Environment, Header, Protocol
 from countperf.measurements.lines import FailedCase, Measurement, Resumption
 from countperf.measurements.sets import MeasurementSet
-from countperf.measurements.summary import Summary, summarize
+from countperf.measurements.summary import Settling, Summary, summarize
 
 __all__ = [
     "PURPOSES",
@@ -25,6 +25,7 @@ __all__ = [
     "Protocol",
     "Purpose",
     "Resumption",
+    "Settling",
     "Statistic",
     "Summary",
     "summarize",

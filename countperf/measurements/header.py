@@ -91,7 +91,9 @@ class Protocol(Part):
         return type(self).model_validate({**self.model_dump(), **changes})
 
     def is_stable(self, summary: Summary) -> bool:
-        """Tell whether spread and noise floor are within the limits."""
+        """Tell whether spread and noise floor are within the limits, and there is but one level."""
+        if summary.level_ratio is not None:
+            return False
         return summary.spread <= self.spread_limit and summary.noise_floor <= self.noise_limit
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -13,7 +14,7 @@ from countperf.documents import Part, parse_json, validate
 from countperf.errors import DocumentError
 from countperf.measurements.cases import KernelCase, Purpose
 from countperf.measurements.header import Environment, Header
-from countperf.measurements.summary import summarize
+from countperf.measurements.summary import Settling, summarize
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
@@ -46,10 +47,12 @@ class Measurement(_Line):
         Runs at the start of each round that do not count.
     statistic : str
         What ``time_s`` is, in words.
-    time_s, spread, noise_floor : float
-        As in `Summary`.
+    time_s, spread, noise_floor, noise : float
+        As in `Summary`. Lines of old files have no ``noise``: theirs is found from the samples.
     stable : bool
-        Whether spread and noise floor are within the protocol's limits.
+        Whether the samples are within the protocol's limits.
+    settling : {"settled", "unsettled", "bimodal"}
+        What became of the case after all its rounds; in old files, found from the samples.
     clocks_agree : bool
         Whether the event timer and the host's clock are consistent.
     remarks : tuple of str
@@ -71,7 +74,9 @@ class Measurement(_Line):
     time_s: float = Field(gt=0)
     spread: float = Field(ge=0)
     noise_floor: float = Field(ge=0)
+    noise: float = Field(default=math.nan, ge=0)
     stable: bool
+    settling: Settling = "unsettled"
     clocks_agree: bool = True
     remarks: tuple[str, ...] = ()
     host_overhead_s: float | None = None
@@ -85,6 +90,20 @@ class Measurement(_Line):
             raise ValueError(f"a round has no sample left after dropping {self.dropped}")
         if min(min(runs[self.dropped :]) for runs in self.samples_s) != self.time_s:
             raise ValueError("time_s is not the smallest sample that counts")
+        return self
+
+    @model_validator(mode="after")
+    def _old_lines_are_completed(self) -> Self:
+        given = self.model_fields_set
+        if {"noise", "settling"} <= given:
+            return self
+        summary = summarize(self.samples_s, self.dropped)
+        if "noise" not in given:
+            # the floor is above what the samples say only where it is the timer's resolution
+            resolution = self.noise_floor if self.noise_floor > summary.noise_floor else 0.0
+            object.__setattr__(self, "noise", max(summary.noise, resolution))
+        if "settling" not in given:
+            object.__setattr__(self, "settling", summary.settling(stable=self.stable))
         return self
 
     @classmethod
@@ -108,7 +127,7 @@ class Measurement(_Line):
         samples_s, dropped, resolution_s
             As in `summarize`.
         stable : bool
-            Whether spread and noise floor are within the protocol's limits.
+            Whether the samples are within the protocol's limits.
         recorded_at : str
             When, UTC, ISO 8601.
         **more
@@ -129,7 +148,9 @@ class Measurement(_Line):
             time_s=summary.time_s,
             spread=summary.spread,
             noise_floor=summary.noise_floor,
+            noise=summary.noise,
             stable=stable,
+            settling=summary.settling(stable=stable),
             **more,
         )
 

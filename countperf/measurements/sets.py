@@ -35,7 +35,9 @@ _FRAME_FIELDS = (
     "time_s",
     "spread",
     "noise_floor",
+    "noise",
     "stable",
+    "settling",
 )
 
 
@@ -79,7 +81,8 @@ class MeasurementSet:
         """Return a table, one row per measurement, parameters in columns of their own names.
 
         Columns: case, kernel, family, variant, element_type, purpose, group_x, group_y, time_s,
-        spread, noise_floor, stable, runs, and the parameters (missing where a kernel lacks one).
+        spread, noise_floor, noise, stable, settling, runs, and the parameters (missing
+        where a kernel lacks one).
         """
         import pandas as pd
 

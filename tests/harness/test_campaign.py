@@ -94,6 +94,22 @@ def test_a_case_that_stays_unstable_is_marked_and_not_hidden(store: Path) -> Non
     assert "between rounds 100%" in unstable[0].message
 
 
+def test_a_case_with_two_levels_is_measured_again_and_says_so(store: Path) -> None:
+    def duration(case: str, turn: int, run: int) -> float:
+        # every run but some takes twice as long, in every round
+        return 2e-3 if case == "a/n=16" and (run + turn) % 2 else 1e-3
+
+    found = measure(
+        CASES, store=store, runner=FakeRunner(duration), protocol=PROTOCOL.changed(runs=9)
+    )
+
+    entry = next(entry for entry in found if entry.case == "a/n=16")
+    assert len(entry.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
+    assert (entry.settling, entry.stable) == ("bimodal", False)
+    assert entry.remarks == ("bimodal: two levels, a factor of 2.00 apart",)
+    assert {other.settling for other in found if other is not entry} == {"settled"}
+
+
 def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(store: Path) -> None:
     events: list[ProgressEvent] = []
     runner = FakeRunner(broken={"a": WrongResultError("a: wrong numbers: out[0] is 1, not 2")})

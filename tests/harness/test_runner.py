@@ -55,6 +55,25 @@ def test_the_host_clock_times_as_well(device: Device) -> None:
 
 
 @pytest.mark.device
+def test_arrays_of_another_round_lie_behind_memory_of_another_size(
+    runner: KernelRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    allocate = runner.session.allocate
+
+    def note(size: int) -> Any:
+        sizes.append(size)
+        return allocate(size)
+
+    monkeypatch.setattr(runner.session, "allocate", note)
+    for _ in range(2):
+        with runner.loaded(DOUBLE) as run:
+            run()
+
+    assert sizes[0] != sizes[len(sizes) // 2]
+
+
+@pytest.mark.device
 def test_a_kernel_is_built_and_checked_once(runner: KernelRunner) -> None:
     built: list[str] = []
 
