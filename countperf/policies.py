@@ -8,7 +8,8 @@ Of a property ``exec.<context>.<placement>.<row>x<rows>.<what>`` with value :mat
 of width :math:`W` under which it is vectorized, each row of :math:`r` items takes
 :math:`\lceil r/W \rceil` vector instructions (or :math:`\lfloor r/W \rfloor` and
 :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
-addresses are not next to each other, or all the same, access memory one by one.
+addresses are not next to each other, or all the same, access memory one by one. Vectors are of 32
+bits per lane: one of wider elements takes as many more accesses.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
 """Contexts and placements that run in vectors."""
 _APART = {"near": "spread", "far": "gather", "data": "gather", "pitch": "conflict"}
 """What accesses are called of which each lane takes an instruction of its own, by their step."""
+_LANE_BITS = 32
 _KEPT = ("groups", "launches", "barrier.local")
 
 
@@ -127,12 +129,12 @@ def _issued(
     if remainder == "whole":
         full, left = full + bool(left), 0
     issued: list[tuple[str, Fraction]] = []
-    for each, single in _vector_names(placement, what):
-        if single:
+    for each, each_takes in _vector_names(placement, what):
+        if each_takes is None:
             issued.append((f"run.scalar.{each}", Fraction(1)))
             continue
         if full:
-            issued.append((f"run.vector.{each}", Fraction(full, row)))
+            issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes))
         if left:
             issued += [
                 (f"run.scalar.{n}", Fraction(left, row)) for n in _scalar_names(placement, what)
@@ -153,10 +155,10 @@ def _operation(what: list[str]) -> str:
 
 def _scalar_names(placement: str, what: list[str]) -> list[str]:
     match what:
-        case ["gmem" | "lmem" as space, direction, bits, lane, *walk]:
+        case ["gmem" | "lmem" as space, direction, _, lane, *walk]:
             step = walk[0] if walk else lane
             reach = {"far": "far", "data": "far", "pitch": "pitch"}.get(step, "walk")
-            return [f"{space}.{direction}.{bits}.{reach}"]
+            return [f"{space}.{direction}.{reach}"]
         case ["chain", kind, type_name]:
             return [f"chain.{type_name}.{kind}"] if placement == "loop" else []
         case ["idle" | "iterations" as kind]:
@@ -165,16 +167,17 @@ def _scalar_names(placement: str, what: list[str]) -> list[str]:
             return [_operation(what)]
 
 
-def _vector_names(placement: str, what: list[str]) -> list[tuple[str, bool]]:
-    """Return names, and whether each lane takes an instruction of its own."""
+def _vector_names(placement: str, what: list[str]) -> list[tuple[str, Fraction | None]]:
+    """Return names, and how many instructions a vector takes; None for one of each lane."""
+    one = Fraction(1)
     match what:
         case ["gmem" | "lmem" as space, direction, bits, lane, *_]:
             if lane in _APART:
-                return [(f"{space}.{direction}.{bits}.{_APART[lane]}", True)]
-            return [(f"{space}.{direction}.{bits}.{lane}", False)]
+                return [(f"{space}.{direction}.{_APART[lane]}", None)]
+            return [(f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS))]
         case ["chain", kind, type_name]:
-            return [(f"chain.{type_name}.{kind}", False)] if placement == "loop" else []
+            return [(f"chain.{type_name}.{kind}", one)] if placement == "loop" else []
         case ["idle" | "iterations" as kind]:
-            return [(kind, False)]
+            return [(kind, one)]
         case _:
-            return [(_operation(what), False)]
+            return [(_operation(what), one)]

@@ -114,7 +114,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "instructions of carried chains, which wait for each other",
         ),
         (
-            r"run\.(?:vector|scalar)\.[gl]mem\.(?:load|store)\.\d+(?:\.\w+)?",
+            r"run\.(?:vector|scalar)\.[gl]mem\.(?:load|store)(?:\.\w+)?",
             "instruction",
             "accesses as a device issues them, by how addresses change",
         ),

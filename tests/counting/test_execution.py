@@ -133,7 +133,7 @@ def test_a_policy_issues_rows_in_vectors(remainder: Any, vector: float, scalar: 
 def test_lanes_that_are_apart_access_one_by_one() -> None:
     policy = ExecutionPolicy(width=16, vectorized="always")
     issued = policy.apply({"exec.sync.loop.32x1.gmem.load.32.far.next": 64})
-    assert issued == {"run.scalar.gmem.load.32.gather": 64}
+    assert issued == {"run.scalar.gmem.load.gather": 64}
 
 
 def test_sub_groups_take_items_over_the_group() -> None:
