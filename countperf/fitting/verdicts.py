@@ -11,7 +11,7 @@ from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Vector
 from countperf.fitting.validation import HeldOutCase
 from countperf.metrics import mean_error
-from countperf.models.records import Weight
+from countperf.models.records import Coverage, Weight
 from countperf.predictions import Verdict
 
 CONDITION_LIMIT = 1e4
@@ -22,6 +22,9 @@ ERROR_LIMIT = 0.2
 
 HELD_OUT_LIMIT = 0.5
 """Error over families left out above which predictions of new kernels mean little."""
+
+COVERAGE_ERRORS = 2.0
+"""How many standard errors, families taken as one draw each, coverage may lie below its level."""
 
 _WORST = 3
 
@@ -111,6 +114,29 @@ def held_out_verdict(held_out: Sequence[HeldOutCase]) -> Verdict:
         remedy=""
         if mean.value <= HELD_OUT_LIMIT
         else "expect errors of this size for kernels unlike those measured; measure more families",
+    )
+
+
+def coverage_verdict(coverage: Coverage | None) -> Verdict:
+    """Say how often intervals hold for families that they were not made from."""
+    if coverage is None:
+        return Verdict(
+            name="coverage",
+            passed=False,
+            message="too few families of kernels to check the intervals of predictions",
+            remedy="measure more families",
+        )
+    slack = COVERAGE_ERRORS * (0.9 * 0.1 / coverage.families) ** 0.5
+    passed = coverage.share_90 >= 0.9 - slack
+    return Verdict(
+        name="coverage",
+        passed=passed,
+        message=f"intervals of 90 % hold for {100 * coverage.share_90:.0f} % of {coverage.cases}"
+        f" cases of {coverage.families} families, each left out of what they are made from; they"
+        f" reach a factor of {coverage.median_factor_90:.2g} up and down (median)",
+        remedy=""
+        if passed
+        else "intervals are too narrow for kernels unlike those measured; measure more families",
     )
 
 
