@@ -173,13 +173,15 @@ def devices() -> tuple[Device, ...]:
     return discover().devices
 
 
-def default_weights(device: str | None = None) -> WeightSet:
+def default_weights(device: str | None = None, *, model: str | None = None) -> WeightSet:
     """Load the weights for a device of this machine.
 
     Parameters
     ----------
     device : str, optional
         As for `measure`; by default the working device with the highest copy bandwidth.
+    model : str, optional
+        Which model's; by default the one chosen for the device.
 
     Raises
     ------
@@ -192,9 +194,9 @@ def default_weights(device: str | None = None) -> WeightSet:
     from countperf.models.library import available_weights, load_weights
 
     identity = find_device(device).identity
-    known = available_weights()
+    known = available_weights(model=model)
     if identity.slug in known:
-        weights = load_weights(identity.slug)
+        weights = load_weights(identity.slug, model=model)
         weights.check_device(identity)
         return weights
     there = ", ".join(known) or "none"
@@ -592,6 +594,7 @@ def fit(
     residual: Residual | None = None,
     loss: Loss | None = None,
     loss_scale: float | None = None,
+    weigh_noise: bool = True,
     output: Path | str | None = None,
 ) -> FitResult:
     """Fit a model to measurements; test kernels among them are never used.
@@ -614,6 +617,8 @@ def fit(
         How residuals are summed.
     loss_scale : float, optional
         Size of the residuals from which on a robust loss counts them for less.
+    weigh_noise : bool, optional
+        Count cases for less whose times do not repeat; the paper's fit counts all the same.
     output : Path or str, optional
         Where to write the weights document.
 
@@ -643,6 +648,7 @@ def fit(
         residual=residual,
         loss=loss,
         loss_scale=loss_scale,
+        weigh_noise=weigh_noise,
         suppliers=catalogue_suppliers(model),
     )
     if output is not None:
@@ -664,6 +670,7 @@ def predict(
     /,
     *,
     weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
     device: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
@@ -682,6 +689,8 @@ def predict(
         Values of the size parameters.
     weights : WeightSet, Path or str, optional
         Weights, or their slug or path; by default those fitted on `device`.
+    model : str, optional
+        Which model's weights, where they are looked up; by default the one chosen for the device.
     device : str, optional
         Device of this machine to predict for. Without it, predictions are for the weights' device,
         which need not be here.
@@ -709,9 +718,9 @@ def predict(
     from countperf.models.weights import WeightSet
 
     if weights is None:
-        weights = default_weights(device)
+        weights = default_weights(device, model=model)
     elif not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
+        weights = load_weights(weights, model=model)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
     vector = _vector_for(kernel, known, weights.view)
     if anchors:
@@ -837,6 +846,7 @@ def evaluate(
     measurements: MeasurementSet | Path | str,
     *,
     weights: WeightSet | Path | str,
+    model: str | None = None,
     force: bool = False,
     purposes: Sequence[Purpose] = (),
 ) -> Evaluation:
@@ -848,6 +858,8 @@ def evaluate(
         Measurements of one device, or their file.
     weights : WeightSet, Path or str
         Weights, or their slug or path.
+    model : str, optional
+        Which model's weights, where they are looked up; by default the one chosen for the device.
     force : bool
         Evaluate weights of another device.
     purposes : sequence of {"test", "application", "variant"}, optional
@@ -872,7 +884,7 @@ def evaluate(
 
     found = _measurements(measurements)
     if not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
+        weights = load_weights(weights, model=model)
     weights.check_device(found.device, force=force)
     judging = set(purposes or PURPOSES) - {"measurement"}
     return evaluate_cases(weights, found.select(lambda m: m.purpose in judging))
@@ -1074,7 +1086,9 @@ def recount(measurements: Path | str) -> MeasurementSet:
     return renewed
 
 
-def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
+def publish(
+    measurements: Path | str, folder: Path | str = "fits", *, model: str | FittedModel | None = None
+) -> Path:
     """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
 
     Parameters
@@ -1083,12 +1097,17 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
         The campaign's file.
     folder : Path or str
         Where the folders of devices are.
+    model : str or FittedModel, optional
+        The model to predict with by default, or ``auto`` to choose one as `fit` does; without it,
+        that is the paper's.
 
     Returns
     -------
     Path
-        The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights
-        (``linear.json``), ``evaluation.json``, and ``ranking.json`` if variants were measured.
+        The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights of the
+        paper's model (``linear.json``, all cases counting the same, as there), those of `model`
+        (``weights.json``), ``evaluation.json`` of the default ones, and ``ranking.json`` if
+        variants were measured.
 
     Raises
     ------
@@ -1098,7 +1117,11 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     found = _measurements(measurements)
     target = Path(folder) / found.device.slug
     target.mkdir(parents=True, exist_ok=True)
-    result = fit(found, output=target / "linear.json")
+    result = fit(found, weigh_noise=False, output=target / "linear.json")
+    if model is not None:
+        result = fit(found, model=model, output=target / "weights.json")
+    else:
+        (target / "weights.json").unlink(missing_ok=True)
     evaluate(found, weights=result.weights).write_file(target / "evaluation.json")
     ranking = evaluate_ranking(found, weights=result.weights)
     if ranking.sets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import add_device, add_kernel, as_dict, print_json, size
+from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
 
 if TYPE_CHECKING:
     from countperf.predictions import Prediction
@@ -19,6 +19,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="SLUG|PATH",
         help="fitted weights: a device's slug or a file; by default those of --device",
     )
+    add_model(command)
     add_device(command, "without it, the prediction is for the device of the weights")
     command.add_argument(
         "--force", action="store_true", help="use weights that do not match the device"
@@ -78,6 +79,7 @@ def run(options: argparse.Namespace) -> None:
             kernel,
             as_dict(options.parameters),
             weights=weights,
+            model=options.model,
             device=options.device if weights == options.weights else None,
             force=options.force,
             incomplete_ok=options.incomplete,

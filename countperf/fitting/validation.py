@@ -183,7 +183,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         if vector is None:
             continue
         check_counting_rules(measurement)
-        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True)
+        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True, level=0.9)
+        low_high = prediction.interval_s
         cases.append(
             EvaluatedCase(
                 kernel=measurement.kernel,
@@ -192,6 +193,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
                 predicted_s=float(prediction.time_s),
                 complete=prediction.complete,
                 purpose=measurement.purpose,
+                noise=measurement.noise,
+                interval_s=None if low_high is None else (float(low_high[0]), float(low_high[1])),
             )
         )
     order = {kernel: k for k, kernel in enumerate(dict.fromkeys(case.kernel for case in cases))}

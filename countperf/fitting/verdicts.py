@@ -10,7 +10,7 @@ from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Vector
 from countperf.fitting.validation import HeldOutCase
-from countperf.metrics import mean_error
+from countperf.metrics import NOISE_DEVIATIONS, mean_error
 from countperf.models.records import Coverage, Weight
 from countperf.predictions import Verdict
 
@@ -80,13 +80,19 @@ def exercise_verdict(design: Design) -> Verdict:
 def error_verdict(observations: Sequence[Observation], errors: Vector) -> Verdict:
     """Say how well the fit describes its own measurements, and where it does worst."""
     mean = mean_error(errors)
+    noise = np.array([case.noise for case in observations])
     worst = ", ".join(
-        f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
+        f"{observations[i].name} {100 * errors[i]:.0f} %"
+        + (f" (noise {100 * noise[i]:.0f} %)" if noise[i] > 0 else "")
+        for i in np.argsort(-errors)[:_WORST]
     )
+    within = int(np.count_nonzero((errors <= NOISE_DEVIATIONS * noise) & (noise > 0)))
     return Verdict(
         name="in-sample error",
         passed=mean.value <= ERROR_LIMIT,
-        message=f"{100 * mean.value:.1f} % (geometric mean of {mean.count} cases); worst: {worst}",
+        message=f"{100 * mean.value:.1f} % (geometric mean of {mean.count} cases"
+        + (f", {within} of them within noise" if within else "")
+        + f"); worst: {worst}",
         remedy=""
         if mean.value <= ERROR_LIMIT
         else "the model does not describe these kernels on this device; look at the worst cases",
