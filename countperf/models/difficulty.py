@@ -43,7 +43,7 @@ NEAREST_FAMILIES = 2
 NOTABLE_SHARE = 0.05
 """A feature counts as exercised by a kernel that spends this share of its time on it."""
 
-_SAME_PROFILE = 0.05
+_SAME_PROFILE = 0.1
 _DECIMALS = 3
 
 Array = NDArray[np.float64]
@@ -87,7 +87,7 @@ def support_of(shares: Array, largest: Array, families: Sequence[str]) -> Suppor
     Returns
     -------
     Support
-        With a few kernels for each family, within 0.05 of which all others lie.
+        With a few kernels for each family, within 0.1 of which all others lie.
     """
     labels = np.array(families)
     names = list(dict.fromkeys(families))
