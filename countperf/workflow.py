@@ -894,13 +894,14 @@ def evaluate_ranking(
     measurements: MeasurementSet | Path | str,
     *,
     weights: WeightSet | Path | str,
+    model: str | None = None,
     force: bool = False,
 ) -> RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements.
 
     Parameters
     ----------
-    measurements, weights, force
+    measurements, weights, model, force
         As for `evaluate`.
 
     Returns
@@ -919,7 +920,7 @@ def evaluate_ranking(
 
     found = _measurements(measurements)
     if not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
+        weights = load_weights(weights, model=model)
     weights.check_device(found.device, force=force)
     return evaluate_sets(weights, found)
 

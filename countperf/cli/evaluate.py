@@ -46,7 +46,9 @@ def run(options: argparse.Namespace) -> None:
     )
     if options.output:
         evaluation.write_file(options.output)
-    ranking = evaluate_ranking(found, weights=options.weights, force=options.force)
+    ranking = evaluate_ranking(
+        found, weights=options.weights, model=options.model, force=options.force
+    )
     is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
     if options.json:
         ranks = {"ranking": ranking_evaluation_object(ranking)} if is_ranked else {}
