@@ -23,6 +23,9 @@ from pydantic import Field
 from countperf.documents import Document, Part
 from countperf.errors import ParameterError
 
+NOISE_DEVIATIONS = 2.0
+"""Errors below that many standard deviations of the measurement may be the measurement's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanError:
@@ -167,6 +170,10 @@ class EvaluatedCase(Part):
         Whether the prediction knows the cost of every property of the kernel.
     purpose : str
         What the kernel is for: ``test``, ``application``, ``variant``.
+    noise : float or None
+        How well the measured time repeats: standard deviation of its logarithm; None if unknown.
+    interval_s : tuple of float, or None
+        Where the prediction expects the time in 90 of 100 cases, s; None if it does not say.
     """
 
     kernel: str
@@ -175,6 +182,20 @@ class EvaluatedCase(Part):
     predicted_s: float
     complete: bool = True
     purpose: str = "test"
+    noise: float | None = Field(default=None, ge=0)
+    interval_s: tuple[float, float] | None = None
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether the error is no larger than `NOISE_DEVIATIONS` of the measurement's noise."""
+        return self.noise is not None and self.relative_error <= NOISE_DEVIATIONS * self.noise
+
+    @property
+    def is_covered(self) -> bool | None:
+        """Whether the interval holds the measured time; None without an interval."""
+        if self.interval_s is None:
+            return None
+        return self.interval_s[0] <= self.measured_s <= self.interval_s[1]
 
     @property
     def relative_error(self) -> float:
@@ -240,6 +261,11 @@ class Evaluation(Document):
     def overall(self, *, floor: float = 0.0) -> MeanError:
         """Return the device's mean error: the geometric mean of the means of its kernels."""
         return mean_of_means(self.by_kernel(floor=floor), floor=floor)
+
+    def coverage(self) -> tuple[int, int]:
+        """Return how many of the cases' 90 % intervals hold the time, and of how many."""
+        found = [case.is_covered for case in self.cases if case.is_covered is not None]
+        return sum(found), len(found)
 
 
 def mean_of_means(means: Mapping[str, MeanError], *, floor: float = 0.0) -> MeanError:

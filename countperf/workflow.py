@@ -175,13 +175,15 @@ def devices() -> tuple[Device, ...]:
     return discover().devices
 
 
-def default_weights(device: str | None = None) -> WeightSet:
+def default_weights(device: str | None = None, *, model: str | None = None) -> WeightSet:
     """Load the weights for a device of this machine.
 
     Parameters
     ----------
     device : str, optional
         As for `measure`; by default the working device with the highest copy bandwidth.
+    model : str, optional
+        Which model's; by default the one chosen for the device.
 
     Raises
     ------
@@ -194,9 +196,9 @@ def default_weights(device: str | None = None) -> WeightSet:
     from countperf.models.library import available_weights, load_weights
 
     identity = find_device(device).identity
-    known = available_weights()
+    known = available_weights(model=model)
     if identity.slug in known:
-        weights = load_weights(identity.slug)
+        weights = load_weights(identity.slug, model=model)
         weights.check_device(identity)
         return weights
     there = ", ".join(known) or "none"
@@ -612,14 +614,17 @@ def characterize(
 
 @cache
 def _catalogue_vectors() -> Mapping[str, PropertyVector]:
-    """Return the counts of the catalogue's kernels, one for each family, variant and type."""
+    """Return the counts of the catalogue's kernels, one for each family, variant and type.
+
+    Families of random shapes are left out: whatever they exercise, smaller kernels do.
+    """
     from countperf.properties.count_properties import count_kernel
     from measurement_kernels.catalog import entries
 
     first: dict[tuple[str, str, str], CatalogEntry] = {}
-    for each in entries(element_type=None):
+    for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
         first.setdefault((each.family, each.variant, each.element_type), each)
-    return {each.name: count_kernel(each.build()) for each in first.values()}
+    return {each.name: count_kernel(each.build(), view="structure") for each in first.values()}
 
 
 def catalogue_suppliers(model: str | FittedModel = "linear") -> Mapping[str, tuple[str, ...]]:
@@ -631,15 +636,12 @@ def catalogue_suppliers(model: str | FittedModel = "linear") -> Mapping[str, tup
     from countperf.features import suppliers_of
     from countperf.models.shipped import MODELS, fitted_model
 
-    vectors = _catalogue_vectors()
-    if model == "auto":
-        return {
-            feature: kernels
-            for each in MODELS.values()
-            for feature, kernels in suppliers_of(each.features, vectors).items()
-        }
-    definition = fitted_model(model) if isinstance(model, str) else model
-    return suppliers_of(definition.features, vectors)
+    found: dict[str, tuple[str, ...]] = {}
+    named = fitted_model(model) if isinstance(model, str) and model != "auto" else model
+    for each in MODELS.values() if isinstance(named, str) else (named,):
+        issued = {name: each.issued(vector) for name, vector in _catalogue_vectors().items()}
+        found |= suppliers_of(each.features, issued)
+    return found
 
 
 def fit(
@@ -651,6 +653,7 @@ def fit(
     residual: Residual | None = None,
     loss: Loss | None = None,
     loss_scale: float | None = None,
+    weigh_noise: bool = True,
     output: Path | str | None = None,
 ) -> FitResult:
     """Fit a model to measurements; test kernels among them are never used.
@@ -673,6 +676,8 @@ def fit(
         How residuals are summed.
     loss_scale : float, optional
         Size of the residuals from which on a robust loss counts them for less.
+    weigh_noise : bool, optional
+        Count cases for less whose times do not repeat; the paper's fit counts all the same.
     output : Path or str, optional
         Where to write the weights document.
 
@@ -702,6 +707,7 @@ def fit(
         residual=residual,
         loss=loss,
         loss_scale=loss_scale,
+        weigh_noise=weigh_noise,
         suppliers=catalogue_suppliers(model),
     )
     if output is not None:
@@ -723,6 +729,7 @@ def predict(
     /,
     *,
     weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
     device: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
@@ -741,6 +748,8 @@ def predict(
         Values of the size parameters.
     weights : WeightSet, Path or str, optional
         Weights, or their slug or path; by default those fitted on `device`.
+    model : str, optional
+        Which model's weights, where they are looked up; by default the one chosen for the device.
     device : str, optional
         Device of this machine to predict for. Without it, predictions are for the weights' device,
         which need not be here.
@@ -764,7 +773,7 @@ def predict(
     CountperfError
         The kernel cannot be counted, a property has no weight, the device does not match.
     """
-    weights = weights_for(weights, device)
+    weights = weights_for(weights, device, model=model)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
     vector = _vector_for(kernel, known, weights.view)
     if anchors:
@@ -813,7 +822,9 @@ def explain(
     )
 
 
-def weights_for(weights: WeightSet | Path | str | None, device: str | None = None) -> WeightSet:
+def weights_for(
+    weights: WeightSet | Path | str | None, device: str | None = None, *, model: str | None = None
+) -> WeightSet:
     """Return weights, those that a slug or path names, or those for a device of this machine.
 
     Errors are those of `load_weights` and `default_weights`.
@@ -822,8 +833,8 @@ def weights_for(weights: WeightSet | Path | str | None, device: str | None = Non
     from countperf.models.weights import WeightSet
 
     if weights is None:
-        return default_weights(device)
-    return weights if isinstance(weights, WeightSet) else load_weights(weights)
+        return default_weights(device, model=model)
+    return weights if isinstance(weights, WeightSet) else load_weights(weights, model=model)
 
 
 def coverage(
@@ -994,6 +1005,7 @@ def evaluate(
     measurements: MeasurementSet | Path | str,
     *,
     weights: WeightSet | Path | str,
+    model: str | None = None,
     force: bool = False,
     purposes: Sequence[Purpose] = (),
 ) -> Evaluation:
@@ -1005,6 +1017,8 @@ def evaluate(
         Measurements of one device, or their file.
     weights : WeightSet, Path or str
         Weights, or their slug or path.
+    model : str, optional
+        Which model's weights, where they are looked up; by default the one chosen for the device.
     force : bool
         Evaluate weights of another device.
     purposes : sequence of {"test", "application", "variant"}, optional
@@ -1029,7 +1043,7 @@ def evaluate(
 
     found = _measurements(measurements)
     if not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
+        weights = load_weights(weights, model=model)
     weights.check_device(found.device, force=force)
     judging = set(purposes or PURPOSES) - {"measurement"}
     return evaluate_cases(weights, found.select(lambda m: m.purpose in judging))
@@ -1039,13 +1053,14 @@ def evaluate_ranking(
     measurements: MeasurementSet | Path | str,
     *,
     weights: WeightSet | Path | str,
+    model: str | None = None,
     force: bool = False,
 ) -> RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements.
 
     Parameters
     ----------
-    measurements, weights, force
+    measurements, weights, model, force
         As for `evaluate`.
 
     Returns
@@ -1064,7 +1079,7 @@ def evaluate_ranking(
 
     found = _measurements(measurements)
     if not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
+        weights = load_weights(weights, model=model)
     weights.check_device(found.device, force=force)
     return evaluate_sets(weights, found)
 
@@ -1237,7 +1252,9 @@ def recount(measurements: Path | str) -> MeasurementSet:
     return renewed
 
 
-def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
+def publish(
+    measurements: Path | str, folder: Path | str = "fits", *, model: str | FittedModel | None = None
+) -> Path:
     """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
 
     Parameters
@@ -1246,12 +1263,17 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
         The campaign's file.
     folder : Path or str
         Where the folders of devices are.
+    model : str or FittedModel, optional
+        The model to predict with by default, or ``auto`` to choose one as `fit` does; without it,
+        that is the paper's.
 
     Returns
     -------
     Path
-        The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights
-        (``linear.json``), ``evaluation.json``, and ``ranking.json`` if variants were measured.
+        The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights of the
+        paper's model (``linear.json``, all cases counting the same, as there), those of `model`
+        (``weights.json``), ``evaluation.json`` of the default ones, and ``ranking.json`` if
+        variants were measured.
 
     Raises
     ------
@@ -1261,7 +1283,11 @@ def publish(measurements: Path | str, folder: Path | str = "fits") -> Path:
     found = _measurements(measurements)
     target = Path(folder) / found.device.slug
     target.mkdir(parents=True, exist_ok=True)
-    result = fit(found, output=target / "linear.json")
+    result = fit(found, weigh_noise=False, output=target / "linear.json")
+    if model is not None:
+        result = fit(found, model=model, output=target / "weights.json")
+    else:
+        (target / "weights.json").unlink(missing_ok=True)
     evaluate(found, weights=result.weights).write_file(target / "evaluation.json")
     ranking = evaluate_ranking(found, weights=result.weights)
     if ranking.sets:

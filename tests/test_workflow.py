@@ -125,11 +125,33 @@ def test_double_precision_is_an_element_type_away() -> None:
 def test_shipped_weights_are_those_that_the_shipped_measurements_give(slug: str) -> None:
     from countperf.models.library import load_weights
 
-    shipped = load_weights(slug)
-    again = workflow.fit(_shipped(slug)).weights
+    shipped = load_weights(slug, model="linear")
+    again = workflow.fit(_shipped(slug), weigh_noise=False).weights
     assert {w.feature: w.value_s for w in again.weights} == pytest.approx(
         {w.feature: w.value_s for w in shipped.weights}, rel=1e-6, abs=1e-18
     )
+
+
+def test_a_published_model_is_the_default_and_predicts_from_its_slug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from countperf.metrics import Evaluation
+    from countperf.models import library
+
+    slug = "pocl-epyc-zen5"
+    counts = {"flop.add.f32": 10**9, "gmem.load.32.stride1": 10**8, "groups": 4096, "launches": 1}
+
+    folder = workflow.publish(_shipped(slug), tmp_path, model="overlap")
+
+    monkeypatch.setattr(library, "fits_folders", lambda: (tmp_path,))
+    chosen = workflow.predict(counts, weights=slug, level=0.9)
+    paper = workflow.predict(counts, weights=slug, model="linear", level=0.9)
+    evaluation = Evaluation.read_file(folder / "evaluation.json")
+    assert (chosen.model, paper.model, evaluation.model) == ("overlap", "linear", "overlap")
+    assert chosen.interval_s is not None
+    assert (folder / "weights.json").stat().st_size < 200_000
+    assert evaluation.coverage()[1] == len(evaluation.cases) == 16
+    assert all(case.noise is not None for case in evaluation.cases)
 
 
 def test_the_fit_never_sees_test_kernels() -> None:

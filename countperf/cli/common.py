@@ -88,3 +88,13 @@ def add_device(command: argparse.ArgumentParser, text: str) -> None:
     command.add_argument(
         "--device", metavar="NAME", help=f"pocl:0, intel:0, or a part of a name; {text}"
     )
+
+
+def add_model(command: argparse.ArgumentParser) -> None:
+    """Add ``--model``, where weights are looked up by slug."""
+    command.add_argument(
+        "--model",
+        metavar="NAME",
+        help="which of a device's weights: those of the model linear (the paper's), for example;"
+        " by default those of the model chosen for the device",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import print_json
+from countperf.cli.common import add_model, print_json
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -20,6 +20,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         choices=("test", "application", "variant"),
         help="only kernels for this purpose (repeatable; default: all that fits have not seen)",
     )
+    add_model(command)
     command.add_argument("--force", action="store_true", help="evaluate weights of another device")
     command.add_argument("--output", metavar="FILE", help="also write the evaluation as a document")
 
@@ -37,11 +38,17 @@ def run(options: argparse.Namespace) -> None:
 
     found = MeasurementSet.read_file(options.measurements)
     evaluation = evaluate(
-        found, weights=options.weights, force=options.force, purposes=options.purpose
+        found,
+        weights=options.weights,
+        model=options.model,
+        force=options.force,
+        purposes=options.purpose,
     )
     if options.output:
         evaluation.write_file(options.output)
-    ranking = evaluate_ranking(found, weights=options.weights, force=options.force)
+    ranking = evaluate_ranking(
+        found, weights=options.weights, model=options.model, force=options.force
+    )
     is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
     if options.json:
         ranks = {"ranking": ranking_evaluation_object(ranking)} if is_ranked else {}

@@ -44,6 +44,11 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="keep weights at least zero (the paper's are free)",
     )
     command.add_argument(
+        "--ignore-noise",
+        action="store_true",
+        help="count all cases the same, as the paper does, also those whose times do not repeat",
+    )
+    command.add_argument(
         "--output",
         metavar="FILE",
         help="where to write the weights; by default the user's fits, under the device's slug",
@@ -64,6 +69,7 @@ def run(options: argparse.Namespace) -> None:
         residual=options.residual,
         loss=options.loss,
         loss_scale=options.loss_scale,
+        weigh_noise=not options.ignore_noise,
     )
     output = options.output
     if output is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import add_device, add_kernel, as_dict, print_json, size
+from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
 
 if TYPE_CHECKING:
     from countperf.devices.parameters import DeviceParameters
@@ -21,6 +21,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="SLUG|PATH",
         help="fitted weights: a device's slug or a file; by default those of --device",
     )
+    add_model(command)
     add_device(command, "without it, the prediction is for the device of the weights")
     command.add_argument(
         "--force", action="store_true", help="use weights that do not match the device"
@@ -116,7 +117,7 @@ def _explain(options: argparse.Namespace) -> None:
 
     found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
     for kernel, sizes, named, more in _asked(options):
-        weights = weights_for(named, more["device"])
+        weights = weights_for(named, more["device"], model=more.pop("model"))
         device = known_device(weights.device.slug, named)
         found.append((explain(kernel, sizes, weights=weights, **more), weights, device))
     first, *others = found
@@ -137,6 +138,7 @@ def _asked(
     """Return kernel, sizes, weights and the rest of what is to be predicted: one, or two."""
     sizes, other = as_dict(options.parameters), as_dict(options.against_size)
     more = {
+        "model": options.model,
         "device": options.device,
         "force": options.force,
         "incomplete_ok": options.incomplete,

@@ -6,6 +6,10 @@ time :math:`T_j`, so that relative errors are minimised against a target of ones
 .. math:: \alpha = \arg\min \sum_j \bigl( 1 - \sum_i \alpha_i p_i(n_j) / T_j \bigr)^2
 
 Source: Stevens & Klöckner (2016), the fit of their linear model.
+
+Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`, where :math:`n_j` is the
+noise of the case and :math:`e` the size of the model's own errors: what the measurement leaves open
+is not the model's fault (`row_weights`).
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ class Observation:
         Measured time, s.
     stable : bool
         Whether its samples agreed well enough.
+    noise : float
+        How well its time repeats: standard deviation of its logarithm.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Observation:
     counts: Mapping[str, CountValue]
     time_s: float
     stable: bool = True
+    noise: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,8 +75,8 @@ class Design:
         Features that some case exercises, one per column, as the function names them.
     counts : ndarray, shape (n_cases, n_features)
         Feature values.
-    times_s : ndarray, shape (n_cases,)
-        Measured times, s.
+    times_s, noise : ndarray, shape (n_cases,)
+        Measured times, s, and how well they repeat, relative.
     variables : dict from str to ndarray, shape (n_cases,)
         The counted names of the model's expression.
     unexercised, ignored, unknown : tuple of str
@@ -80,6 +87,7 @@ class Design:
     names: tuple[str, ...]
     counts: Matrix
     times_s: Vector
+    noise: Vector
     variables: dict[str, Vector]
     unexercised: tuple[str, ...]
     ignored: tuple[str, ...]
@@ -89,6 +97,26 @@ class Design:
     def relative(self) -> Matrix:
         """Counts over measured times: each row times the weights is predicted over measured."""
         return self.counts / self.times_s[:, np.newaxis]
+
+
+def row_weights(design: Design, model_error: float | None) -> Vector:
+    """Return what the residual of each case is multiplied by.
+
+    Parameters
+    ----------
+    design : Design
+        The cases.
+    model_error : float or None
+        Size of the model's own errors, relative; None to count all cases the same.
+
+    Returns
+    -------
+    ndarray, shape (n_cases,)
+        One for a case without noise, and less the more of it there is.
+    """
+    if model_error is None:
+        return np.ones_like(design.noise)
+    return model_error / np.hypot(model_error, design.noise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +204,7 @@ def build_design(
         names=function.keys[: len(columns)],
         counts=np.array(values, np.float64).reshape(len(rows), len(columns)),
         times_s=np.array([case.time_s for case in observations]),
+        noise=np.array([case.noise for case in observations]),
         variables=variables,
         unexercised=tuple(
             dict.fromkeys([*(column[1] for column in ordered if column not in used), *idle])

@@ -16,12 +16,22 @@ from countperf.fitting.design import (
     Observation,
     build_design,
     diagnose_columns,
+    row_weights,
 )
 from countperf.fitting.nonlinear import Problem, Recipe, minimise, no_finite_value
 from countperf.fitting.solve import RANK_TOLERANCE, Solution, Vector, least_squares
 from countperf.models.definition import FittedModel
+from countperf.models.difficulty import (
+    difficulty,
+    overshoot,
+    relative_standard_error,
+    support_of,
+    time_shares,
+)
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
+from countperf.models.records import Support
 from countperf.models.validity import broken_groups
+from countperf.predictions import Quantity
 
 _NO_EFFECT = 1e-6
 """Largest relative change of a predicted time, on removing a weight, that counts as none."""
@@ -29,6 +39,14 @@ _NO_EFFECT = 1e-6
 _SAME_TIME = 1e-8
 _NOT_SHARED = 1e-9
 """Entries of the null space, of norm one, that are but rounding."""
+
+NORMAL_MEDIAN = 0.6744897501960817
+"""Of the absolute value of a standard normal number."""
+
+LEAST_MODEL_ERROR = 0.01
+"""No model is taken to be better than one percent."""
+
+_FEW_STARTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,6 +92,43 @@ class Estimate:
 
     def predict(self, case: Observation) -> float | None:
         """Predict a case that was not in the fit; None if the fit does not determine it."""
+        found = self._at(case)
+        return None if found is None else found[0]
+
+    def difficulty(self, case: Observation, support: Support) -> float | None:
+        """Return how hard a case that was not in the fit is; None if there is no prediction.
+
+        Parameters
+        ----------
+        case : Observation
+            The case.
+        support : Support
+            What `support` returns.
+        """
+        found = self._at(case)
+        if found is None:
+            return None
+        time_s, values, gradient, variables = found
+        largest = {n: float(v.max()) for n, v in self.design.variables.items() if np.any(v)}
+        return float(
+            difficulty(
+                support,
+                time_shares(self.function, gradient, self.solution.coefficients.tolist()),
+                values,
+                relative_standard_error(time_s, gradient, self.solution.covariance),
+                overshoot(variables, largest),
+            )
+        )
+
+    def support(self, families: Sequence[str]) -> Support:
+        """Return where the fit has measured; `families` are those of its cases."""
+        unknowns = self.solution.coefficients
+        gradient = self.function.gradient(self.design.counts.T, self.design.variables, unknowns)
+        shares = time_shares(self.function, gradient, unknowns.tolist())
+        return support_of(shares, self.design.counts.max(axis=0), families)
+
+    def _at(self, case: Observation) -> tuple[float, Vector, Vector, dict[str, Quantity]] | None:
+        """Return time, feature values, derivatives and names of the expression for a case."""
         inputs = model_inputs(self.function.model, case.counts)
         known = not inputs.unknown and set(inputs.values) <= set(self.function.columns)
         idle = [
@@ -88,7 +143,29 @@ class Estimate:
             self.diagnosis.groups, dict(zip(self.function.keys, gradient.tolist(), strict=True))
         ):
             return None
-        return float(self.function.times(values, inputs.variables, unknowns))
+        time_s = float(self.function.times(values, inputs.variables, unknowns))
+        return time_s, values, gradient, inputs.variables
+
+
+def weighted_by_noise(
+    observations: Sequence[Observation],
+    model: FittedModel | FeatureSpec,
+    recipe: Recipe,
+    *,
+    inputs: Mapping[int, ModelInputs] | None = None,
+) -> Recipe:
+    """Return a recipe by which noisy cases count for less.
+
+    The model's own errors are taken from a fit in which all cases count the same: the median of
+    their sizes over that of a standard normal distribution. That is one step of re-weighting.
+    Without noise the recipe stays as it is.
+    """
+    if not any(case.noise > 0 for case in observations):
+        return recipe
+    starts = min(recipe.starts, _FEW_STARTS)
+    first = estimate(observations, model, replace(recipe, starts=starts), inputs=inputs)
+    typical = float(np.median(first.relative_errors)) / NORMAL_MEDIAN
+    return replace(recipe, model_error=max(typical, LEAST_MODEL_ERROR))
 
 
 def recipe_of(model: FittedModel, **changes: object) -> Recipe:
@@ -116,7 +193,7 @@ def estimate(
     design = build_design(observations, model, inputs=inputs)
     function = design.function
     if function.is_linear and recipe.residual == "relative" and recipe.loss == "linear":
-        return _linear(design)
+        return _linear(design, recipe.model_error)
     problem = Problem(design, recipe)
     found = minimise(problem)
     unknowns = _shared(problem, found.solution.coefficients)
@@ -193,7 +270,7 @@ def _solution_of(solution: Solution, kept: NDArray[np.bool_]) -> Solution:
     )
 
 
-def _linear(design: Design) -> Estimate:
+def _linear(design: Design, model_error: float | None) -> Estimate:
     function = design.function
     zero = np.zeros(len(function.keys))
     matrix = (function.gradient(design.counts.T, design.variables, zero) / design.times_s).T
@@ -205,7 +282,13 @@ def _linear(design: Design) -> Estimate:
             f"no measured case depends on {', '.join(dead)}: nothing determines it; measure kernels"
             " that have what it multiplies, or leave it out of the expression"
         )
-    solution = least_squares(matrix, 1.0 - offset, lower=function.lower, upper=function.upper)
+    rows = row_weights(design, model_error)
+    solution = least_squares(
+        matrix * rows[:, np.newaxis],
+        rows * (1.0 - offset),
+        lower=function.lower,
+        upper=function.upper,
+    )
     return Estimate(
         design=design,
         diagnosis=diagnose_columns(function.keys, matrix),

@@ -11,9 +11,9 @@ import numpy as np
 from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
 from countperf.fitting import verdicts
 from countperf.fitting.design import Observation, check_counting_rules, common_view
-from countperf.fitting.estimate import Estimate, estimate, recipe_of
+from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
 from countperf.fitting.exercise import exercise
-from countperf.fitting.intervals import interval_calibration
+from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
 from countperf.fitting.result import FitResult
 from countperf.fitting.selection import select_model
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out, log_scatter
@@ -37,6 +37,10 @@ from countperf.properties.vector import PropertyVector
 AUTO = "auto"
 """Instead of a model's name: choose among those that ship (`countperf.fitting.selection`)."""
 
+UNSETTLED_NOISE = 0.35
+"""Noise of a case that never settled is at least that of two levels a factor of two apart: half of
+that factor's logarithm."""
+
 
 def fit(
     measurements: MeasurementSet,
@@ -46,6 +50,7 @@ def fit(
     residual: Residual | None = None,
     loss: Loss | None = None,
     loss_scale: float | None = None,
+    weigh_noise: bool = True,
     max_evaluations: int | None = None,
     leave_out_unstable: bool = False,
     require_full_rank: bool = False,
@@ -69,6 +74,9 @@ def fit(
         How residuals are summed: squares, or less for those far beyond `loss_scale`.
     loss_scale : float, optional
         Size of the residuals from which on a robust loss counts them for less.
+    weigh_noise : bool, optional
+        Count cases for less whose times do not repeat, or never settled, as `Notes` says; the
+        paper's fit counts all the same.
     max_evaluations : int, optional
         After how many evaluations from one start a fit that is not linear gives up.
     leave_out_unstable : bool, optional
@@ -99,6 +107,10 @@ def fit(
     columns are taken. Covariance: :math:`s^2 (X^T X)^+`, :math:`s^2` the residual sum of squares
     over the degrees of freedom; :math:`X` is the Jacobian for other expressions. It takes the cases
     as independent, which sizes of one kernel are not quite, and leaves out unknowns at a bound.
+
+    Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise :math:`n_j` of a case
+    (`countperf.measurements.summary`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
+    the model's own typical error :math:`e`, found from a first fit in which all count the same.
     """
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
@@ -128,6 +140,8 @@ def fit(
     definition = definition.model_copy(
         update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
     )
+    if weigh_noise:
+        recipe = weighted_by_noise(observations, definition, recipe)
     fitted = estimate(observations, definition, recipe)
     held_out: tuple[HeldOutCase, ...] = ()
     stopped: FitNotConvergedError | None = None
@@ -137,8 +151,9 @@ def fit(
     except FitNotConvergedError as error:
         stopped = error
     fitted_view = "source" if view == "structure" and definition.policy is None else view
+    quality = _quality(observations, fitted, held_out, recipe.model_error)
     weights = _weight_set(
-        measurements, fitted_view, observations, fitted, held_out, suppliers, candidates
+        measurements, fitted_view, observations, fitted, quality, suppliers, candidates
     )
     result = FitResult(
         weights=weights,
@@ -148,6 +163,7 @@ def fit(
             verdicts.exercise_verdict(fitted.design),
             verdicts.error_verdict(observations, fitted.relative_errors),
             verdicts.held_out_verdict(held_out),
+            verdicts.coverage_verdict(quality.coverage),
             verdicts.sign_verdict(weights.weights),
             verdicts.bound_verdict(fitted),
             verdicts.significance_verdict(weights.weights),
@@ -211,6 +227,9 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
                 counts=vectors[key].evaluate(measurement.parameters),
                 time_s=measurement.time_s,
                 stable=measurement.stable,
+                noise=measurement.noise
+                if measurement.settling == "settled"
+                else max(measurement.noise, UNSETTLED_NOISE),
             )
         )
     return tuple(observations)
@@ -221,7 +240,7 @@ def _weight_set(
     view: View,
     observations: Sequence[Observation],
     fitted: Estimate,
-    held_out: Sequence[HeldOutCase],
+    quality: FitQuality,
     suppliers: Mapping[str, Sequence[str]] | None,
     candidates: tuple[Candidate, ...],
 ) -> WeightSet:
@@ -246,7 +265,7 @@ def _weight_set(
         if covariance is None
         else tuple(tuple(row) for row in covariance.tolist()),
         indistinguishable=fitted.diagnosis.groups,
-        quality=_quality(fitted, held_out),
+        quality=quality,
         source=MeasurementSource(
             cases=len(observations),
             unstable_cases=sum(not case.stable for case in observations),
@@ -312,7 +331,13 @@ def _parameters(fitted: Estimate) -> tuple[FittedParameter, ...]:
     )
 
 
-def _quality(fitted: Estimate, held_out: Sequence[HeldOutCase]) -> FitQuality:
+def _quality(
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    held_out: Sequence[HeldOutCase],
+    model_error: float | None,
+) -> FitQuality:
+    support = fitted.support([case.family for case in observations])
     determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
     errors = [error for case in held_out if (error := case.relative_error) is not None]
     return FitQuality(
@@ -320,7 +345,9 @@ def _quality(fitted: Estimate, held_out: Sequence[HeldOutCase]) -> FitQuality:
         held_out_error=mean_error(errors).value if errors else None,
         in_sample_scatter=log_scatter(fitted.predicted_s.tolist(), fitted.design.times_s.tolist()),
         held_out_scatter=log_scatter([p for p, _ in determined], [m for _, m in determined]),
-        calibration=interval_calibration(held_out),
+        calibration=interval_calibration(held_out, support),
+        coverage=coverage_without_own_family(held_out),
+        model_error=model_error,
     )
 
 

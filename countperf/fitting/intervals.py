@@ -6,6 +6,11 @@ family counts the same, whatever its number of cases: the distributions of the f
 (the pooling of Dunn, Wasserman and Ramdas (2023), "Distribution-Free Prediction Sets for Two-Layer
 Hierarchical Models", doi:10.1080/01621459.2022.2060112). That is calibrated for a case of a family
 like those measured, as their number grows; with a handful of families it is an estimate.
+
+Where cases come with their difficulty (`countperf.models.difficulty`), the quantiles of
+:math:`|\log(p/m)|` over difficulty are kept as well, and make intervals that are wide only where
+predictions are hard. Each score is made from a fit without the case's family, as a prediction of
+a new family is.
 """
 
 from __future__ import annotations
@@ -16,19 +21,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.fitting.validation import HeldOutCase
-from countperf.models.records import Calibration
+from countperf.models.records import Calibration, Coverage, LocalCalibration, Support
+from countperf.models.validity import WORST_LOG_RATIO
 
-_WORST_LOG_RATIO = float(np.log(1000.0))
+_NOWHERE = Support(families=(), largest=(), profiles={})
 _FEWEST_FAMILIES = 3
 
 
-def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
+def interval_calibration(
+    held_out: Iterable[HeldOutCase], support: Support | None = None
+) -> Calibration | None:
     """Return what intervals are made of; None with less than three families to go by.
 
     Parameters
     ----------
     held_out : iterable of HeldOutCase
         Cases predicted without their family; those of kernels that only launch do not count.
+    support : Support, optional
+        Where the fit has measured; without it, intervals are as wide for all kernels.
     """
     cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
     families = list(dict.fromkeys(case.family for case in cases))
@@ -37,6 +47,14 @@ def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
     logs = np.array([log_ratio(case.predicted_s or 0.0, case.measured_s) for case in cases])
     sizes = {family: sum(case.family == family for case in cases) for family in families}
     shares = np.array([1.0 / (len(families) * sizes[case.family]) for case in cases])
+    local = None
+    if support is not None and all(case.difficulty is not None for case in cases):
+        scores = np.abs(logs) / np.array([case.difficulty for case in cases])
+        local = LocalCalibration(
+            scores_90=conformal_quantile(scores, shares, 0.9),
+            scores_95=conformal_quantile(scores, shares, 0.95),
+            support=support,
+        )
     between, within = scatter_of_kernels(logs, [case.kernel for case in cases])
     return Calibration(
         log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9),
@@ -45,45 +63,55 @@ def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
         within_kernels=within,
         families=len(families),
         cases=len(cases),
+        local=local,
     )
 
 
-def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> tuple[float, float] | None:
-    """Return in which shares of left-out cases quantiles from the *other* families hold.
+def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | None:
+    """Return how well intervals hold that the *other* families make for left-out cases.
 
     It is the honest check of a calibration with the measurements that it is made from. Each family
-    counts the same; uncertainty of the weights, which widens intervals further, is left out.
+    counts the same. Where all cases come with their difficulty, intervals follow it.
 
     Returns
     -------
-    tuple of float, or None
-        Shares for the levels 0.9 and 0.95; None with less than four families.
+    Coverage or None
+        None with less than four families.
     """
     cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
-    shares: list[tuple[float, float]] = []
+    local = all(case.difficulty is not None for case in cases)
+    covered: list[tuple[float, float]] = []
+    widths: list[float] = []
     for family in dict.fromkeys(case.family for case in cases):
-        calibration = interval_calibration(c for c in cases if c.family != family)
+        others = (c for c in cases if c.family != family)
+        calibration = interval_calibration(others, _NOWHERE if local else None)
         if calibration is None:
             return None
-        logs = np.array(
-            [
-                abs(log_ratio(c.predicted_s or 0.0, c.measured_s))
-                for c in cases
-                if c.family == family
-            ]
-        )
-        low, high = calibration.log_errors_90, calibration.log_errors_95
-        shares.append((float(np.mean(logs <= low)), float(np.mean(logs <= high))))
-    if not shares:
+        inside = [c for c in cases if c.family == family]
+        logs = np.array([abs(log_ratio(c.predicted_s or 0.0, c.measured_s)) for c in inside])
+        hard = np.array([c.difficulty or 1.0 for c in inside])
+        ends = (calibration.log_errors_90, calibration.log_errors_95)
+        if calibration.local is not None:
+            ends = (calibration.local.scores_90, calibration.local.scores_95)
+        low, high = (np.minimum(end * hard, WORST_LOG_RATIO) for end in ends)
+        covered.append((float(np.mean(logs <= low)), float(np.mean(logs <= high))))
+        widths += low.tolist()
+    if not covered:
         return None
-    return float(np.mean([low for low, _ in shares])), float(np.mean([high for _, high in shares]))
+    return Coverage(
+        share_90=float(np.mean([low for low, _ in covered])),
+        share_95=float(np.mean([high for _, high in covered])),
+        median_factor_90=float(np.exp(np.median(widths))),
+        families=len(covered),
+        cases=len(cases),
+    )
 
 
 def log_ratio(predicted_s: float, measured_s: float) -> float:
     """Return log(predicted / measured), at most a factor of 1000; that for times below zero."""
     if predicted_s <= 0:
-        return -_WORST_LOG_RATIO
-    return float(np.clip(np.log(predicted_s / measured_s), -_WORST_LOG_RATIO, _WORST_LOG_RATIO))
+        return -WORST_LOG_RATIO
+    return float(np.clip(np.log(predicted_s / measured_s), -WORST_LOG_RATIO, WORST_LOG_RATIO))
 
 
 def conformal_quantile(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import FitError
-from countperf.fitting.design import Design
+from countperf.fitting.design import Design, row_weights
 from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Solution, Vector, least_squares
 from countperf.models.definition import Loss, Parameter, Residual
 
@@ -47,6 +47,8 @@ class Recipe:
         After how many evaluations from one place it gives up.
     tolerance : float
         Relative change of cost, unknowns and gradient that ends it.
+    model_error : float or None
+        As for `countperf.fitting.design.row_weights`.
     """
 
     residual: Residual = "relative"
@@ -55,6 +57,7 @@ class Recipe:
     starts: int = 5
     max_evaluations: int = 1000
     tolerance: float = 1e-9
+    model_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,6 +93,7 @@ class Problem:
         self.recipe = recipe
         self.function = design.function
         self.values = design.counts.T
+        self.row_weights = row_weights(design, recipe.model_error)
         self.neutral = self._neutral()
         self.scale = self._scale()
 
@@ -98,12 +102,12 @@ class Problem:
         return list(self.function.model.all_parameters.values())
 
     def residuals(self, scaled: Vector) -> Vector:
-        """Return the residuals."""
+        """Return the residuals, each times what its row counts for."""
         ratio = self._times(scaled / self.scale) / self.design.times_s
         if self.recipe.residual == "relative":
-            return 1.0 - ratio
+            return self.row_weights * (1.0 - ratio)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(
+            return self.row_weights * np.where(
                 ratio >= _FLOOR,
                 np.log(np.maximum(ratio, _FLOOR)),
                 np.log(_FLOOR) + ratio / _FLOOR - 1.0,
@@ -112,6 +116,7 @@ class Problem:
     def jacobian(self, scaled: Vector) -> Matrix:
         """Return the derivatives of the residuals, shape (n_cases, n_unknowns)."""
         relative = self.relative_gradient(scaled / self.scale) / self.scale
+        relative = relative * self.row_weights[:, np.newaxis]
         if self.recipe.residual == "relative":
             return -relative
         ratio = self._times(scaled / self.scale) / self.design.times_s

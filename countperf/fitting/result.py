@@ -73,7 +73,8 @@ class FitResult:
     def frame(self) -> pd.DataFrame:
         """Return a table of the cases.
 
-        Columns: case, kernel, family, measured_s, predicted_s, relative_error, held_out_s, stable.
+        Columns: case, kernel, family, measured_s, predicted_s, relative_error, noise, held_out_s,
+        stable.
         """
         import pandas as pd
 
@@ -86,6 +87,7 @@ class FitResult:
                 "measured_s": self.design.times_s,
                 "predicted_s": self.predicted_s,
                 "relative_error": self.relative_errors,
+                "noise": self.design.noise,
                 "held_out_s": [held_out.get(case.name) for case in self.observations],
                 "stable": [case.stable for case in self.observations],
             }

@@ -14,18 +14,17 @@ import numpy as np
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.features import FeatureSpec
 from countperf.fitting.design import Observation, as_model, check_counting_rules
-from countperf.fitting.estimate import estimate, recipe_of
+from countperf.fitting.estimate import NORMAL_MEDIAN, estimate, recipe_of
 from countperf.fitting.nonlinear import Recipe
 from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.definition import FittedModel
 from countperf.models.function import ModelInputs, model_inputs
+from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
 
 _STARTS = 3
 _OVERHEAD = frozenset({"groups", "launches"})
-_NORMAL_MEDIAN = 0.6744897501960817
-_WORST_LOG_RATIO = float(np.log(1000.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +39,9 @@ class HeldOutCase:
         Measured time, s.
     predicted_s : float or None
         Predicted time, s; None if the other families do not determine it.
+    difficulty : float or None
+        How hard the fit of the others says it is, as `countperf.models.difficulty` has it; None if
+        that is not known.
     overhead_only : bool
         Whether the kernel only launches. That a launch cannot be predicted from kernels in which
         it hardly shows says nothing of kernels that work: such cases are left out of what is said
@@ -51,6 +53,7 @@ class HeldOutCase:
     family: str
     measured_s: float
     predicted_s: float | None
+    difficulty: float | None = None
     overhead_only: bool = False
 
     @property
@@ -109,9 +112,10 @@ def leave_one_family_out(
                 family=family,
                 measured_s=c.time_s,
                 predicted_s=time_s,
+                difficulty=hard,
                 overhead_only=all(n in _OVERHEAD for n, count in c.counts.items() if count),
             )
-            for c, time_s in zip(inside, predicted, strict=True)
+            for c, (time_s, hard) in zip(inside, predicted, strict=True)
         )
     return tuple(held_out)
 
@@ -122,16 +126,17 @@ def _predict(
     model: FittedModel,
     recipe: Recipe,
     inputs: Mapping[int, ModelInputs],
-) -> list[float | None]:
+) -> list[tuple[float | None, float | None]]:
     try:
         fitted = estimate(outside, model, recipe, inputs=inputs)
     except FitNotConvergedError:
         raise
     except FitError:  # nothing is left to fit
-        return [None] * len(inside)
+        return [(None, None)] * len(inside)
     if not fitted.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
-    return [fitted.predict(case) for case in inside]
+    support = fitted.support([case.family for case in outside])
+    return [(fitted.predict(case), fitted.difficulty(case, support)) for case in inside]
 
 
 def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> float | None:
@@ -143,10 +148,10 @@ def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> fl
     if len(predicted_s) == 0:
         return None
     ratios = np.asarray(predicted_s, np.float64) / np.asarray(measured_s, np.float64)
-    logs = np.full(ratios.shape, _WORST_LOG_RATIO)
+    logs = np.full(ratios.shape, WORST_LOG_RATIO)
     positive = ratios > 0
-    logs[positive] = np.minimum(np.abs(np.log(ratios[positive])), _WORST_LOG_RATIO)
-    return float(np.median(logs) / _NORMAL_MEDIAN)
+    logs[positive] = np.minimum(np.abs(np.log(ratios[positive])), WORST_LOG_RATIO)
+    return float(np.median(logs) / NORMAL_MEDIAN)
 
 
 def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluation:
@@ -178,7 +183,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         if vector is None:
             continue
         check_counting_rules(measurement)
-        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True)
+        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True, level=0.9)
+        low_high = prediction.interval_s
         cases.append(
             EvaluatedCase(
                 kernel=measurement.kernel,
@@ -187,6 +193,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
                 predicted_s=float(prediction.time_s),
                 complete=prediction.complete,
                 purpose=measurement.purpose,
+                noise=measurement.noise,
+                interval_s=None if low_high is None else (float(low_high[0]), float(low_high[1])),
             )
         )
     order = {kernel: k for k, kernel in enumerate(dict.fromkeys(case.kernel for case in cases))}

@@ -10,8 +10,8 @@ from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Vector
 from countperf.fitting.validation import HeldOutCase
-from countperf.metrics import mean_error
-from countperf.models.records import Weight
+from countperf.metrics import NOISE_DEVIATIONS, mean_error
+from countperf.models.records import Coverage, Weight
 from countperf.predictions import Verdict
 
 CONDITION_LIMIT = 1e4
@@ -22,6 +22,9 @@ ERROR_LIMIT = 0.2
 
 HELD_OUT_LIMIT = 0.5
 """Error over families left out above which predictions of new kernels mean little."""
+
+COVERAGE_ERRORS = 2.0
+"""How many standard errors, families taken as one draw each, coverage may lie below its level."""
 
 _WORST = 3
 
@@ -77,13 +80,19 @@ def exercise_verdict(design: Design) -> Verdict:
 def error_verdict(observations: Sequence[Observation], errors: Vector) -> Verdict:
     """Say how well the fit describes its own measurements, and where it does worst."""
     mean = mean_error(errors)
+    noise = np.array([case.noise for case in observations])
     worst = ", ".join(
-        f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
+        f"{observations[i].name} {100 * errors[i]:.0f} %"
+        + (f" (noise {100 * noise[i]:.0f} %)" if noise[i] > 0 else "")
+        for i in np.argsort(-errors)[:_WORST]
     )
+    within = int(np.count_nonzero((errors <= NOISE_DEVIATIONS * noise) & (noise > 0)))
     return Verdict(
         name="in-sample error",
         passed=mean.value <= ERROR_LIMIT,
-        message=f"{100 * mean.value:.1f} % (geometric mean of {mean.count} cases); worst: {worst}",
+        message=f"{100 * mean.value:.1f} % (geometric mean of {mean.count} cases"
+        + (f", {within} of them within noise" if within else "")
+        + f"); worst: {worst}",
         remedy=""
         if mean.value <= ERROR_LIMIT
         else "the model does not describe these kernels on this device; look at the worst cases",
@@ -111,6 +120,29 @@ def held_out_verdict(held_out: Sequence[HeldOutCase]) -> Verdict:
         remedy=""
         if mean.value <= HELD_OUT_LIMIT
         else "expect errors of this size for kernels unlike those measured; measure more families",
+    )
+
+
+def coverage_verdict(coverage: Coverage | None) -> Verdict:
+    """Say how often intervals hold for families that they were not made from."""
+    if coverage is None:
+        return Verdict(
+            name="coverage",
+            passed=False,
+            message="too few families of kernels to check the intervals of predictions",
+            remedy="measure more families",
+        )
+    slack = COVERAGE_ERRORS * (0.9 * 0.1 / coverage.families) ** 0.5
+    passed = coverage.share_90 >= 0.9 - slack
+    return Verdict(
+        name="coverage",
+        passed=passed,
+        message=f"intervals of 90 % hold for {100 * coverage.share_90:.0f} % of {coverage.cases}"
+        f" cases of {coverage.families} families, each left out of what they are made from; they"
+        f" reach a factor of {coverage.median_factor_90:.2g} up and down (median)",
+        remedy=""
+        if passed
+        else "intervals are too narrow for kernels unlike those measured; measure more families",
     )
 
 

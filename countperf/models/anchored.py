@@ -11,9 +11,11 @@ families that were left out. From :math:`n` runs with mean :math:`\bar r` the ke
    v = \left( \frac{1}{\sigma_b^2} + \frac{n}{\sigma_w^2} \right)^{-1}
 
 Predictions are multiplied by :math:`e^{\hat r}`. Their intervals follow the calibrated quantile of
-logarithms, times :math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`. It is the best linear
-estimate for two levels of scatter (Searle, Casella and McCulloch, "Variance Components", 1992,
-section 3.4: the one-way random model).
+logarithms, times :math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`; where that would make
+an easy kernel's interval narrower than what is left after the runs, :math:`z \sqrt{v + \sigma_w^2}`
+with :math:`z` of the level, it is that, or the interval without the runs if that is narrower. It is
+the best linear estimate for two levels of scatter (Searle, Casella and McCulloch, "Variance
+Components", 1992, section 3.4: the one-way random model).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import numpy as np
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.cost_function import CostFunction
 from countperf.models.records import Calibration
-from countperf.models.validity import Level
+from countperf.models.validity import NORMAL_QUANTILES, Level
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class AnchoredWeights:
         By what the logarithmic width of intervals is multiplied, at most one.
     runs : int
         Measured runs.
+    scatter : float
+        Standard deviation of logarithms that is left after them; zero if intervals only shrink.
     """
 
     weights: WeightSet
@@ -66,6 +70,7 @@ class AnchoredWeights:
     factor: float
     shrink: float
     runs: int
+    scatter: float = 0.0
 
     @property
     def model(self) -> str:
@@ -108,7 +113,10 @@ class AnchoredWeights:
             breakdown={name: self.factor * part for name, part in found.breakdown.items()},
             interval_s=None
             if low_high is None
-            else (self._end(found.time_s, low_high[0]), self._end(found.time_s, low_high[1])),
+            else (
+                self._end(found.time_s, low_high[0], level),
+                self._end(found.time_s, low_high[1], level),
+            ),
             verdicts=(
                 *found.verdicts,
                 Verdict(
@@ -120,10 +128,13 @@ class AnchoredWeights:
             ),
         )
 
-    def _end(self, time_s: Quantity, end_s: Quantity) -> Quantity:
+    def _end(self, time_s: Quantity, end_s: Quantity, level: Level) -> Quantity:
         """Move one end of an interval towards the time, in logarithms, and correct it."""
-        ratio = np.asarray(end_s) / time_s
-        moved = self.factor * time_s * ratio**self.shrink
+        with np.errstate(divide="ignore"):
+            reach = np.log(np.asarray(end_s) / time_s)
+        least = np.minimum(np.abs(reach), NORMAL_QUANTILES[level] * self.scatter)
+        shrunk = np.sign(reach) * np.maximum(self.shrink * np.abs(reach), least)
+        moved = self.factor * time_s * np.exp(shrunk)
         return moved if isinstance(time_s, np.ndarray) else float(moved)
 
     def compile(self, kernel: object | None = None) -> CostFunction:
@@ -169,6 +180,7 @@ def anchor(
         factor=math.exp(shared * sum(logs) / len(logs)),
         shrink=math.sqrt((left + within) / (between + within)),
         runs=len(logs),
+        scatter=0.0 if calibration.local is None else math.sqrt(left + within),
     )
 
 

@@ -9,6 +9,10 @@ from pathlib import Path
 from countperf.errors import DocumentError
 from countperf.models.weights import WeightSet
 
+DEFAULT_STEMS = ("weights", "linear")
+"""Names of the documents that a device's folder gives where no model is asked for: that of the
+model chosen for it, else that of the paper's model."""
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -33,18 +37,32 @@ def fits_folders() -> tuple[Path, ...]:
 
 
 def available_weights(
-    *, model: str = "linear", folders: Sequence[Path | str] | None = None
+    *, model: str | None = None, folders: Sequence[Path | str] | None = None
 ) -> dict[str, Path]:
-    """List the fits of a model: device slug to file, sorted by slug."""
+    """List fits: device slug to file, sorted by slug.
+
+    Parameters
+    ----------
+    model : str, optional
+        Of which model; by default of the one chosen for each device (``weights.json``), else of the
+        paper's (``linear.json``).
+    folders : sequence of Path or str, optional
+        Where to look, the one that wins first; by default `fits_folders`.
+    """
     found: dict[str, Path] = {}
     for folder in reversed(fits_folders() if folders is None else folders):
-        for path in Path(folder).glob(f"*/{model}.json"):
-            found[path.parent.name] = path
+        for stem in reversed(_stems(model)):
+            for path in Path(folder).glob(f"*/{stem}.json"):
+                found[path.parent.name] = path
     return dict(sorted(found.items()))
 
 
+def _stems(model: str | None) -> tuple[str, ...]:
+    return DEFAULT_STEMS if model is None else (model,)
+
+
 def load_weights(
-    name: Path | str, *, model: str = "linear", folders: Sequence[Path | str] | None = None
+    name: Path | str, *, model: str | None = None, folders: Sequence[Path | str] | None = None
 ) -> WeightSet:
     """Load fitted weights by device slug or from a path.
 
@@ -54,7 +72,8 @@ def load_weights(
         A slug, such as ``pocl-epyc-zen5``; or the path of a weights document, or of the folder of a
         device's fits.
     model : str, optional
-        Which model's weights, where a slug or a folder is given.
+        Which model's weights, where a slug or a folder is given; by default those of the model
+        chosen for the device (``weights.json``), else of the paper's (``linear.json``).
     folders : sequence of Path or str, optional
         Where to look for slugs, the one that wins first; by default `fits_folders`.
 
@@ -64,8 +83,10 @@ def load_weights(
         There is no such fit (the message lists those there are), or its document is bad.
     """
     path = Path(name)
-    if path.is_dir() and (path / f"{model}.json").is_file():
-        return WeightSet.read_file(path / f"{model}.json")
+    if path.is_dir():
+        for stem in _stems(model):
+            if (path / f"{stem}.json").is_file():
+                return WeightSet.read_file(path / f"{stem}.json")
     if path.is_file() or isinstance(name, Path) or path.suffix == ".json" or len(path.parts) > 1:
         return WeightSet.read_file(path)
     known = available_weights(model=model, folders=folders)
@@ -75,5 +96,6 @@ def load_weights(
     hint = f"; did you mean {near[0]}?" if near else ""
     there = ", ".join(known) or "none: measure and fit a device first"
     raise DocumentError(
-        f"no {model} weights are named {name!r}{hint} (available: {there})", path=str(name)
+        f"no {model or 'fitted'} weights are named {name!r}{hint} (available: {there})",
+        path=str(name),
     )

@@ -103,6 +103,62 @@ class Candidate(Part):
     failure: str = ""
 
 
+class Support(Part):
+    """Where in the space of kernels a fit has measured; see `countperf.models.difficulty`.
+
+    Attributes
+    ----------
+    families : tuple of int
+        For each weight and parameter, how many families have kernels in which it matters.
+    largest : tuple of float
+        For each weight, the largest measured value of its feature.
+    profiles : dict from str to tuple of tuple of float
+        For each family, which shares of their time some of its kernels spend on each unknown.
+    """
+
+    families: tuple[int, ...]
+    largest: tuple[float, ...]
+    profiles: dict[str, tuple[tuple[float, ...], ...]]
+
+
+class Coverage(Part):
+    """In which share of left-out cases intervals made from the *other* families hold the time.
+
+    Attributes
+    ----------
+    share_90, share_95 : float
+        For intervals of these levels; each family counts the same.
+    median_factor_90 : float
+        How far the ends of such an interval of level 0.9 lie from the time, as a factor: the median
+        over cases.
+    families, cases : int
+        What was left out, one family at a time.
+    """
+
+    share_90: float = Field(ge=0, le=1)
+    share_95: float = Field(ge=0, le=1)
+    median_factor_90: float = Field(ge=1)
+    families: int = Field(gt=0)
+    cases: int = Field(gt=0)
+
+
+class LocalCalibration(Part):
+    """How far predictions are off in units of their difficulty.
+
+    Attributes
+    ----------
+    scores_90, scores_95 : float
+        What ``|log(predicted / measured)|`` over difficulty stays below for 90 and 95 of 100
+        left-out cases, where each family counts the same.
+    support : Support
+        From which the difficulty of a kernel is found.
+    """
+
+    scores_90: float = Field(ge=0)
+    scores_95: float = Field(ge=0)
+    support: Support
+
+
 class Calibration(Part):
     """How far predictions of families of kernels that were not in a fit are off.
 
@@ -116,6 +172,9 @@ class Calibration(Part):
         of a kernel's cases about its mean.
     families, cases : int
         Left-out families and cases with a prediction.
+    local : LocalCalibration or None
+        What intervals are made of that are wider for kernels that are harder to predict; None in
+        old documents, whose intervals are as wide for all.
     """
 
     log_errors_90: float = Field(ge=0)
@@ -124,6 +183,7 @@ class Calibration(Part):
     within_kernels: float = Field(ge=0)
     families: int = Field(gt=0)
     cases: int = Field(gt=0)
+    local: LocalCalibration | None = None
 
 
 class IndistinguishableGroup(Part):
@@ -156,6 +216,11 @@ class FitQuality(Part):
         Robust standard deviation of log(predicted / measured) of these predictions.
     calibration : Calibration or None
         What intervals are made of; None if too little could be left out, and in old documents.
+    coverage : Coverage or None
+        How well such intervals hold; None with less than four families, and in old documents.
+    model_error : float or None
+        If noisy cases counted for less: the size of the model's own errors, relative, that their
+        noise was compared with. None if all cases counted the same.
     """
 
     in_sample_error: float = Field(ge=0)
@@ -163,6 +228,8 @@ class FitQuality(Part):
     in_sample_scatter: float | None = Field(ge=0)
     held_out_scatter: float | None = Field(ge=0)
     calibration: Calibration | None = None
+    coverage: Coverage | None = None
+    model_error: float | None = Field(default=None, gt=0)
 
 
 class MeasurementSource(Part):

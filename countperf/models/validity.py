@@ -13,7 +13,12 @@ from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
-    from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
+    from countperf.models.records import (
+        FitQuality,
+        IndistinguishableGroup,
+        LocalCalibration,
+        Weight,
+    )
 
 Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""
@@ -25,6 +30,9 @@ EXTRAPOLATION_WIDENING = 1.5
 """By how much intervals grow, as logarithms of ratios, where a prediction lies far outside the
 measured range: a choice, for nothing was measured there."""
 
+WORST_LOG_RATIO = float(np.log(1000.0))
+"""Times that are off by more count as off by that factor, and no interval reaches farther."""
+
 RELATION_TOLERANCE = 1e-6
 """A relation of counts holds if what is left of its terms is below this share of them."""
 
@@ -34,6 +42,13 @@ smallest there is nothing to extrapolate: the launch overhead is measured by its
 
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
+
+
+def check_level(level: Level) -> None:
+    """Raise `ParameterError` if there are no intervals of a level."""
+    if level not in NORMAL_QUANTILES:
+        there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))
+        raise ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
 
 
 def log_quantile(quality: FitQuality, level: Level) -> float | None:
@@ -47,9 +62,7 @@ def log_quantile(quality: FitQuality, level: Level) -> float | None:
     ParameterError
         No quantile is kept for this level.
     """
-    if level not in NORMAL_QUANTILES:
-        there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))
-        raise ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
+    check_level(level)
     if quality.calibration is not None:
         found = quality.calibration
         return found.log_errors_95 if level == 0.95 else found.log_errors_90
@@ -103,6 +116,37 @@ def interval(
     if isinstance(time_s, np.ndarray):
         return np.asarray(low), np.asarray(high)
     return float(low), float(high)
+
+
+def local_interval(
+    time_s: Quantity, difficulty: Quantity, calibration: LocalCalibration, level: Level
+) -> tuple[Quantity, Quantity] | None:
+    r"""Return where the time is expected, or None if it is not positive.
+
+    Parameters
+    ----------
+    time_s : float or ndarray
+        Predicted time, s.
+    difficulty : float or ndarray
+        How hard the prediction is (`countperf.models.difficulty`).
+    calibration : LocalCalibration
+        How far predictions of that difficulty are off.
+    level : {0.95, 0.9}
+        In which share of cases the interval is to hold the time.
+
+    Notes
+    -----
+    From :math:`T e^{-h}` to :math:`T e^h`, with :math:`h` the quantile of the scores times the
+    difficulty; at most a factor of 1000.
+    """
+    check_level(level)
+    if np.any(np.asarray(time_s) <= 0):
+        return None
+    score = calibration.scores_95 if level == 0.95 else calibration.scores_90
+    reach = np.exp(np.minimum(score * np.asarray(difficulty), WORST_LOG_RATIO))
+    if isinstance(time_s, np.ndarray):
+        return time_s / reach, time_s * reach
+    return float(time_s / reach), float(time_s * reach)
 
 
 def incomplete_verdict(missing: Sequence[str]) -> Verdict:

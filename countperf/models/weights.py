@@ -22,6 +22,12 @@ from countperf.errors import (
 from countperf.features import FeatureSpec, vector_of
 from countperf.models.charge import Charge
 from countperf.models.definition import FittedModel
+from countperf.models.difficulty import (
+    difficulty,
+    overshoot,
+    relative_standard_error,
+    time_shares,
+)
 from countperf.models.exercise import Exercise
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.migration import MIGRATIONS
@@ -32,6 +38,7 @@ from countperf.models.records import (
     IndistinguishableGroup,
     MeasurementSource,
     Range,
+    Support,
     Weight,
 )
 from countperf.models.unmeasured import Suppliers, Unmeasured
@@ -44,6 +51,7 @@ from countperf.models.validity import (
     incomplete_verdict,
     indistinguishable_verdict,
     interval,
+    local_interval,
     log_quantile,
     sign_verdict,
 )
@@ -146,6 +154,9 @@ class WeightSet(Document):
         shape = {size} | {len(row) for row in self.covariance_s2 or ()}
         if self.covariance_s2 is not None and shape != {len(self.covariance_s2)}:
             raise ValueError(f"the covariance of {size} weights must be a square of that size")
+        local = self.quality and self.quality.calibration and self.quality.calibration.local
+        if local and not _fits(local.support, len(columns), size):
+            raise ValueError(f"the support of the intervals is not of {size} weights")
         grouped = {name for group in self.indistinguishable for name in group.features}
         if unweighted := grouped - set(self.function.keys):
             raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
@@ -273,7 +284,9 @@ class WeightSet(Document):
             model=self.model,
             parameters=values,
             time_s=time_s,
-            interval_s=self._interval(time_s, changes, level, outside=not verdicts[2].passed)
+            interval_s=self._interval(
+                time_s, changes, level, arguments, outside=not verdicts[2].passed
+            )
             if certain
             else None,
             interval_level=level,
@@ -344,10 +357,21 @@ class WeightSet(Document):
         )
 
     def _interval(
-        self, time_s: Quantity, changes: Mapping[str, Quantity], level: float, *, outside: bool
+        self,
+        time_s: Quantity,
+        changes: Mapping[str, Quantity],
+        level: float,
+        arguments: tuple[NDArray[np.float64], dict[str, Quantity]],
+        *,
+        outside: bool,
     ) -> tuple[Quantity, Quantity] | None:
         if self.quality is None:
             return None
+        calibration = self.quality.calibration
+        if calibration is not None and calibration.local is not None:
+            gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
+            hard = self._difficulty(calibration.local.support, time_s, gradient, arguments)
+            return local_interval(time_s, hard, calibration.local, level)
         return interval(
             time_s,
             tuple(changes.values()),
@@ -355,6 +379,22 @@ class WeightSet(Document):
             log_quantile(self.quality, level),
             level=level,
             factor=EXTRAPOLATION_WIDENING if outside else 1.0,
+        )
+
+    def _difficulty(
+        self,
+        support: Support,
+        time_s: Quantity,
+        gradient: NDArray[np.float64],
+        arguments: tuple[NDArray[np.float64], dict[str, Quantity]],
+    ) -> Quantity:
+        values, variables = arguments
+        return difficulty(
+            support,
+            time_shares(self.function, gradient, self.unknowns),
+            values,
+            relative_standard_error(time_s, gradient, self._covariance),
+            overshoot(variables, {name: found.largest for name, found in self.ranges.items()}),
         )
 
     def compile(
@@ -530,6 +570,11 @@ class WeightSet(Document):
         return Unmeasured.find(
             missing, kernel=kernel, device=self.device.slug, stored=self.suppliers, lookup=lookup
         )
+
+
+def _fits(support: Support, columns: int, unknowns: int) -> bool:
+    sizes = {len(profile) for each in support.profiles.values() for profile in each}
+    return len(support.largest) == columns and sizes | {len(support.families)} == {unknowns}
 
 
 def _plain(row: NDArray[np.float64]) -> Quantity:

@@ -46,7 +46,7 @@ def prediction_object(prediction: Prediction) -> dict[str, Any]:
     """Return the time, its interval and its breakdown.
 
     The shape is ``{"kernel", "device", "parameters", "time_s", "interval_s": [low, high] | null,
-    "breakdown_s": {name: seconds}, "complete"}``; arrays become lists.
+    "interval_level", "breakdown_s": {name: seconds}, "complete"}``; arrays become lists.
     """
     return {
         "kernel": prediction.kernel,
@@ -56,6 +56,7 @@ def prediction_object(prediction: Prediction) -> dict[str, Any]:
         "interval_s": None
         if prediction.interval_s is None
         else [plain(end) for end in prediction.interval_s],
+        "interval_level": prediction.interval_level,
         "breakdown_s": {name: plain(part) for name, part in prediction.breakdown.items()},
         "complete": prediction.complete,
     }
@@ -65,10 +66,13 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
     """Return each case with its error, and the geometric means, also for each purpose of kernels.
 
     The shape is ``{"device", "cases": [{"kernel", "purpose", "parameters", "measured_s",
-    "predicted_s", "relative_error"}], "geometric_mean": MEANS, "by_purpose": {purpose: MEANS}}``,
-    where MEANS is ``{"overall", "by_kernel": {kernel: mean}, "worst_factor": {kernel: factor |
-    null}, "cases", "zero_errors", "floor"}``; a factor is null where a prediction is not positive.
+    "predicted_s", "relative_error", "noise", "within_noise", "interval_s": [low, high] | null}],
+    "geometric_mean": MEANS, "by_purpose": {purpose: MEANS}, "coverage": {"level", "covered",
+    "cases"}}``, where MEANS is ``{"overall", "by_kernel": {kernel: mean}, "worst_factor": {kernel:
+    factor | null}, "cases", "zero_errors", "floor"}``; a factor is null where a prediction is not
+    positive.
     """
+    covered, cases = evaluation.coverage()
     return {
         "device": evaluation.device,
         "cases": [
@@ -79,6 +83,9 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
                 "measured_s": case.measured_s,
                 "predicted_s": case.predicted_s,
                 "relative_error": case.relative_error,
+                "noise": case.noise,
+                "within_noise": case.within_noise,
+                "interval_s": None if case.interval_s is None else list(case.interval_s),
             }
             for case in evaluation.cases
         ],
@@ -86,6 +93,7 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
         "by_purpose": {
             purpose: _means(part, floor) for purpose, part in evaluation.by_purpose().items()
         },
+        "coverage": {"level": 0.9, "covered": covered, "cases": cases},
     }
 
 

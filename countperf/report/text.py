@@ -20,7 +20,7 @@ from countperf.report.plausibility import doubt, implied_rate, plausibility
 if TYPE_CHECKING:
     from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.result import FitResult
-    from countperf.metrics import Evaluation
+    from countperf.metrics import EvaluatedCase, Evaluation
     from countperf.models.definition import FittedModel
     from countperf.models.records import Candidate, FittedParameter, Weight
     from countperf.models.weights import WeightSet
@@ -280,6 +280,7 @@ def evaluation_text(evaluation: Evaluation, *, floor: float = 0.0) -> str:
 def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
     overall = evaluation.overall(floor=floor)
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
+    noisy = any(case.noise for case in evaluation.cases)
     raised = f", errors below {format_percent(floor)} raised to it" if floor else ""
     cases = [
         [
@@ -288,26 +289,39 @@ def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
             format_quantity(case.measured_s, "s"),
             format_quantity(case.predicted_s, "s"),
             format_percent(case.relative_error),
-            "" if case.complete else "incomplete",
+            *([format_percent(case.noise) if case.noise else ""] if noisy else []),
+            ", ".join(_remarks(case)),
         ]
         for case in evaluation.cases
     ]
+    covered, intervals = evaluation.coverage()
     worst = evaluation.worst_factors()
     means = [
         [kernel, format_percent(mean.value), f"{worst[kernel]:.3g}"]
         for kernel, mean in evaluation.by_kernel(floor=floor).items()
     ]
-    titles = ("kernel", "parameters", "measured", "predicted", "error", "")
+    extra = ["noise"] if noisy else []
+    titles = ("kernel", "parameters", "measured", "predicted", "error", *extra, "")
     return "\n".join(
         [
             f"{_PURPOSE_TITLES.get(purpose, purpose)}: error {format_percent(overall.value)}"
             f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros}{raised})",
-            _indented(format_table(cases, header=titles, right=(2, 3, 4))),
+            *([f"  90 % intervals hold {covered} of {intervals} times"] if intervals else []),
+            _indented(
+                format_table(cases, header=titles, right=(2, 3, 4, 5) if noisy else (2, 3, 4))
+            ),
             "  per kernel: geometric mean of relative errors, and the worst factor between"
             " predicted and measured times",
             _indented(format_table(means, header=("kernel", "error", "worst"), right=(1, 2))),
         ]
     )
+
+
+def _remarks(case: EvaluatedCase) -> list[str]:
+    found = [] if case.complete else ["incomplete"]
+    if case.within_noise:
+        found.append("within noise")
+    return found if case.is_covered is not False else [*found, "outside its interval"]
 
 
 def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:

@@ -154,6 +154,7 @@ def test_predictions_follow_the_documented_shape(
         "parameters",
         "time_s",
         "interval_s",
+        "interval_level",
         "breakdown_s",
         "complete",
     }

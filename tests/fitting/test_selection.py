@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from countperf.fitting.intervals import (
 )
 from countperf.fitting.selection import UNPREDICTED, held_out_figure, select_model
 from countperf.fitting.validation import HeldOutCase
+from countperf.models.records import Support
 from countperf.models.shipped import MODELS
 from countperf.models.standard import from_expression
 from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
@@ -180,9 +183,45 @@ def test_coverage_is_judged_by_the_other_families() -> None:
     cases = [_held_out(f"f{k}", float(np.exp(0.1 * k))) for k in range(1, 5)]
 
     # the largest of the others holds every family but the one that is off most
-    assert coverage_without_own_family(cases) == (0.75, 0.75)
+    found = coverage_without_own_family(cases)
+    assert found is not None
+    assert (found.share_90, found.share_95, found.families) == (0.75, 0.75, 4)
+    assert found.median_factor_90 == pytest.approx(np.exp(0.4))
     assert coverage_without_own_family(cases[:3]) is None
     assert coverage_without_own_family([]) is None
+
+
+def test_intervals_follow_the_difficulty_and_hold_as_often() -> None:
+    random = np.random.default_rng(5)
+    easy: list[float] = []
+    hard: list[float] = []
+    covered: list[bool] = []
+    nowhere = Support(families=(), largest=(), profiles={})
+    cases: list[HeldOutCase] = []
+    for _ in range(150):
+        difficulty = np.exp(random.normal(0, 1, 41))
+        shared = random.standard_t(5, 41) * 0.2 * difficulty
+        cases = [
+            replace(_held_out(f"f{k}", float(np.exp(shared[k]))), difficulty=float(difficulty[k]))
+            for k in range(40)
+            for _ in range(3)
+        ]
+        calibration = interval_calibration(cases, nowhere)
+        assert calibration is not None
+        assert calibration.local is not None
+        reach = calibration.local.scores_90 * difficulty[40]
+        (easy if reach < calibration.log_errors_90 else hard).append(reach)
+        covered.append(abs(shared[40]) <= reach)
+
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.07)
+    # half of the kernels are easy, and their intervals much narrower than one width for all
+    assert len(easy) > len(hard)
+    coverage = coverage_without_own_family(cases)
+    assert coverage is not None
+    assert coverage.share_90 == pytest.approx(0.9, abs=0.1)
+    same = coverage_without_own_family(replace(case, difficulty=None) for case in cases)
+    assert same is not None
+    assert coverage.median_factor_90 < same.median_factor_90
 
 
 def test_two_families_say_too_little() -> None:

@@ -12,8 +12,8 @@ from countperf.models.library import available_weights, fits_folders, load_weigh
 from tests.models.builders import make_device, make_weights
 
 
-def _store(folder: Path, slug: str, value: float = 1e-6) -> Path:
-    path = folder / slug / "linear.json"
+def _store(folder: Path, slug: str, value: float = 1e-6, *, model: str = "linear") -> Path:
+    path = folder / slug / f"{model}.json"
     make_weights({"launches": value}, device=make_device(slug=slug)).write_file(path)
     return path
 
@@ -35,6 +35,28 @@ def test_a_path_is_a_file_or_a_folder_of_fits(tmp_path: Path) -> None:
     path = _store(tmp_path, "pocl-a")
 
     assert load_weights(path) == load_weights(str(path)) == load_weights(path.parent)
+
+
+def test_the_chosen_model_is_the_default_and_the_others_go_by_name(tmp_path: Path) -> None:
+    own, shipped = tmp_path / "own", tmp_path / "shipped"
+    _store(shipped, "pocl-a", 1.0)
+    _store(shipped, "pocl-a", 2.0, model="weights")
+    _store(shipped, "pocl-b", 3.0)
+    _store(shipped, "pocl-c", 4.0)
+    _store(shipped, "pocl-c", 5.0, model="weights")
+    _store(own, "pocl-c", 6.0)
+    folders = [own, shipped]
+
+    def value(slug: str, model: str | None = None) -> float:
+        return load_weights(slug, model=model, folders=folders).weights[0].value_s
+
+    assert [value(slug) for slug in ("pocl-a", "pocl-b")] == [2.0, 3.0]
+    assert value("pocl-a", "linear") == 1.0
+    assert value("pocl-c") == 6.0  # the user's own fit wins over one that ships
+    assert load_weights(shipped / "pocl-a").weights[0].value_s == 2.0
+    assert load_weights(shipped / "pocl-a", model="linear").weights[0].value_s == 1.0
+    with pytest.raises(DocumentError, match=r"no overlap weights are named 'pocl-a'"):
+        value("pocl-a", "overlap")
 
 
 def test_an_unknown_slug_lists_what_there_is(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_prediction() -> None:
         "parameters",
         "time_s",
         "interval_s",
+        "interval_level",
         "breakdown_s",
         "complete",
     }
@@ -72,7 +73,14 @@ def test_prediction_at_arrays_and_without_an_interval() -> None:
 
 
 def test_evaluation() -> None:
-    case = EvaluatedCase(kernel="k", parameters={"n": 1}, measured_s=1.0, predicted_s=1.25)
+    case = EvaluatedCase(
+        kernel="k",
+        parameters={"n": 1},
+        measured_s=1.0,
+        predicted_s=1.25,
+        noise=0.2,
+        interval_s=(0.5, 0.75),
+    )
     content = evaluation_object(Evaluation(device="d", model="linear", cases=(case,)))
     means = {
         "overall": pytest.approx(0.25),
@@ -93,10 +101,14 @@ def test_evaluation() -> None:
                 "measured_s": 1.0,
                 "predicted_s": 1.25,
                 "relative_error": 0.25,
+                "noise": 0.2,
+                "within_noise": True,
+                "interval_s": [0.5, 0.75],
             }
         ],
         "geometric_mean": means,
         "by_purpose": {"test": means},
+        "coverage": {"level": 0.9, "covered": 0, "cases": 1},
     }
 
 

@@ -190,6 +190,24 @@ def test_an_evaluation_has_a_table_for_each_purpose() -> None:
     assert second.count("inf") == 2
 
 
+def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_hold() -> None:
+    base = _evaluation("d", fast=1.1, slow=0.6)
+    fast, slow = base.cases
+    cases = (
+        fast.model_copy(update={"noise": 0.06, "interval_s": (0.9e-3, 1.2e-3)}),
+        slow.model_copy(update={"noise": 0.01, "interval_s": (0.5, 0.7)}),
+    )
+
+    lines = evaluation_text(base.model_copy(update={"cases": cases})).splitlines()
+
+    assert lines[2:6] == [
+        "  90 % intervals hold 1 of 2 times",
+        "  kernel  parameters  measured  predicted  error  noise",
+        "  fast    n = 8        1.00 ms    1.10 ms   10 %  6.0 %  within noise",
+        "  slow    n = 8         1.00 s     600 ms   40 %  1.0 %  incomplete, outside its interval",
+    ]
+
+
 def test_an_evaluation_says_how_many_errors_were_zero_and_which_floor_was_used() -> None:
     text = evaluation_text(_evaluation("d", fast=1.0, slow=0.6), floor=0.001)
 

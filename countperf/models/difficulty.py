@@ -1,0 +1,184 @@
+r"""How hard a kernel is to predict, from what a fit knows; intervals are as wide, up to a factor.
+
+Normalised conformal prediction (Papadopoulos, Gammerman and Vovk (2008), "Normalized Nonconformity
+Measures for Regression Conformal Prediction"): errors of left-out families are divided by a
+difficulty :math:`\sigma(x)`, and intervals are a quantile of these scores times :math:`\sigma(x)`.
+With :math:`s_i \ge 0` the share of the time that unknown :math:`i` takes (its weight times
+derivative, by amount; they sum to one),
+
+.. math::
+
+   \sigma(x) = \sigma_0 + \min\Bigl(\frac{\sqrt{f^T C f}}{T}, u\Bigr)
+     + \sum_i s_i \Bigl(\log\frac{x_i}{m_i}\Bigr)_+ + \sum_i \frac{s_i}{1 + n_i} + d(s)
+
+- :math:`\sigma_0` = `LEAST`: no kernel is easier, whatever else is known of it;
+- the relative standard error of the time by the weights' covariance :math:`C`, for derivatives
+  :math:`f`, up to :math:`u` = `MOST_UNCERTAIN`: large where the measurements leave weights open;
+- how far features lie above the largest measured value :math:`m_i`: extrapolation;
+- :math:`n_i`, the number of families of which some kernel spends `NOTABLE_SHARE` of its time on
+  feature :math:`i`: what one family alone determines is worth less than what many agree on;
+- :math:`d(s)`, the distance to measured kernels: half of :math:`\sum_i |s_i - s'_i|`, smallest over
+  the kernels of each family, mean of the `NEAREST_FAMILIES` nearest families; between 0 and 1.
+
+All parts are logarithms of ratios or shares, about as large as the error that they stand for, and
+enter with the same weight: a few families cannot tell weights of parts apart. The noise of a case
+is not among them, for nothing is known of it where there is only a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.models.function import ModelFunction
+from countperf.models.records import Support
+from countperf.predictions import Quantity
+
+LEAST = 0.2
+MOST_UNCERTAIN = 2.0
+NEAREST_FAMILIES = 2
+
+NOTABLE_SHARE = 0.05
+"""A feature counts as exercised by a kernel that spends this share of its time on it."""
+
+_SAME_PROFILE = 0.1
+_DECIMALS = 3
+
+Array = NDArray[np.float64]
+
+
+def time_shares(function: ModelFunction, gradient: Array, unknowns: Sequence[float]) -> Array:
+    """Return which share of the time, by amount, each unknown takes; zero for pure numbers.
+
+    Parameters
+    ----------
+    function : ModelFunction
+        The model.
+    gradient : ndarray, shape (n_unknowns, *shape)
+        Derivatives of the time.
+    unknowns : sequence of float
+        Weights, then parameters.
+
+    Returns
+    -------
+    ndarray, shape (n_unknowns, *shape)
+        They sum to one over the first axis, or are all zero.
+    """
+    factors = np.where(function.shapes, 0.0, np.abs(np.asarray(unknowns, np.float64)))
+    parts = factors.reshape(-1, *(1,) * (gradient.ndim - 1)) * np.abs(gradient)
+    whole = parts.sum(axis=0)
+    return parts / np.where(whole > 0, whole, 1.0)
+
+
+def support_of(shares: Array, largest: Array, families: Sequence[str]) -> Support:
+    """Return what measured cases say about which kernels are near.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (n_unknowns, n_cases)
+        Of the cases of a fit.
+    largest : ndarray, shape (n_columns,)
+        Largest measured value of each feature.
+    families : sequence of str
+        Family of each case.
+
+    Returns
+    -------
+    Support
+        With a few kernels for each family, within 0.1 of which all others lie.
+    """
+    labels = np.array(families)
+    names = list(dict.fromkeys(families))
+    exercised = shares >= NOTABLE_SHARE
+    profiles: dict[str, tuple[tuple[float, ...], ...]] = {}
+    for family in names:
+        kept: list[Array] = []
+        for profile in shares[:, labels == family].T:
+            if all(0.5 * np.abs(profile - other).sum() > _SAME_PROFILE for other in kept):
+                kept.append(profile)
+        profiles[family] = tuple(tuple(np.round(p, _DECIMALS).tolist()) for p in kept)
+    counts = [exercised[:, labels == family].any(axis=1) for family in names]
+    return Support(
+        families=tuple(np.sum(counts, axis=0).astype(int).tolist()),
+        largest=tuple(largest.tolist()),
+        profiles=profiles,
+    )
+
+
+def relative_standard_error(
+    time_s: Quantity, gradient: Array, covariance: Array | None
+) -> NDArray[np.float64]:
+    """Return the standard error of a time by the weights' covariance, relative; NaN if unknown.
+
+    Parameters
+    ----------
+    time_s : float or ndarray
+        The time, s.
+    gradient : ndarray, shape (n_unknowns, *shape)
+        Its derivatives.
+    covariance : ndarray, shape (n_unknowns, n_unknowns), or None
+        Of the unknowns.
+    """
+    if covariance is None:
+        return np.full(gradient.shape[1:], np.nan)
+    variance = np.einsum("i...,ij,j...->...", gradient, covariance, gradient)
+    size = np.abs(np.asarray(time_s, np.float64))
+    return np.sqrt(np.maximum(variance, 0.0)) / np.where(size > 0, size, np.nan)
+
+
+def overshoot(variables: Mapping[str, Quantity], largest: Mapping[str, float]) -> Quantity:
+    """Return the logarithm of how far names of an expression lie above their largest values."""
+    above = [
+        np.log(np.maximum(np.asarray(value, np.float64), largest[name]) / largest[name])
+        for name, value in variables.items()
+        if largest.get(name, 0.0) > 0
+    ]
+    found = np.max(np.broadcast_arrays(*above), axis=0) if above else np.zeros(())
+    return found if found.ndim else float(found)
+
+
+def difficulty(
+    support: Support,
+    shares: Array,
+    values: Array,
+    relative_error: Quantity,
+    overshoot: Quantity = 0.0,
+) -> Quantity:
+    """Return how hard a prediction is, by the formula of the module.
+
+    Parameters
+    ----------
+    support : Support
+        What the fit has measured.
+    shares : ndarray, shape (n_unknowns, *shape)
+        Of the time, as `time_shares` returns them.
+    values : ndarray, shape (n_columns, *shape)
+        Feature values.
+    relative_error : float or ndarray
+        Standard error of the time by the weights' covariance, relative.
+    overshoot : float or ndarray, optional
+        Logarithm of how far names of the expression lie above their largest measured value.
+    """
+    trailing = (1,) * (shares.ndim - 1)
+    largest = np.array(support.largest, np.float64).reshape(-1, *trailing)
+    above = np.log(np.maximum(values, largest) / largest)
+    outside = np.sum(shares[: len(values)] * above, axis=0) + overshoot
+    rare = 1.0 / (1.0 + np.array(support.families, np.float64).reshape(-1, *trailing))
+    total = (
+        LEAST
+        + np.minimum(np.nan_to_num(relative_error, nan=MOST_UNCERTAIN), MOST_UNCERTAIN)
+        + outside
+        + np.sum(shares * rare, axis=0)
+        + _distance(support.profiles, shares)
+    )
+    return total if np.ndim(total) else float(total)
+
+
+def _distance(profiles: Mapping[str, Sequence[Sequence[float]]], shares: Array) -> Array:
+    nearest = [
+        np.min([0.5 * np.abs(shares.T - profile).sum(axis=-1).T for profile in several], axis=0)
+        for several in (np.array(each, np.float64) for each in profiles.values())
+    ]
+    return np.mean(np.sort(nearest, axis=0)[:NEAREST_FAMILIES], axis=0)
