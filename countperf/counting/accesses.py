@@ -160,6 +160,8 @@ class Address:
 
     def with_values(self, values: Mapping[str, QuasiPolynomial]) -> Address:
         """Return the same address with loop variables replaced by what they equal."""
+        if not values:
+            return self
         return Address(
             index=tuple(part.substitute(values) for part in self.index),
             strides=self.strides,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,6 +10,7 @@ from typing import Any
 
 from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
+from loopy.schedule import EnterLoop
 
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.schedule import LocalBarrier
@@ -90,6 +91,7 @@ class Domains:
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
         self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
+        self._hulls: dict[int, tuple[Any, sets.IntegerSet | None]] = {}
         self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial)
@@ -188,15 +190,35 @@ class Domains:
             self._domains[within] = found
         return found
 
-    def determined(self, within: frozenset[str]) -> dict[str, QuasiPolynomial]:
-        """Return the loop variables whose values others decide, no hardware axes among them."""
-        found = self._determined.get(within)
+    def determined(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
+        """Return the loop variables whose values others decide: loops that run along with others.
+
+        Inner loops are expressed by outer ones and hardware axes, copies of instructions only
+        where nothing else can be.
+        """
+        counted, _ = self.trip_statistics(within)
+        whole = self._joint_domain(counted)
+        key = id(whole)  # Loopy gives one object for all loops of the same domains
+        if key not in self._hulls:
+            self._hulls[key] = whole, sets.equalities(whole)
+        hull = self._hulls[key][1]
+        if hull is None:
+            return {}
+        found = self._determined.get(counted)
         if found is None:
-            counted, _ = self.trip_statistics(within)
-            hardware = set(self.local_axes) | set(self.group_axes)
-            found = sets.determined(self.domain(counted), hardware)
-            self._determined[within] = found
+            order = {name: -place for place, name in enumerate(self._entered_loops)}
+            loops = counted.difference(self.local_axes, self.group_axes)
+            loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
+            found = sets.determined(sets.project_onto(hull, counted), loops)
+            self._determined[counted] = found
         return found
+
+    @property
+    def _entered_loops(self) -> Iterator[str]:
+        """The loops of the schedule, outer ones before those inside them."""
+        for item in self.kernel.linearization:
+            if isinstance(item, EnterLoop):
+                yield item.iname
 
     def _joint_domain(self, within: frozenset[str]) -> Any:
         found = self._joint_domains.get(within)

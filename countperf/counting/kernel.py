@@ -375,8 +375,8 @@ def _stride(
     """Return the stride along local axis 0, flattened and for each index."""
     zero = QuasiPolynomial()
     lanes = [name for name in within if domains.local_axes.get(name) == 0]
-    if lanes and (fixed := domains.determined(within)):
-        address = address.with_values(fixed)
+    if lanes:
+        address = address.with_values(domains.determined(within))
     if not lanes or not any(lanes[0] in part.names() for part in address.index):
         return zero, (zero,) * len(address.index)
     bounds: sets.Bounds = dict.fromkeys(within, (None, None))

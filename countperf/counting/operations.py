@@ -281,11 +281,9 @@ class InstructionCounter(RefusingMapper):
             "rewrite the expression, or pass its instruction's counts in instruction_counts",
         )
 
-    def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
-        """Tally a part of an expression and return its type."""
-        if not isinstance(expr, p.ExpressionNode):
-            return self._constant_type(expr)
-        return super().rec(expr)
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
+        """Numbers are constants."""
+        return self._constant_type(expr)
 
     # }}}
 

@@ -825,40 +825,41 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
 
 
-def determined(integer_set: IntegerSet, keep: Iterable[str]) -> dict[str, QuasiPolynomial]:
-    """Return the dimensions whose values equalities give in terms of the other ones.
+def equalities(integer_set: IntegerSet) -> IntegerSet | None:
+    """Return the smallest set given by equalities that contains another one; None for all."""
+    hull = integer_set.affine_hull()
+    return hull if hull.n_constraint() else None
+
+
+def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPolynomial]:
+    """Solve equalities for dimensions.
 
     Parameters
     ----------
-    integer_set : IntegerSet
-        The values together.
-    keep : iterable of str
-        Dimensions that are never expressed by others.
+    hull : IntegerSet
+        What `equalities` returns, or a projection of it.
+    candidates : sequence of str
+        Dimensions that may be expressed by the other ones, those first that are to be.
 
     Returns
     -------
     dict from str to QuasiPolynomial
         None of them stands in the value of another one.
     """
-    hull = as_set(integer_set).affine_hull()
-    parameters = names_of(integer_set, parameters=True)
-    dimensions = names_of(integer_set, parameters=False)
-    kept = set(keep) | set(parameters)
+    parameters = names_of(hull, parameters=True)
+    dimensions = names_of(hull, parameters=False)
+    count = len(dimensions)
     found: dict[str, QuasiPolynomial] = {}
     for row in written_rows(hull)[0]:
-        count, last = len(dimensions), len(row) - 1 - len(parameters)
+        last = len(row) - 1 - len(parameters)
         if any(row[count:last]):
             continue  # holds modulo something only
-        left = QuasiPolynomial.constant(row[-1])
-        for name, factor in zip(
-            (*dimensions, *parameters), row[:count] + row[last:-1], strict=True
-        ):
-            left = left + QuasiPolynomial.name(name) * factor
-        left = left.substitute(found)
-        for name in sorted(left.names() - kept):
-            factor = (left.substitute({name: QuasiPolynomial.name(name) + 1}) - left).constant_term
+        terms = zip((*dimensions, *parameters), row[:count] + row[last:-1], strict=True)
+        left = QuasiPolynomial.affine(terms, row[-1]).substitute(found)
+        for name in candidates:
+            factor = left.terms.get(((name, 1),), 0)
             if abs(factor) == 1:
-                value = QuasiPolynomial.name(name) - left * int(factor)
+                value = QuasiPolynomial.name(name) - left * factor
                 found = {n: v.substitute({name: value}) for n, v in found.items()}
                 found[name] = value
                 break
