@@ -50,10 +50,7 @@ class Grid:
     @property
     def work_groups(self) -> PiecewiseQuasiPolynomial:
         """Work groups of the launch."""
-        result = one_count()
-        for size in self.groups.values():
-            result = result * size
-        return result
+        return PiecewiseQuasiPolynomial.product(self.groups.values())
 
     @property
     def group_size(self) -> int:
@@ -326,7 +323,7 @@ class Domains:
             found = self._count_points(counted, cases)
             found = found.scale(factor)
             self._counts[key] = found
-        return found * self._redundancy(within, grid)
+        return PiecewiseQuasiPolynomial.product((found, *self._redundancy(within, grid)))
 
     def _count_points(
         self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...]
@@ -362,7 +359,9 @@ class Domains:
         self, within: frozenset[str], onto: frozenset[str] | None = None
     ) -> PiecewiseQuasiPolynomial | None:
         """Count the values of loop variables, or of some that occur with any of the others."""
-        factored = self.factored(within) if within else None
+        if not within:
+            return one_count()
+        factored = self.factored(within)
         factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
 
@@ -408,9 +407,7 @@ class Domains:
         axes = {self.group_axes[name] for name in used}
         if len(axes) < len(used) or not used:
             return frozenset()
-        everything = one_count()
-        for axis in axes:
-            everything = everything * grid.groups[axis]
+        everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
         working = self.executions(used, (), Grid(groups={}, items={}))
         is_known = working == everything and not working.approximations
         return frozenset() if is_known else used
@@ -427,18 +424,18 @@ class Domains:
             present = {n for n in present if factored.component_of(n) & counted}
         return frozenset(name for name in present if not sets.is_independent(whole, counted, name))
 
-    def _redundancy(self, within: frozenset[str], grid: Grid) -> PiecewiseQuasiPolynomial:
+    def _redundancy(
+        self, within: frozenset[str], grid: Grid
+    ) -> Iterator[PiecewiseQuasiPolynomial]:
+        """Yield the sizes of a launch along the hardware axes that are not among loops."""
         local_used = {self.local_axes[n] for n in within if n in self.local_axes}
         group_used = {self.group_axes[n] for n in within if n in self.group_axes}
-        factor = 1
         for axis, size in grid.items.items():
             if axis not in local_used:
-                factor *= size
-        result = one_count().scale(factor)
+                yield PiecewiseQuasiPolynomial.from_value(size)
         for axis, size in grid.groups.items():
             if axis not in group_used:
-                result = result * size
-        return result
+                yield size
 
 
 def names_of_case(case: Case) -> frozenset[str]:

@@ -196,7 +196,7 @@ class Counter:
         CountingError
             As for `count`.
         """
-        result: PiecewiseQuasiPolynomial | None = None
+        counts: list[PiecewiseQuasiPolynomial] = []
         for factor in factors:
             key = (factor.parameters, factor.equalities, factor.inequalities)
             found = self._factors.get(key)
@@ -204,34 +204,34 @@ class Counter:
                 try:
                     found = self._count_factor(self.context.rescale(factor))
                 except UncountableSetError as error:
-                    refused = self._count_refused(sets.to_isl(factor), ONE, error)
-                    found = refused.substitute(self.context.quotients())
+                    found = self._count_refused(sets.to_isl(factor), ONE, error)
                 self._factors[key] = found
-            result = found if result is None else result * found
-        total = one_count() if result is None else result
-        return total.substitute(self.context.original_parameters())
+            counts.append(found)
+        return PiecewiseQuasiPolynomial.product(counts)
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        """Count a factor that is written in the quotients of the parameters."""
+        """Count a factor that is written in the quotients of the parameters, in the parameters."""
+        originals = self.context.original_parameters()
         form = canonical_form(factor, self.context)
         if form is None:
-            return PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
+            counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
+            return counted.substitute(originals)
         nameless = [f"_p{k}" for k in range(len(form.parameters))]
         known = _COUNTED_FORMS.get(form.key)
         if known is None:
             counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-            if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
-                _COUNTED_FORMS.clear()
-            _COUNTED_FORMS[form.key] = counted.substitute(
+            known = counted.substitute(
                 {
                     name: QuasiPolynomial.name(other)
                     for name, other in zip(form.parameters, nameless, strict=True)
                 }
             )
-            return counted
+            if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
+                _COUNTED_FORMS.clear()
+            _COUNTED_FORMS[form.key] = known
         return known.substitute(
             {
-                other: QuasiPolynomial.name(name)
+                other: originals.get(name) or QuasiPolynomial.name(name)
                 for name, other in zip(form.parameters, nameless, strict=True)
             }
         )

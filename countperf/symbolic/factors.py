@@ -78,28 +78,30 @@ class FactoredDomain:
     def __init__(self, polyhedron: Polyhedron) -> None:
         self.polyhedron = polyhedron
         first = 1 + len(polyhedron.parameters)
-        groups = {k: [k] for k in range(first, first + len(polyhedron.dimensions))}
-        touched: dict[Row, int] = {}  # one of the dimensions that a row involves
-        for row in (*polyhedron.equalities, *polyhedron.inequalities):
-            columns = [k for k in groups if row[k]]
-            touched[row] = columns[0] if columns else 0
-            for k in columns[1:]:
-                if groups[k] is not groups[columns[0]]:
-                    groups[columns[0]] += groups[k]
-                    for joined in groups[k]:
-                        groups[joined] = groups[columns[0]]
+        columns = range(first, first + len(polyhedron.dimensions))
+        groups = {k: [k] for k in columns}
         groups[0] = []  # of rows in parameters alone
+        involved: list[tuple[int, int, Row]] = []  # kind, one of the dimensions in it, row
+        for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
+            for row in rows:
+                one, *others = [k for k in columns if row[k]] or [0]
+                involved.append((kind, one, row))
+                for k in others:
+                    if groups[k] is not groups[one]:
+                        groups[one] += groups[k]
+                        for joined in groups[k]:
+                            groups[joined] = groups[one]
+        members: dict[int, tuple[list[Row], list[Row]]] = {id(g): ([], []) for g in groups.values()}
+        for kind, one, row in involved:
+            members[id(groups[one])][kind].append(row)
         self._factors: list[tuple[frozenset[str], Polyhedron]] = []
-        for group in {id(g): sorted(g) for g in groups.values()}.values():
+        for group in {id(g): g for g in groups.values()}.values():
+            kept = sorted(group)
             equalities, inequalities = (
-                tuple(
-                    row[:first] + tuple(row[k] for k in group)
-                    for row in rows
-                    if (touched[row] in group if group else not touched[row])
-                )
-                for rows in (polyhedron.equalities, polyhedron.inequalities)
+                tuple(row[:first] + tuple([row[k] for k in kept]) for row in rows)
+                for rows in members[id(group)]
             )
-            names = tuple(polyhedron.dimensions[k - first] for k in group)
+            names = tuple([polyhedron.dimensions[k - first] for k in kept])
             part = Polyhedron(polyhedron.parameters, names, equalities, inequalities)
             self._factors.append((frozenset(names), part))
         self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}

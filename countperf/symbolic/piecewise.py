@@ -66,6 +66,27 @@ class PiecewiseQuasiPolynomial:
         )
 
     @staticmethod
+    def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
+        """Return the product of counts; that of numbers and unguarded ones is found first."""
+        number: Number = 1
+        polynomial = ONE
+        guarded: PiecewiseQuasiPolynomial | None = None
+        reasons = frozenset[str]()
+        for count in counts:
+            reasons |= count.approximations
+            value = count.as_polynomial()
+            if value is None:
+                guarded = count if guarded is None else guarded * count
+            elif value.is_constant:
+                number *= value.constant_term
+            else:
+                polynomial = polynomial * value
+        polynomial = polynomial * number
+        if guarded is None:
+            return PiecewiseQuasiPolynomial.from_value(polynomial).approximated(reasons)
+        return guarded.scale(polynomial).approximated(reasons)
+
+    @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
         """Return an unguarded quasi-polynomial or number."""
         polynomial = (

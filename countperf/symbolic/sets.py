@@ -84,14 +84,15 @@ def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]
 
     Notes
     -----
-    They are read from isl's text in PolyLib's format, one line for each row, which starts with its
-    kind. That is much faster than asking isl for one coefficient after the other.
+    They are read from isl's text in PolyLib's format: the numbers of rows and columns, then the
+    rows, each of which starts with its kind. That is much faster than asking isl for one
+    coefficient after the other.
     """
     printer = isl.Printer.to_str(isl.DEFAULT_CONTEXT).set_output_format(isl.format.POLYLIB)
+    numbers = list(map(int, printer.print_basic_set(basic_set).get_str().split()))
     rows: tuple[list[list[int]], list[list[int]]] = ([], [])
-    for line in printer.print_basic_set(basic_set).get_str().splitlines()[1:]:
-        kind, *row = map(int, line.split())
-        rows[kind].append(row)
+    for start in range(2, len(numbers), numbers[1]):
+        rows[numbers[start]].append(numbers[start + 1 : start + numbers[1]])
     return rows
 
 
