@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from loopy import ValueArg
 from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
 from loopy.schedule import EnterLoop
@@ -103,8 +104,6 @@ class Domains:
     @cached_property
     def sizes(self) -> frozenset[str]:
         """Arguments that are integer scalars, and other parameters that nothing assigns."""
-        from loopy import ValueArg
-
         arguments: list[Any] = [a for a in self.kernel.args if isinstance(a, ValueArg)]
         integers = {a.name for a in arguments if a.dtype.numpy_dtype.kind in "iu"}
         declared = set(self.kernel.arg_dict) | set(self.kernel.temporary_variables)
@@ -424,9 +423,7 @@ class Domains:
             present = {n for n in present if factored.component_of(n) & counted}
         return frozenset(name for name in present if not sets.is_independent(whole, counted, name))
 
-    def _redundancy(
-        self, within: frozenset[str], grid: Grid
-    ) -> Iterator[PiecewiseQuasiPolynomial]:
+    def _redundancy(self, within: frozenset[str], grid: Grid) -> Iterator[PiecewiseQuasiPolynomial]:
         """Yield the sizes of a launch along the hardware axes that are not among loops."""
         local_used = {self.local_axes[n] for n in within if n in self.local_axes}
         group_used = {self.group_axes[n] for n in within if n in self.group_axes}

@@ -8,6 +8,7 @@ names, are counted once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from countperf.symbolic import sets
@@ -104,6 +105,7 @@ class FactoredDomain:
             names = tuple([polyhedron.dimensions[k - first] for k in kept])
             part = Polyhedron(polyhedron.parameters, names, equalities, inequalities)
             self._factors.append((frozenset(names), part))
+        self._numbers = {name: n for n, (names, _) in enumerate(self._factors) for name in names}
         self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}
 
     @staticmethod
@@ -114,7 +116,7 @@ class FactoredDomain:
 
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
-        return next(dimensions for dimensions, _ in self._factors if name in dimensions)
+        return self._factors[self._numbers[name]][0]
 
     def bounds_along(self, name: str) -> tuple[int | None, int | None] | None:
         """Return the smallest and largest value of a dimension, over all parameters.
@@ -139,17 +141,31 @@ class FactoredDomain:
             Factors of the projection; None if one of them is not a single polyhedron.
         """
         result: list[Polyhedron] = []
-        for number, (dimensions, factor) in enumerate(self._factors):
-            kept = names & dimensions
-            if len(kept) == len(dimensions):
-                projected = factor
-            else:
-                key = (number, kept)
-                if key not in self._projections:
-                    self._projections[key] = sets.projected_polyhedron(factor, kept)
-                projected = self._projections[key]
-                if projected is None:
-                    return None
+        touched = (self._numbers[name] for name in names if name in self._numbers)
+        for number in sorted(self._restricting.union(touched)):
+            projected = self._projected(number, names)
+            if projected is None:
+                return None
             if projected.dimensions or projected.equalities or projected.inequalities:
                 result.append(projected)
         return tuple(result)
+
+    def _projected(self, number: int, names: frozenset[str]) -> Polyhedron | None:
+        dimensions, factor = self._factors[number]
+        kept = names & dimensions
+        if len(kept) == len(dimensions):
+            return factor
+        key = (number, kept)
+        if key not in self._projections:
+            self._projections[key] = sets.projected_polyhedron(factor, kept)
+        return self._projections[key]
+
+    @cached_property
+    def _restricting(self) -> frozenset[int]:
+        """The factors that say something of the parameters too, or may do so."""
+        shadows = (self._projected(n, frozenset()) for n in range(len(self._factors)))
+        return frozenset(
+            n
+            for n, shadow in enumerate(shadows)
+            if shadow is None or shadow.inequalities or shadow.equalities
+        )

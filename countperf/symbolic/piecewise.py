@@ -54,6 +54,9 @@ class PiecewiseQuasiPolynomial:
     @staticmethod
     def sum(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the sum of counts, in time proportional to the number of their terms."""
+        counts = tuple(counts)
+        if len(counts) == 1:
+            return counts[0]
         merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
         reasons = frozenset[str]()
         for count in counts:
@@ -69,7 +72,7 @@ class PiecewiseQuasiPolynomial:
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the product of counts; that of numbers and unguarded ones is found first."""
         number: Number = 1
-        polynomial = ONE
+        polynomial: QuasiPolynomial | None = None
         guarded: PiecewiseQuasiPolynomial | None = None
         reasons = frozenset[str]()
         for count in counts:
@@ -80,11 +83,11 @@ class PiecewiseQuasiPolynomial:
             elif value.is_constant:
                 number *= value.constant_term
             else:
-                polynomial = polynomial * value
-        polynomial = polynomial * number
+                polynomial = value if polynomial is None else polynomial * value
+        unguarded = number if polynomial is None else polynomial * number
         if guarded is None:
-            return PiecewiseQuasiPolynomial.from_value(polynomial).approximated(reasons)
-        return guarded.scale(polynomial).approximated(reasons)
+            return PiecewiseQuasiPolynomial.from_value(unguarded).approximated(reasons)
+        return guarded.scale(unguarded).approximated(reasons)
 
     @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
@@ -274,7 +277,7 @@ def fixed_parameters(
     for guard in zero:
         names = guard.names()
         (name, *more) = names or {""}
-        if more or not guard.is_affine or guard.floors() or name in fixed or not names:
+        if more or not guard.is_linear or name in fixed or not names:
             continue
         coefficient = guard.terms[((name, 1),)]
         if coefficient in (1, -1):

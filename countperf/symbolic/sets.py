@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
@@ -201,13 +202,16 @@ class Context:
         lifted = hull.lift().flatten() if hull.dim(_DT.div) else hull
         dimensions = tuple(f"_e{k}" for k in range(lifted.dim(_DT.set)))
         rows = from_isl(lifted, names, dimensions)
-        self._find_congruences(hull, rows)
+        are_plain = _are_congruences_of_one(rows)
+        self._find_congruences(hull, rows, are_plain=are_plain)
         for name, (modulus, remainder) in self.congruences.items():
-            self._originals[name] = (QuasiPolynomial.name(name) - remainder) / modulus
-            self._quotients[name] = QuasiPolynomial.name(name) * modulus + remainder
+            self._originals[name] = QuasiPolynomial.affine(
+                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
+            )
+            self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
         scaled = self.rescale(rows)
         # existentials that are quotients of a parameter need not be projected out
-        hull = _tidy(scaled.in_parameters()) if _are_congruences_of_one(rows) else None
+        hull = _tidy(scaled.in_parameters()) if are_plain else None
         if hull is None:
             basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
             hull = from_isl(basic, names, ())
@@ -249,6 +253,12 @@ class Context:
             found.append((kind, row[0], *(row[k] if k else 0 for k in positions)))
         return tuple(sorted(found))
 
+    def implies(self, polyhedron: Polyhedron) -> bool:
+        """Whether lower bounds alone show that a polyhedron without dimensions is everything."""
+        return not (polyhedron.dimensions or polyhedron.equalities) and all(
+            self._is_implied(row, polyhedron.parameters) for row in polyhedron.inequalities
+        )
+
     def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
         """Whether lower bounds alone show that a row without dimensions is at least zero."""
         smallest = row[0]
@@ -260,9 +270,9 @@ class Context:
                 smallest += c * bound
         return smallest >= 0
 
-    def _find_congruences(self, hull: Any, lifted: Polyhedron) -> None:
+    def _find_congruences(self, hull: Any, lifted: Polyhedron, *, are_plain: bool) -> None:
         names = lifted.parameters
-        if _are_congruences_of_one(lifted):
+        if are_plain:
             for row in lifted.equalities:
                 ((k, sign), (_, modulus)) = [(k, c) for k, c in enumerate(row) if k and c]
                 self.congruences[names[k - 1]] = abs(modulus), -sign * row[0] % abs(modulus)
