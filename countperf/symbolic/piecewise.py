@@ -392,22 +392,48 @@ _PLAIN = re.compile(rf"-?{_TERM}(?: [+-] {_TERM})*", re.ASCII)
 """A sum of products as `QuasiPolynomial` writes it, without floors: most of what is read back."""
 
 
+@lru_cache(maxsize=4096)
+def _monomial(text: str) -> Monomial:
+    """Parse a product of powers of names."""
+    exponents: dict[str, int] = {}
+    for factor in text.split("*") if text else ():
+        name, _, exponent = factor.partition("^")
+        exponents[name] = exponents.get(name, 0) + int(exponent or 1)
+    return tuple(sorted((n, e) for n, e in exponents.items() if e))
+
+
 def _from_plain(text: str) -> QuasiPolynomial:
     terms: dict[Monomial, Number] = {}
     for term in text.replace("- ", "-").replace("+ ", "").split(" "):
-        value: Number = -1 if term.startswith("-") else 1
-        exponents: dict[str, int] = {}
-        for factor in term.removeprefix("-").split("*"):
-            if factor[0] == "(":
-                value *= Fraction(factor[1:-1])
-            elif factor[0].isdigit():
-                value *= int(factor)
-            else:
-                name, _, exponent = factor.partition("^")
-                exponents[name] = exponents.get(name, 0) + int(exponent or 1)
-        monomial = tuple(sorted((n, e) for n, e in exponents.items() if e))
-        terms[monomial] = terms.get(monomial, 0) + value
+        sign = -1 if term[0] == "-" else 1
+        size = term.removeprefix("-")
+        number, product = "1", size
+        if size[0] in "(0123456789":
+            number, _, product = size.partition("*")
+        value = Fraction(number[1:-1]) if number[0] == "(" else int(number)
+        monomial = _monomial(product)
+        terms[monomial] = terms.get(monomial, 0) + sign * value
     return QuasiPolynomial(terms)
+
+
+_FLOOR = re.compile(rf"\bfloor\(\((-?{_TERM}(?: [+-] {_TERM})*)\)/([1-9]\d*)\)(?!\w)", re.ASCII)
+_STAND_IN = "__floor"
+
+
+def _from_written(text: str) -> QuasiPolynomial | None:
+    """Parse what `QuasiPolynomial` writes; None for any other text."""
+    floors: dict[str, QuasiPolynomial] = {}
+
+    def stand_in(match: re.Match[str]) -> str:
+        numerator = _from_plain(match[1]).substitute(floors)
+        name = f"{_STAND_IN}{len(floors)}"
+        floors[name] = numerator.floor_divide(int(match[2]))
+        return name
+
+    found = _STAND_IN not in text and "floor(" in text
+    while found:  # the innermost ones first
+        text, found = _FLOOR.subn(stand_in, text)
+    return _from_plain(text).substitute(floors) if _PLAIN.fullmatch(text) else None
 
 
 @lru_cache(maxsize=4096)
@@ -419,8 +445,9 @@ def parse_polynomial(text: str) -> QuasiPolynomial:
     CountingError
         The text is none.
     """
-    if _PLAIN.fullmatch(text):
-        return _from_plain(text)
+    written = _from_written(text)
+    if written is not None:
+        return written
     try:
         tree = ast.parse(text.replace("^", "**"), mode="eval").body
     except SyntaxError as error:
