@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
+
 from countperf.counting.keys import MemoryAccess
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
@@ -88,8 +90,6 @@ def layout_of(
     UnsupportedExpressionError
         A stride is no polynomial of the sizes, or an axis is no strided axis.
     """
-    from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
-
     if not array.dim_tags:
         return Layout(strides=(), shape=())
     strides: list[QuasiPolynomial] = []
@@ -156,10 +156,12 @@ class Address:
 
     def flattened(self, index: Sequence[QuasiPolynomial]) -> QuasiPolynomial:
         """Return the offset of a subscript, or of a difference of two, in elements."""
-        return sum((part * s for part, s in zip(index, self.strides, strict=True)), ZERO)
+        return sum((part * s for part, s in zip(index, self.strides, strict=True) if part), ZERO)
 
     def with_values(self, values: Mapping[str, QuasiPolynomial]) -> Address:
         """Return the same address with loop variables replaced by what they equal."""
+        if not values:
+            return self
         return Address(
             index=tuple(part.substitute(values) for part in self.index),
             strides=self.strides,
@@ -200,8 +202,8 @@ def step_along(
     QuasiPolynomial or None
         None if the change is not the same everywhere.
     """
-    resolved = sets.resolve_floors(expression, bounds) if expression.floors() else expression
-    if resolved.is_affine and not resolved.floors():
+    resolved = expression if expression.is_linear else sets.resolve_floors(expression, bounds)
+    if resolved.is_linear:
         return QuasiPolynomial.constant(resolved.terms.get(((name, 1),), 0))
     step = resolved.substitute({name: QuasiPolynomial.name(name) + 1}) - resolved
     return None if any(other in bounds for other in step.names()) else step

@@ -229,7 +229,7 @@ def _is_convex(case: Case, names: frozenset[str]) -> bool:
     if not case.holds or len(case.alternatives) != 1:
         return False
     (guards,) = case.alternatives
-    return all(g.is_affine and not g.floors() and g.names() <= names for g in guards)
+    return all(g.is_linear and g.names() <= names for g in guards)
 
 
 def _restricted(polyhedron: Polyhedron, cases: Sequence[Case]) -> Polyhedron:

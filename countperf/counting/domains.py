@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from loopy import ValueArg
 from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
+from loopy.schedule import EnterLoop
 
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.schedule import LocalBarrier
@@ -49,10 +51,7 @@ class Grid:
     @property
     def work_groups(self) -> PiecewiseQuasiPolynomial:
         """Work groups of the launch."""
-        result = one_count()
-        for size in self.groups.values():
-            result = result * size
-        return result
+        return PiecewiseQuasiPolynomial.product(self.groups.values())
 
     @property
     def group_size(self) -> int:
@@ -90,6 +89,7 @@ class Domains:
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
         self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
+        self._hulls: dict[int, tuple[Any, sets.IntegerSet | None]] = {}
         self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial)
@@ -104,8 +104,6 @@ class Domains:
     @cached_property
     def sizes(self) -> frozenset[str]:
         """Arguments that are integer scalars, and other parameters that nothing assigns."""
-        from loopy import ValueArg
-
         arguments: list[Any] = [a for a in self.kernel.args if isinstance(a, ValueArg)]
         integers = {a.name for a in arguments if a.dtype.numpy_dtype.kind in "iu"}
         declared = set(self.kernel.arg_dict) | set(self.kernel.temporary_variables)
@@ -188,15 +186,35 @@ class Domains:
             self._domains[within] = found
         return found
 
-    def determined(self, within: frozenset[str]) -> dict[str, QuasiPolynomial]:
-        """Return the loop variables whose values others decide, no hardware axes among them."""
-        found = self._determined.get(within)
+    def determined(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
+        """Return the loop variables whose values others decide: loops that run along with others.
+
+        Inner loops are expressed by outer ones and hardware axes, copies of instructions only
+        where nothing else can be.
+        """
+        counted, _ = self.trip_statistics(within)
+        whole = self._joint_domain(counted)
+        key = id(whole)  # Loopy gives one object for all loops of the same domains
+        if key not in self._hulls:
+            self._hulls[key] = whole, sets.equalities(whole)
+        hull = self._hulls[key][1]
+        if hull is None:
+            return {}
+        found = self._determined.get(counted)
         if found is None:
-            counted, _ = self.trip_statistics(within)
-            hardware = set(self.local_axes) | set(self.group_axes)
-            found = sets.determined(self.domain(counted), hardware)
-            self._determined[within] = found
+            order = {name: -place for place, name in enumerate(self._entered_loops)}
+            loops = counted.difference(self.local_axes, self.group_axes)
+            loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
+            found = sets.determined(sets.project_onto(hull, counted), loops)
+            self._determined[counted] = found
         return found
+
+    @property
+    def _entered_loops(self) -> Iterator[str]:
+        """The loops of the schedule, outer ones before those inside them."""
+        for item in self.kernel.linearization:
+            if isinstance(item, EnterLoop):
+                yield item.iname
 
     def _joint_domain(self, within: frozenset[str]) -> Any:
         found = self._joint_domains.get(within)
@@ -304,7 +322,7 @@ class Domains:
             found = self._count_points(counted, cases)
             found = found.scale(factor)
             self._counts[key] = found
-        return found * self._redundancy(within, grid)
+        return PiecewiseQuasiPolynomial.product((found, *self._redundancy(within, grid)))
 
     def _count_points(
         self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...]
@@ -340,7 +358,9 @@ class Domains:
         self, within: frozenset[str], onto: frozenset[str] | None = None
     ) -> PiecewiseQuasiPolynomial | None:
         """Count the values of loop variables, or of some that occur with any of the others."""
-        factored = self.factored(within) if within else None
+        if not within:
+            return one_count()
+        factored = self.factored(within)
         factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
 
@@ -386,9 +406,7 @@ class Domains:
         axes = {self.group_axes[name] for name in used}
         if len(axes) < len(used) or not used:
             return frozenset()
-        everything = one_count()
-        for axis in axes:
-            everything = everything * grid.groups[axis]
+        everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
         working = self.executions(used, (), Grid(groups={}, items={}))
         is_known = working == everything and not working.approximations
         return frozenset() if is_known else used
@@ -405,18 +423,16 @@ class Domains:
             present = {n for n in present if factored.component_of(n) & counted}
         return frozenset(name for name in present if not sets.is_independent(whole, counted, name))
 
-    def _redundancy(self, within: frozenset[str], grid: Grid) -> PiecewiseQuasiPolynomial:
+    def _redundancy(self, within: frozenset[str], grid: Grid) -> Iterator[PiecewiseQuasiPolynomial]:
+        """Yield the sizes of a launch along the hardware axes that are not among loops."""
         local_used = {self.local_axes[n] for n in within if n in self.local_axes}
         group_used = {self.group_axes[n] for n in within if n in self.group_axes}
-        factor = 1
         for axis, size in grid.items.items():
             if axis not in local_used:
-                factor *= size
-        result = one_count().scale(factor)
+                yield PiecewiseQuasiPolynomial.from_value(size)
         for axis, size in grid.groups.items():
             if axis not in group_used:
-                result = result * size
-        return result
+                yield size
 
 
 def names_of_case(case: Case) -> frozenset[str]:

@@ -147,7 +147,7 @@ class _Offset:
     def of(expression: QuasiPolynomial, fixed: Mapping[str, int]) -> _Offset:
         names = expression.names() & fixed.keys()
         rest = expression.substitute({n: QuasiPolynomial.constant(fixed[n]) for n in names})
-        if not rest.is_affine or rest.floors():
+        if not rest.is_linear:
             return _Offset(0, (), rest)
         steps = ((name, int(rest.terms[((name, 1),)])) for name in sorted(rest.names()))
         return _Offset(int(rest.constant_term), tuple(steps), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Multiset
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -209,8 +210,9 @@ def count_loopy_kernel(
             continue
         given.used.clear()
         totals.note("launches", given.reasons(program.launch_loops))
-        for barrier in program.barriers:
-            totals.local_barriers += domains.barrier_passes(barrier, program.launch_loops, grid)
+        for barrier, times in Multiset(program.barriers).items():
+            passes = domains.barrier_passes(barrier, program.launch_loops, grid)
+            totals.local_barriers += passes.scale(times)
             totals.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
         launches = domains.executions(program.launch_loops, (), Grid(groups={}, items={}))
         totals.launches += launches
@@ -375,12 +377,12 @@ def _stride(
     """Return the stride along local axis 0, flattened and for each index."""
     zero = QuasiPolynomial()
     lanes = [name for name in within if domains.local_axes.get(name) == 0]
-    if lanes and (fixed := domains.determined(within)):
-        address = address.with_values(fixed)
-    if not lanes or not any(lanes[0] in part.names() for part in address.index):
+    if lanes:
+        address = address.with_values(domains.determined(within))
+    if not lanes:
         return zero, (zero,) * len(address.index)
     bounds: sets.Bounds = dict.fromkeys(within, (None, None))
-    if any(part.floors() for part in address.index):
+    if any(lanes[0] in part.names() for part in address.index if not part.is_linear):
         counted, _ = domains.trip_statistics(within)
         bounds = sets.constant_bounds(domains.domain(counted))
     found = [step_along(part, lanes[0], bounds) for part in address.index]

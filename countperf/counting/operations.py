@@ -23,7 +23,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.symbolic import ResolvedFunction
+from loopy import AddressSpace
+from loopy.kernel.array import ArrayBase
+from loopy.kernel.data import ImageArg
+from loopy.symbolic import LinearSubscript, ResolvedFunction
+from loopy.type_inference import TypeReader
 
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
 from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
@@ -230,8 +234,6 @@ class InstructionCounter(RefusingMapper):
     def _inferred(self, expr: Any) -> DType:
         """Return the type that Loopy infers for an expression."""
         if self._type_reader is None:
-            from loopy.type_inference import TypeReader
-
             self._type_reader = TypeReader(self.kernel, self.callables)
         try:
             return self._type_reader(expr).numpy_dtype
@@ -281,11 +283,9 @@ class InstructionCounter(RefusingMapper):
             "rewrite the expression, or pass its instruction's counts in instruction_counts",
         )
 
-    def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
-        """Tally a part of an expression and return its type."""
-        if not isinstance(expr, p.ExpressionNode):
-            return self._constant_type(expr)
-        return super().rec(expr)
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
+        """Numbers are constants."""
+        return self._constant_type(expr)
 
     # }}}
 
@@ -340,10 +340,6 @@ class InstructionCounter(RefusingMapper):
 
     def _address_space(self, variable: Any) -> str | None:
         """Return ``global``, ``local``, or None for what lives in registers."""
-        from loopy import AddressSpace
-        from loopy.kernel.array import ArrayBase
-        from loopy.kernel.data import ImageArg
-
         if isinstance(variable, ImageArg):
             raise self._refusal(f"the image '{variable.name}'", "use a global array")
         if not isinstance(variable, ArrayBase):
@@ -373,8 +369,6 @@ class InstructionCounter(RefusingMapper):
 
     def map_linear_subscript(self, expr: Any) -> DType | None:
         """A subscript of the flattened array: one load."""
-        from loopy.symbolic import LinearSubscript
-
         return self._subscripted("load", expr.aggregate.name, (LinearSubscript(0, expr.index),))
 
     def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
@@ -393,8 +387,6 @@ class InstructionCounter(RefusingMapper):
         return self._element_type(variable)
 
     def _store(self, assignee: Any) -> DType | None:
-        from loopy.symbolic import LinearSubscript
-
         kind = type(assignee)
         if issubclass(kind, p.Variable):
             variable = self._variable(assignee.name)
@@ -694,8 +686,6 @@ class InstructionCounter(RefusingMapper):
 
 
 def _is_linear(part: Any) -> bool:
-    from loopy.symbolic import LinearSubscript
-
     return isinstance(part, LinearSubscript)
 
 

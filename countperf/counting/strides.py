@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from countperf.counting.accesses import Address, step_along
@@ -78,7 +78,7 @@ def strides_of(
     """
     domains = place.domains
     if address is not None:
-        address = _in_free_variables(place, address)
+        address = address.with_values(domains.determined(place.within))
     result: list[AxisStride] = []
     for kind, extents, axes in (
         ("local", place.grid.items, domains.local_axes),
@@ -134,26 +134,6 @@ def _stride(
     step = address.flat.substitute({name: QuasiPolynomial.name(name) + 1}) - address.flat
     causes = ", ".join(sorted(step.names() & set(bounds)))
     return None, f"the change depends on {causes}"
-
-
-def _in_free_variables(place: Place, address: Address) -> Address:
-    """Put in loop variables that others decide: such a loop runs along with another one."""
-    domains = place.domains
-    counted, _ = domains.trip_statistics(place.within)
-    factored = domains.factored(counted) if counted else None
-    values: dict[str, QuasiPolynomial] = {}
-    for polyhedron in (None if factored is None else factored.onto(counted)) or ():
-        names = (*polyhedron.parameters, *polyhedron.dimensions)
-        for row in polyhedron.equalities:
-            terms = dict(zip(names, row[1:], strict=True))
-            inner = [n for n in place.loops if abs(terms.get(n, 0)) == 1 and n not in values]
-            if inner and not any(terms.get(n, 0) for n in values):
-                name = inner[-1]
-                rest = [(n, c) for n, c in terms.items() if c and n != name]
-                values[name] = QuasiPolynomial.affine(rest, row[0]) * -terms[name]
-    if not values:
-        return address
-    return replace(address, index=tuple(part.substitute(values) for part in address.index))
 
 
 def _bounds(domains: Domains, place: Place) -> sets.Bounds:

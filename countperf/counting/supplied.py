@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+import loopy as lp
+
 from countperf.counting.statistics import nonnegative
 from countperf.errors import CountingError, UnsupportedExpressionError
 
@@ -75,8 +77,6 @@ def require_rule(kernel: Any, instruction: Any) -> None:
     UnsupportedExpressionError
         It is C code, an atomic update, or of another class without a rule.
     """
-    import loopy as lp
-
     if isinstance(instruction, lp.Assignment | lp.CallInstruction):
         if not getattr(instruction, "atomicity", ()):
             return

@@ -39,6 +39,9 @@ _MAXIMUM_IN_MEMORY = 1024
 _READ_PATIENCE_S = 0.1
 _WRITE_PATIENCE_S = 1.0
 
+_NOTHING = (None, False, {})
+"""Values of options that state nothing."""
+
 _memory: dict[tuple[Path, str], PropertyVector] = {}
 _memory_lock = threading.Lock()
 
@@ -120,7 +123,8 @@ def content_key(t_unit: Any, options: Mapping[str, Any]) -> str | None:
     if any(t_unit[name].overridden_get_grid_sizes_for_insn_ids for name in entries):
         return None  # a function, which Loopy leaves out of its hash
     try:
-        content = [build(t_unit), build(tuple(sorted(options.items())))]
+        stated = sorted((name, value) for name, value in options.items() if value not in _NOTHING)
+        content = [build(t_unit), build(tuple(stated))]
     except TypeError:  # "unsupported type for persistent hash keying"
         return None
     return hashlib.sha256(json.dumps([*content, *entries, *_versions()]).encode()).hexdigest()
@@ -155,13 +159,14 @@ def _versions() -> tuple[Any, ...]:
     )
 
 
-def _sources() -> list[tuple[str, int, int]]:
-    """Return name, size and time of the counter's source files, as Python's own cache does."""
+def _sources() -> str:
+    """Digest name, size and time of the counter's source files, as Python's own cache does."""
     root = Path(__file__).parents[1]
     files = (
         f for part in ("counting", "symbolic", "properties") for f in root.glob(f"{part}/*.py")
     )
-    return [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(files)]
+    facts = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(files)]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 # {{{ disk

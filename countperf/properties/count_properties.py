@@ -181,19 +181,12 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
                 )
                 reasons[smaller] = reasons.get(smaller, frozenset()) | why
 
-    def reason(name: str, quantity: PiecewiseQuasiPolynomial) -> str:
-        return "; ".join(sorted(reasons.get(name, frozenset()) | quantity.approximations))
+    def counted(name: str, quantity: PiecewiseQuasiPolynomial) -> Count:
+        why = "; ".join(sorted(reasons.get(name, frozenset()) | quantity.approximations))
+        return Count(quantity=quantity, granularity=granularity_of(name), exact=not why, reason=why)
 
     return PropertyVector(
-        {
-            name: Count(
-                quantity=quantity,
-                granularity=granularity_of(name),
-                exact=not reason(name, quantity),
-                reason=reason(name, quantity),
-            )
-            for name, quantity in quantities.items()
-        },
+        {name: counted(name, quantity) for name, quantity in quantities.items()},
         kernel=counts.kernel,
         parameters=counts.parameters,
         assumptions=assumptions_text(counts.assumptions),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pymbolic.primitives as p
@@ -48,10 +48,32 @@ class RefusingMapper(Mapper[Any, []]):
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> Any:
         """Map a part of an expression."""
-        try:
-            return super().rec(expr)
-        except NotImplementedError:  # pymbolic's base names node classes without handling them
-            return self.handle_unsupported_expression(expr)
+        handler = self._handlers.get(type(expr))
+        if handler is None:
+            handler = self._handlers[type(expr)] = self._found_handler(type(expr))
+        return handler(self, expr)
+
+    def __call__(self, expr: Any, /, *_: Any, **__: Any) -> Any:
+        """Map an expression."""
+        return self.rec(expr)
+
+    _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._handlers = {}
+
+    @classmethod
+    def _found_handler(cls, kind: type) -> Callable[[Any, Any], Any]:
+        if not issubclass(kind, p.ExpressionNode):
+            return cls.map_foreign
+        names = (getattr(base, "mapper_method", None) for base in kind.__mro__)
+        name = next((name for name in names if name and hasattr(cls, name)), "")
+        handler = getattr(cls, name, None)
+        # pymbolic's base names node classes without handling them
+        if handler is None or handler is getattr(Mapper, name, None):
+            return cls.handle_unsupported_expression
+        return handler
 
 
 class ToQuasiPolynomial(RefusingMapper):
@@ -67,17 +89,11 @@ class ToQuasiPolynomial(RefusingMapper):
         super().__init__()
         self.is_known = is_known
 
-    def __call__(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
-        """Map an expression; Python and NumPy integers are constants."""
-        return self.rec(expr)
-
-    def rec(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
-        """Map a part of an expression."""
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
+        """Python and NumPy integers are constants."""
         if isinstance(expr, int | np.integer) and not isinstance(expr, bool):
             return QuasiPolynomial.constant(int(expr))
-        if not isinstance(expr, p.ExpressionNode):
-            raise NotAffineError(expr)
-        return super().rec(expr)
+        raise NotAffineError(expr)
 
     def map_variable(self, expr: Any) -> QuasiPolynomial:
         """Loop variables and parameters stand for themselves."""
@@ -139,15 +155,11 @@ class ToCondition(RefusingMapper):
         super().__init__()
         self.to_polynomial = to_polynomial
 
-    def __call__(self, expr: Any, /, *_: Any, **__: Any) -> Condition:
-        """Map a logical expression."""
-        return self.rec(expr)
-
-    def rec(self, expr: Any, /, *_: Any, **__: Any) -> Condition:
-        """Map a part of a logical expression."""
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> Condition:
+        """Python's and NumPy's truth values hold always or never."""
         if isinstance(expr, bool | np.bool_ | int):
             return ALWAYS if expr else NEVER
-        return super().rec(expr)
+        raise NotAffineError(expr)
 
     def map_comparison(self, expr: Any) -> Condition:
         """Integer comparisons; not-equal is two alternatives."""

@@ -196,7 +196,7 @@ class Counter:
         CountingError
             As for `count`.
         """
-        result: PiecewiseQuasiPolynomial | None = None
+        counts: list[PiecewiseQuasiPolynomial] = []
         for factor in factors:
             key = (factor.parameters, factor.equalities, factor.inequalities)
             found = self._factors.get(key)
@@ -204,34 +204,36 @@ class Counter:
                 try:
                     found = self._count_factor(self.context.rescale(factor))
                 except UncountableSetError as error:
-                    refused = self._count_refused(sets.to_isl(factor), ONE, error)
-                    found = refused.substitute(self.context.quotients())
+                    found = self._count_refused(sets.to_isl(factor), ONE, error)
                 self._factors[key] = found
-            result = found if result is None else result * found
-        total = one_count() if result is None else result
-        return total.substitute(self.context.original_parameters())
+            counts.append(found)
+        return PiecewiseQuasiPolynomial.product(counts)
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        """Count a factor that is written in the quotients of the parameters."""
+        """Count a factor that is written in the quotients of the parameters, in the parameters."""
+        if self.context.implies(factor):
+            return one_count()
+        originals = self.context.original_parameters()
         form = canonical_form(factor, self.context)
         if form is None:
-            return PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
+            counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
+            return counted.substitute(originals)
         nameless = [f"_p{k}" for k in range(len(form.parameters))]
         known = _COUNTED_FORMS.get(form.key)
         if known is None:
             counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-            if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
-                _COUNTED_FORMS.clear()
-            _COUNTED_FORMS[form.key] = counted.substitute(
+            known = counted.substitute(
                 {
                     name: QuasiPolynomial.name(other)
                     for name, other in zip(form.parameters, nameless, strict=True)
                 }
             )
-            return counted
+            if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
+                _COUNTED_FORMS.clear()
+            _COUNTED_FORMS[form.key] = known
         return known.substitute(
             {
-                other: QuasiPolynomial.name(name)
+                other: originals.get(name) or QuasiPolynomial.name(name)
                 for name, other in zip(form.parameters, nameless, strict=True)
             }
         )
@@ -299,10 +301,12 @@ class Counter:
         nonnegative : frozenset of QuasiPolynomial
             Further guards that may be assumed; the affine ones are used.
         """
+        stated = self.context.lower_bounds()
+        # factors that are at least one do not change the sign
+        polynomial = polynomial.without_common_powers(n for n, low in stated.items() if low > 0)
         if polynomial.is_constant:
             return polynomial.constant_term >= 0
         names = sorted(polynomial.names())
-        stated = self.context.lower_bounds()
         bounds = (
             {name: (stated[name], None) for name in names}
             if not nonnegative and all(name in stated for name in names)
@@ -340,7 +344,7 @@ class Counter:
         replaced = count.substitute(self.context.quotients())
         terms: list[Term] = []
         for term in replaced.terms:
-            if not all(g.is_affine and not g.floors() for g in (*term.nonnegative, *term.zero)):
+            if not all(g.is_linear for g in (*term.nonnegative, *term.zero)):
                 terms.append(term)
                 continue
             names = sorted(set().union(*(g.names() for g in (*term.nonnegative, *term.zero))))
@@ -392,7 +396,7 @@ class Counter:
         self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
     ) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]:
         """Drop affine guards that follow from others and the assumptions."""
-        plain = frozenset(g for g in nonnegative if g.is_affine and not g.floors())
+        plain = frozenset(g for g in nonnegative if g.is_linear)
         if not plain:
             return nonnegative, zero
         count = PiecewiseQuasiPolynomial([Term(plain, frozenset(), ONE)])
@@ -496,31 +500,37 @@ def _guards_of(
     if len(pieces) > 1:
         pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
     for piece in pieces:
-        atoms = [QuasiPolynomial.name(n) for n in sets.names_of(piece, parameters=True)]
+        names = sets.names_of(piece, parameters=True)
+        atoms = [QuasiPolynomial.name(n) for n in names]
         for k in range(piece.dim(kinds.div)):
             atoms.append(_from_aff(piece.get_div(k), atoms))
 
-        divisions = piece.dim(kinds.div)
         equalities, inequalities = sets.written_rows(piece)
 
-        def expressions(
-            rows: list[list[int]], atoms: list[QuasiPolynomial] = atoms, divisions: int = divisions
-        ) -> frozenset[QuasiPolynomial]:
-            found: set[QuasiPolynomial] = set()
-            for row in rows:
-                total = QuasiPolynomial.constant(row[-1])
-                for coefficient, atom in zip(
-                    row[divisions:-1] + row[:divisions], atoms, strict=True
-                ):
-                    if coefficient:
-                        total = total + atom * coefficient
-                found.add(total)
-            return frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
-
+        floors = atoms[len(names) :]
         result.append(
-            (expressions(inequalities), frozenset(g for g in expressions(equalities) if g))
+            (
+                _guards_of_rows(inequalities, names, floors),
+                frozenset(g for g in _guards_of_rows(equalities, names, floors) if g),
+            )
         )
     return tuple(result)
+
+
+def _guards_of_rows(
+    rows: Sequence[Sequence[int]], names: Sequence[str], floors: Sequence[QuasiPolynomial]
+) -> frozenset[QuasiPolynomial]:
+    """Return rows as expressions in parameters and floors, those left out that always hold."""
+    found: set[QuasiPolynomial] = set()
+    for row in rows:
+        terms = zip(names, row[len(floors) : -1], strict=True)
+        total = QuasiPolynomial.affine(terms, row[-1])
+        for coefficient, floor in zip(row, floors, strict=False):
+            if coefficient:
+                total = total + floor * coefficient
+        if not (total.is_constant and total.constant_term >= 0):
+            found.add(total)
+    return frozenset(found)
 
 
 def from_pieces(function: Any) -> PiecewiseQuasiPolynomial:

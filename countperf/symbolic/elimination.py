@@ -567,7 +567,7 @@ def _reduced(floor: Floor, name: str) -> int:
     Zero stands for a numerator that is not affine with the name outside inner floors: such a
     floor is not lifted.
     """
-    if not floor.numerator.is_affine or floor.numerator.floors():
+    if not floor.numerator.is_linear:
         return 0
     coefficient = int(floor.numerator.terms.get(((name, 1),), 0))
     return coefficient - floor.denominator if 2 * coefficient > floor.denominator else coefficient

@@ -8,6 +8,7 @@ names, are counted once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from countperf.symbolic import sets
@@ -78,30 +79,33 @@ class FactoredDomain:
     def __init__(self, polyhedron: Polyhedron) -> None:
         self.polyhedron = polyhedron
         first = 1 + len(polyhedron.parameters)
-        groups = {k: [k] for k in range(first, first + len(polyhedron.dimensions))}
-        touched: dict[Row, int] = {}  # one of the dimensions that a row involves
-        for row in (*polyhedron.equalities, *polyhedron.inequalities):
-            columns = [k for k in groups if row[k]]
-            touched[row] = columns[0] if columns else 0
-            for k in columns[1:]:
-                if groups[k] is not groups[columns[0]]:
-                    groups[columns[0]] += groups[k]
-                    for joined in groups[k]:
-                        groups[joined] = groups[columns[0]]
+        columns = range(first, first + len(polyhedron.dimensions))
+        groups = {k: [k] for k in columns}
         groups[0] = []  # of rows in parameters alone
+        involved: list[tuple[int, int, Row]] = []  # kind, one of the dimensions in it, row
+        for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
+            for row in rows:
+                one, *others = [k for k in columns if row[k]] or [0]
+                involved.append((kind, one, row))
+                for k in others:
+                    if groups[k] is not groups[one]:
+                        groups[one] += groups[k]
+                        for joined in groups[k]:
+                            groups[joined] = groups[one]
+        members: dict[int, tuple[list[Row], list[Row]]] = {id(g): ([], []) for g in groups.values()}
+        for kind, one, row in involved:
+            members[id(groups[one])][kind].append(row)
         self._factors: list[tuple[frozenset[str], Polyhedron]] = []
-        for group in {id(g): sorted(g) for g in groups.values()}.values():
+        for group in {id(g): g for g in groups.values()}.values():
+            kept = sorted(group)
             equalities, inequalities = (
-                tuple(
-                    row[:first] + tuple(row[k] for k in group)
-                    for row in rows
-                    if (touched[row] in group if group else not touched[row])
-                )
-                for rows in (polyhedron.equalities, polyhedron.inequalities)
+                tuple(row[:first] + tuple([row[k] for k in kept]) for row in rows)
+                for rows in members[id(group)]
             )
-            names = tuple(polyhedron.dimensions[k - first] for k in group)
+            names = tuple([polyhedron.dimensions[k - first] for k in kept])
             part = Polyhedron(polyhedron.parameters, names, equalities, inequalities)
             self._factors.append((frozenset(names), part))
+        self._numbers = {name: n for n, (names, _) in enumerate(self._factors) for name in names}
         self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}
 
     @staticmethod
@@ -112,7 +116,7 @@ class FactoredDomain:
 
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
-        return next(dimensions for dimensions, _ in self._factors if name in dimensions)
+        return self._factors[self._numbers[name]][0]
 
     def bounds_along(self, name: str) -> tuple[int | None, int | None] | None:
         """Return the smallest and largest value of a dimension, over all parameters.
@@ -137,17 +141,31 @@ class FactoredDomain:
             Factors of the projection; None if one of them is not a single polyhedron.
         """
         result: list[Polyhedron] = []
-        for number, (dimensions, factor) in enumerate(self._factors):
-            kept = names & dimensions
-            if len(kept) == len(dimensions):
-                projected = factor
-            else:
-                key = (number, kept)
-                if key not in self._projections:
-                    self._projections[key] = sets.projected_polyhedron(factor, kept)
-                projected = self._projections[key]
-                if projected is None:
-                    return None
+        touched = (self._numbers[name] for name in names if name in self._numbers)
+        for number in sorted(self._restricting.union(touched)):
+            projected = self._projected(number, names)
+            if projected is None:
+                return None
             if projected.dimensions or projected.equalities or projected.inequalities:
                 result.append(projected)
         return tuple(result)
+
+    def _projected(self, number: int, names: frozenset[str]) -> Polyhedron | None:
+        dimensions, factor = self._factors[number]
+        kept = names & dimensions
+        if len(kept) == len(dimensions):
+            return factor
+        key = (number, kept)
+        if key not in self._projections:
+            self._projections[key] = sets.projected_polyhedron(factor, kept)
+        return self._projections[key]
+
+    @cached_property
+    def _restricting(self) -> frozenset[int]:
+        """The factors that say something of the parameters too, or may do so."""
+        shadows = (self._projected(n, frozenset()) for n in range(len(self._factors)))
+        return frozenset(
+            n
+            for n, shadow in enumerate(shadows)
+            if shadow is None or shadow.inequalities or shadow.equalities
+        )

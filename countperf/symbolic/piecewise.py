@@ -54,6 +54,9 @@ class PiecewiseQuasiPolynomial:
     @staticmethod
     def sum(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the sum of counts, in time proportional to the number of their terms."""
+        counts = tuple(counts)
+        if len(counts) == 1:
+            return counts[0]
         merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
         reasons = frozenset[str]()
         for count in counts:
@@ -64,6 +67,27 @@ class PiecewiseQuasiPolynomial:
         return _normalized(
             (Term(*guards, value) for guards, value in merged.items() if value), reasons
         )
+
+    @staticmethod
+    def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
+        """Return the product of counts; that of numbers and unguarded ones is found first."""
+        number: Number = 1
+        polynomial: QuasiPolynomial | None = None
+        guarded: PiecewiseQuasiPolynomial | None = None
+        reasons = frozenset[str]()
+        for count in counts:
+            reasons |= count.approximations
+            value = count.as_polynomial()
+            if value is None:
+                guarded = count if guarded is None else guarded * count
+            elif value.is_constant:
+                number *= value.constant_term
+            else:
+                polynomial = value if polynomial is None else polynomial * value
+        unguarded = number if polynomial is None else polynomial * number
+        if guarded is None:
+            return PiecewiseQuasiPolynomial.from_value(unguarded).approximated(reasons)
+        return guarded.scale(unguarded).approximated(reasons)
 
     @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
@@ -253,7 +277,7 @@ def fixed_parameters(
     for guard in zero:
         names = guard.names()
         (name, *more) = names or {""}
-        if more or not guard.is_affine or guard.floors() or name in fixed or not names:
+        if more or not guard.is_linear or name in fixed or not names:
             continue
         coefficient = guard.terms[((name, 1),)]
         if coefficient in (1, -1):
@@ -368,22 +392,48 @@ _PLAIN = re.compile(rf"-?{_TERM}(?: [+-] {_TERM})*", re.ASCII)
 """A sum of products as `QuasiPolynomial` writes it, without floors: most of what is read back."""
 
 
+@lru_cache(maxsize=4096)
+def _monomial(text: str) -> Monomial:
+    """Parse a product of powers of names."""
+    exponents: dict[str, int] = {}
+    for factor in text.split("*") if text else ():
+        name, _, exponent = factor.partition("^")
+        exponents[name] = exponents.get(name, 0) + int(exponent or 1)
+    return tuple(sorted((n, e) for n, e in exponents.items() if e))
+
+
 def _from_plain(text: str) -> QuasiPolynomial:
     terms: dict[Monomial, Number] = {}
     for term in text.replace("- ", "-").replace("+ ", "").split(" "):
-        value: Number = -1 if term.startswith("-") else 1
-        exponents: dict[str, int] = {}
-        for factor in term.removeprefix("-").split("*"):
-            if factor[0] == "(":
-                value *= Fraction(factor[1:-1])
-            elif factor[0].isdigit():
-                value *= int(factor)
-            else:
-                name, _, exponent = factor.partition("^")
-                exponents[name] = exponents.get(name, 0) + int(exponent or 1)
-        monomial = tuple(sorted((n, e) for n, e in exponents.items() if e))
-        terms[monomial] = terms.get(monomial, 0) + value
+        sign = -1 if term[0] == "-" else 1
+        size = term.removeprefix("-")
+        number, product = "1", size
+        if size[0] in "(0123456789":
+            number, _, product = size.partition("*")
+        value = Fraction(number[1:-1]) if number[0] == "(" else int(number)
+        monomial = _monomial(product)
+        terms[monomial] = terms.get(monomial, 0) + sign * value
     return QuasiPolynomial(terms)
+
+
+_FLOOR = re.compile(rf"\bfloor\(\((-?{_TERM}(?: [+-] {_TERM})*)\)/([1-9]\d*)\)(?!\w)", re.ASCII)
+_STAND_IN = "__floor"
+
+
+def _from_written(text: str) -> QuasiPolynomial | None:
+    """Parse what `QuasiPolynomial` writes; None for any other text."""
+    floors: dict[str, QuasiPolynomial] = {}
+
+    def stand_in(match: re.Match[str]) -> str:
+        numerator = _from_plain(match[1]).substitute(floors)
+        name = f"{_STAND_IN}{len(floors)}"
+        floors[name] = numerator.floor_divide(int(match[2]))
+        return name
+
+    found = _STAND_IN not in text and "floor(" in text
+    while found:  # the innermost ones first
+        text, found = _FLOOR.subn(stand_in, text)
+    return _from_plain(text).substitute(floors) if _PLAIN.fullmatch(text) else None
 
 
 @lru_cache(maxsize=4096)
@@ -395,8 +445,9 @@ def parse_polynomial(text: str) -> QuasiPolynomial:
     CountingError
         The text is none.
     """
-    if _PLAIN.fullmatch(text):
-        return _from_plain(text)
+    written = _from_written(text)
+    if written is not None:
+        return written
     try:
         tree = ast.parse(text.replace("^", "**"), mode="eval").body
     except SyntaxError as error:

@@ -172,6 +172,15 @@ class QuasiPolynomial:
             for monomial in self.terms
         )
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether the degree is at most one, and there are no floors."""
+        return all(
+            not monomial
+            or (len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], str))
+            for monomial in self.terms
+        )
+
     # }}}
 
     # {{{ arithmetic
@@ -316,6 +325,23 @@ class QuasiPolynomial:
                     rest.append((atom, power))
             parts.setdefault(exponent, {})[tuple(rest)] = value
         return {exponent: _trusted(terms) for exponent, terms in parts.items()}
+
+    def without_common_powers(self, names: Iterable[str]) -> QuasiPolynomial:
+        """Return this divided by the powers of some names that all monomials have in common."""
+        exponents = [dict(monomial) for monomial in self.terms]
+        common: dict[Atom, int] = {}
+        for name in names:
+            power = min((e.get(name, 0) for e in exponents), default=0)
+            if power:
+                common[name] = power
+        if not common:
+            return self
+        return _trusted(
+            {
+                tuple((a, e - common.get(a, 0)) for a, e in m if e > common.get(a, 0)): c
+                for m, c in self.terms.items()
+            }
+        )
 
     def primitive(self) -> QuasiPolynomial:
         """Return a positive multiple with integer coefficients that have no common factor."""

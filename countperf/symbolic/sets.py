@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
@@ -84,14 +85,15 @@ def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]
 
     Notes
     -----
-    They are read from isl's text in PolyLib's format, one line for each row, which starts with its
-    kind. That is much faster than asking isl for one coefficient after the other.
+    They are read from isl's text in PolyLib's format: the numbers of rows and columns, then the
+    rows, each of which starts with its kind. That is much faster than asking isl for one
+    coefficient after the other.
     """
     printer = isl.Printer.to_str(isl.DEFAULT_CONTEXT).set_output_format(isl.format.POLYLIB)
+    numbers = list(map(int, printer.print_basic_set(basic_set).get_str().split()))
     rows: tuple[list[list[int]], list[list[int]]] = ([], [])
-    for line in printer.print_basic_set(basic_set).get_str().splitlines()[1:]:
-        kind, *row = map(int, line.split())
-        rows[kind].append(row)
+    for start in range(2, len(numbers), numbers[1]):
+        rows[numbers[start]].append(numbers[start + 1 : start + numbers[1]])
     return rows
 
 
@@ -200,13 +202,16 @@ class Context:
         lifted = hull.lift().flatten() if hull.dim(_DT.div) else hull
         dimensions = tuple(f"_e{k}" for k in range(lifted.dim(_DT.set)))
         rows = from_isl(lifted, names, dimensions)
-        self._find_congruences(hull, rows)
+        are_plain = _are_congruences_of_one(rows)
+        self._find_congruences(hull, rows, are_plain=are_plain)
         for name, (modulus, remainder) in self.congruences.items():
-            self._originals[name] = (QuasiPolynomial.name(name) - remainder) / modulus
-            self._quotients[name] = QuasiPolynomial.name(name) * modulus + remainder
+            self._originals[name] = QuasiPolynomial.affine(
+                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
+            )
+            self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
         scaled = self.rescale(rows)
         # existentials that are quotients of a parameter need not be projected out
-        hull = _tidy(scaled.in_parameters()) if _are_congruences_of_one(rows) else None
+        hull = _tidy(scaled.in_parameters()) if are_plain else None
         if hull is None:
             basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
             hull = from_isl(basic, names, ())
@@ -248,6 +253,12 @@ class Context:
             found.append((kind, row[0], *(row[k] if k else 0 for k in positions)))
         return tuple(sorted(found))
 
+    def implies(self, polyhedron: Polyhedron) -> bool:
+        """Whether lower bounds alone show that a polyhedron without dimensions is everything."""
+        return not (polyhedron.dimensions or polyhedron.equalities) and all(
+            self._is_implied(row, polyhedron.parameters) for row in polyhedron.inequalities
+        )
+
     def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
         """Whether lower bounds alone show that a row without dimensions is at least zero."""
         smallest = row[0]
@@ -259,9 +270,9 @@ class Context:
                 smallest += c * bound
         return smallest >= 0
 
-    def _find_congruences(self, hull: Any, lifted: Polyhedron) -> None:
+    def _find_congruences(self, hull: Any, lifted: Polyhedron, *, are_plain: bool) -> None:
         names = lifted.parameters
-        if _are_congruences_of_one(lifted):
+        if are_plain:
             for row in lifted.equalities:
                 ((k, sign), (_, modulus)) = [(k, c) for k, c in enumerate(row) if k and c]
                 self.congruences[names[k - 1]] = abs(modulus), -sign * row[0] % abs(modulus)
@@ -825,40 +836,41 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
 
 
-def determined(integer_set: IntegerSet, keep: Iterable[str]) -> dict[str, QuasiPolynomial]:
-    """Return the dimensions whose values equalities give in terms of the other ones.
+def equalities(integer_set: IntegerSet) -> IntegerSet | None:
+    """Return the smallest set given by equalities that contains another one; None for all."""
+    hull = integer_set.affine_hull()
+    return hull if hull.n_constraint() else None
+
+
+def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPolynomial]:
+    """Solve equalities for dimensions.
 
     Parameters
     ----------
-    integer_set : IntegerSet
-        The values together.
-    keep : iterable of str
-        Dimensions that are never expressed by others.
+    hull : IntegerSet
+        What `equalities` returns, or a projection of it.
+    candidates : sequence of str
+        Dimensions that may be expressed by the other ones, those first that are to be.
 
     Returns
     -------
     dict from str to QuasiPolynomial
         None of them stands in the value of another one.
     """
-    hull = as_set(integer_set).affine_hull()
-    parameters = names_of(integer_set, parameters=True)
-    dimensions = names_of(integer_set, parameters=False)
-    kept = set(keep) | set(parameters)
+    parameters = names_of(hull, parameters=True)
+    dimensions = names_of(hull, parameters=False)
+    count = len(dimensions)
     found: dict[str, QuasiPolynomial] = {}
     for row in written_rows(hull)[0]:
-        count, last = len(dimensions), len(row) - 1 - len(parameters)
+        last = len(row) - 1 - len(parameters)
         if any(row[count:last]):
             continue  # holds modulo something only
-        left = QuasiPolynomial.constant(row[-1])
-        for name, factor in zip(
-            (*dimensions, *parameters), row[:count] + row[last:-1], strict=True
-        ):
-            left = left + QuasiPolynomial.name(name) * factor
-        left = left.substitute(found)
-        for name in sorted(left.names() - kept):
-            factor = (left.substitute({name: QuasiPolynomial.name(name) + 1}) - left).constant_term
+        terms = zip((*dimensions, *parameters), row[:count] + row[last:-1], strict=True)
+        left = QuasiPolynomial.affine(terms, row[-1]).substitute(found)
+        for name in candidates:
+            factor = left.terms.get(((name, 1),), 0)
             if abs(factor) == 1:
-                value = QuasiPolynomial.name(name) - left * int(factor)
+                value = QuasiPolynomial.name(name) - left * factor
                 found = {n: v.substitute({name: value}) for n, v in found.items()}
                 found[name] = value
                 break
