@@ -58,12 +58,19 @@ class ExecutionPolicy(Part):
     vectorized : {"always", "never", "flat", "flat or sync", "sync"}
         What runs in vectors: everything, nothing, what is not in an item's own loop, that and
         whatever is in programs with local barriers, or only the latter.
+    unrolled : int
+        Rows of at most so many items are unrolled, and vectors run along local axis 1; at most 8.
+    rows : {"any", "powers of two", "powers of two if alone"}
+        Which rows run in vectors at all: any, only those of a power of two items, or any in groups
+        of several rows and those of a power of two in groups of one.
     """
 
     width: int = Field(default=16, ge=1)
     along: Literal["axis0", "group"] = "axis0"
     remainder: Literal["whole", "scalar"] = "whole"
     vectorized: Vectorized = "always"
+    unrolled: int = Field(default=0, ge=0, le=8)
+    rows: Literal["any", "powers of two", "powers of two if alone"] = "any"
 
     @property
     def text(self) -> str:
@@ -72,7 +79,11 @@ class ExecutionPolicy(Part):
             return "scalar"
         left = "partial vectors whole" if self.remainder == "whole" else "remainders scalar"
         place = "along local axis 0" if self.along == "axis0" else "over the group"
-        return f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}"
+        rows = f", rows up to {self.unrolled} unrolled" if self.unrolled else ""
+        which = "" if self.rows == "any" else f", rows in vectors: {self.rows}"
+        return (
+            f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
+        )
 
     def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         """Turn counts of the structure view into what the device issues.
@@ -91,7 +102,13 @@ class ExecutionPolicy(Part):
         found: dict[str, Any] = {}
         for name, count in counts.items():
             for issued, share in _issued(
-                name, self.width, self.along, self.remainder, self.vectorized
+                name,
+                self.width,
+                self.along,
+                self.remainder,
+                self.vectorized,
+                self.unrolled,
+                self.rows,
             ):
                 part = (
                     count
@@ -104,11 +121,17 @@ class ExecutionPolicy(Part):
 
 @lru_cache(maxsize=2**16)
 def _issued(
-    name: str, width: int, along: str, remainder: str, vectorized: Vectorized
+    name: str,
+    width: int,
+    along: str,
+    remainder: str,
+    vectorized: Vectorized,
+    unrolled: int,
+    regular: str,
 ) -> tuple[tuple[str, Fraction], ...]:
     """Return what a unit of a property is issued as."""
     parts = name.split(".")
-    if parts[0] in ("run", "bytes") or name in _KEPT:
+    if parts[0] in ("run", "bytes", "segments") or name in _KEPT:
         return ((name, Fraction(1)),)
     if parts[0] != "exec":
         return ()
@@ -116,7 +139,14 @@ def _issued(
     row, rows = (int(n) for n in shape.split("x"))
     if along == "group":
         row, rows = row * rows, 1
-    is_vector = width > 1 and (context, placement) in _PLACES[vectorized]
+    if what[0] in ("gmem", "lmem"):
+        lane, _, second = what[3].partition("_")
+        what[3] = second if second and row <= unrolled else lane
+    if row <= unrolled and rows > 1:
+        row, rows = rows, row
+    is_power = row & (row - 1) == 0
+    is_regular = is_power or regular == "any" or (regular != "powers of two" and rows > 1)
+    is_vector = width > 1 and is_regular and (context, placement) in _PLACES[vectorized]
     if what[0] == "passes":
         kind = "vector" if is_vector else "scalar"
         return (
@@ -145,7 +175,7 @@ def _issued(
 def _operation(what: list[str]) -> str:
     family, kind, type_name, *function = what
     if family == "iop":
-        return ".".join(["index", type_name, kind])
+        return f"{'divide' if kind in ('div', 'mod') else 'index'}.{type_name}.{kind}"
     if kind in _ARITHMETIC:
         return f"arithmetic.{type_name}.{kind}"
     if kind in _MINOR:

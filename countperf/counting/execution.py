@@ -9,11 +9,13 @@ by how its address changes:
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
 
-Steps of an address are ``same`` (0 elements), ``next`` (1), ``shifted`` (1, of a local array, and
-not at a multiple of 16 elements), ``near`` (less than a line of 64 bytes), ``far`` (more, or
-symbolic), ``pitch`` (a multiple of 4096 bytes, so that all lines belong to one set of a usual
-first-level cache; from lane to lane only where a row has more items than such a cache has ways, 8)
-or ``data`` (read from data, or uneven).
+Steps of an address are ``same`` (0 elements), ``next`` (1), ``offset`` (1, of a local array, from
+a constant on that is no multiple of 16 elements), ``shifted`` (the same where it depends on other
+loop variables, as with a pitch that is no multiple), ``near`` (less than a line of 64 bytes),
+``far`` (more, or symbolic), ``pitch`` (a multiple of 4096 bytes, so that all lines belong to one
+set of a usual first-level cache; from lane to lane only where a row has more items than such a
+cache has ways, 8) or ``data`` (read from data, or uneven). Where a row has at most 8 items, so that
+compilers may unroll it, the step along local axis 1 follows: ``far_next``.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 import loopy as lp
@@ -52,12 +55,15 @@ __all__ = ["ExecutionCounts", "Site", "count_execution"]
 
 Context = Literal["free", "sync"]
 Placement = Literal["flat", "loop"]
-Step = Literal["same", "next", "shifted", "near", "far", "pitch", "data"]
+Step = Literal["same", "next", "offset", "shifted", "near", "far", "pitch", "data"]
 
 LINE_BYTES = 64
 _ZERO = QuasiPolynomial()
+_ONE = QuasiPolynomial.constant(1)
 PITCH_BYTES = 4096
 WAYS = 8
+NARROW_ROW = 8
+_FAR = 2**30
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
 
@@ -108,7 +114,11 @@ class ExecutionCounts:
         Passes of groups through barrier regions.
     group_bytes : dict from (direction, density) to PiecewiseQuasiPolynomial
         Distinct bytes of global memory that each group accesses, over all groups; ``dense`` where
-        some access of the array has neighbors next to each other, else ``sparse``.
+        some access of the array has neighbors in the same line (steps of several elements bring
+        what lies between along), else ``sparse``, or ``data`` where they are not known.
+    segments : dict from direction to PiecewiseQuasiPolynomial
+        Contiguous pieces in which each group accesses them, over all groups: distinct subscripts
+        but for the one along which elements are next to each other; each element where sparse.
     kernel_bytes : dict from direction to PiecewiseQuasiPolynomial
         Distinct bytes of global memory that the kernel accesses.
     groups, launches, barriers : PiecewiseQuasiPolynomial
@@ -121,7 +131,7 @@ class ExecutionCounts:
     parameters: tuple[str, ...]
     assumptions: Any
     operations: dict[tuple[Site, Operation], PiecewiseQuasiPolynomial] = field(default_factory=dict)
-    accesses: dict[tuple[Site, str, str, int, Step, str], PiecewiseQuasiPolynomial] = field(
+    accesses: dict[tuple[Site, str, str, int, str, str], PiecewiseQuasiPolynomial] = field(
         default_factory=dict
     )
     chains: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -129,6 +139,7 @@ class ExecutionCounts:
     iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     passes: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     group_bytes: dict[tuple[str, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    segments: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     kernel_bytes: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     groups: PiecewiseQuasiPolynomial = ZERO_COUNT
     launches: PiecewiseQuasiPolynomial = ZERO_COUNT
@@ -171,7 +182,7 @@ class _GlobalAccess:
     index: Address | None
     place: Place
     cases: tuple[Case | FirstIteration, ...]
-    is_dense: bool
+    least_step: int
 
 
 class _Executions:
@@ -309,22 +320,24 @@ class _Executions:
         kinds: Mapping[str, Any],
         loops: Sequence[str],
         executions: PiecewiseQuasiPolynomial,
-    ) -> list[tuple[Step, str, PiecewiseQuasiPolynomial]]:
+    ) -> list[tuple[str, str, PiecewiseQuasiPolynomial]]:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides = self._strides(access, place, kinds)
         lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
         pattern = self.statistics.pattern_of(access.array, access.text)
         stated: Mapping[str, Step] = {"stride1": "next", "uniform": "same"}
-        result: list[tuple[Step, str, PiecewiseQuasiPolynomial]] = []
+        result: list[tuple[str, str, PiecewiseQuasiPolynomial]] = []
         is_wide = place.grid.items.get(0, 1) > WAYS
+        second = self._second_step(access, place, strides)
         for step, part in _steps(lanes[0] if lanes else _ZERO, access, executions):
-            lane: Step = step
+            lane: str = step
             if lane == "data" and pattern:
                 lane = stated.get(str(pattern[0]), "data")
             elif lane == "pitch" and not is_wide:
                 lane = "far"
-            elif lane == "next" and self._is_shifted(access, place):
-                lane = "shifted"
+            elif lane == "next":
+                lane = self._alignment(access, place, 0)
+            lane += second
             if not loops:
                 result.append((lane, "", part))
                 continue
@@ -333,20 +346,29 @@ class _Executions:
                 result.append((lane, walk, rest))
         return result
 
-    def _is_shifted(self, access: MemoryAccess, place: Place) -> bool:
+    def _second_step(
+        self, access: MemoryAccess, place: Place, strides: Sequence[AxisStride]
+    ) -> str:
+        items = place.grid.items
+        if items.get(0, 1) > NARROW_ROW or items.get(1, 1) == 1:
+            return ""
+        along = [s.stride for s in strides if s.kind == "local" and s.axis == 1]
+        step = _step(along[0] if along else _ZERO, max(LINE_BYTES * 8 // access.bits, 1))
+        return f"_{self._alignment(access, place, 1) if step == 'next' else step}"
+
+    def _alignment(self, access: MemoryAccess, place: Place, axis: int) -> Step:
+        """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
         if access.address_space != "local":
-            return False
+            return "next"
         layout = self.analyzer.layout(access.array)
         address = address_of(access, layout, self.domains.to_polynomial)
         if address is None:
-            return False
-        flat = address.flat
-        lanes = {name for name, axis in place.lanes.items() if axis == 0}
-        return any(
-            coefficient % ALIGNMENT
-            for monomial, coefficient in flat.terms.items()
-            if not _is_lane(monomial, lanes)
-        )
+            return "next"
+        lanes = {name for name, of in place.lanes.items() if of == axis}
+        odd = [m for m, c in address.flat.terms.items() if c % ALIGNMENT and not _is_of(m, lanes)]
+        if not odd:
+            return "next"
+        return "shifted" if any(odd) else "offset"
 
     def _remember(
         self,
@@ -357,9 +379,13 @@ class _Executions:
         grid: Grid,
     ) -> None:
         address = address_of(access, self.analyzer.layout(access.array), self.domains.to_polynomial)
-        inside = [s for s in self._strides(access, place, kinds) if s.kind != "group"]
-        is_dense = any(_step(s.stride, 2) == "next" for s in inside)
-        self.global_accesses.append((grid, _GlobalAccess(access, address, place, cases, is_dense)))
+        steps = [
+            abs(int(s.stride.constant_term))
+            for s in self._strides(access, place, kinds)
+            if s.kind != "group" and s.stride is not None and s.stride.is_constant and s.stride
+        ]
+        least = min(steps, default=_FAR)
+        self.global_accesses.append((grid, _GlobalAccess(access, address, place, cases, least)))
 
     # }}}
 
@@ -402,12 +428,12 @@ class _Executions:
             list
         )
         kernel_bytes: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        segments: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
         by_array: defaultdict[tuple[str, str], list[tuple[Grid, _GlobalAccess]]] = defaultdict(list)
         for grid, found in self.global_accesses:
             by_array[found.access.array, found.access.direction].append((grid, found))
         for (array, direction), members in by_array.items():
             size = members[0][1].access.bits // 8
-            density = "dense" if any(m.is_dense for _, m in members) else "sparse"
             touched = self._touched(array, members)
             if touched is None:
                 executed = PiecewiseQuasiPolynomial.sum(
@@ -415,10 +441,19 @@ class _Executions:
                 )
                 group_bytes[direction, "data"].append(executed.scale(size))
                 continue
-            by_group, in_all = touched
-            group_bytes[direction, density].append(by_group.scale(size))
+            by_group, pieces, in_all = touched
+            least = min(m.least_step for _, m in members)
             kernel_bytes[direction].append(in_all.scale(size))
+            if least * size >= LINE_BYTES:
+                group_bytes[direction, "sparse"].append(by_group.scale(size))
+                segments[direction].append(by_group)
+                continue
+            together = len({m.index for _, m in members if m.least_step == least})
+            between = max(Fraction(least, together), Fraction(1))
+            group_bytes[direction, "dense"].append(by_group.scale(size * between))
+            segments[direction].append(pieces)
         return {
+            "segments": {d: PiecewiseQuasiPolynomial.sum(some) for d, some in segments.items()},
             "group_bytes": {
                 key: PiecewiseQuasiPolynomial.sum(some) for key, some in group_bytes.items()
             },
@@ -429,8 +464,13 @@ class _Executions:
 
     def _touched(
         self, array: str, members: Sequence[tuple[Grid, _GlobalAccess]]
-    ) -> tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial] | None:
-        """Count distinct elements by group, and in all; None where data decides them."""
+    ) -> tuple[PiecewiseQuasiPolynomial, ...] | None:
+        """Count distinct elements by group, contiguous pieces by group, and elements in all.
+
+        None where data decides them.
+        """
+        strides = self.analyzer.layout(array).strides
+        unit = next((i for i, stride in enumerate(strides) if stride == _ONE), None)
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
         for grid, member in members:
@@ -444,15 +484,26 @@ class _Executions:
                 repeats[axes] *= grid.groups[axis]
         what = f"kernel '{self.kernel.name}': the footprint of array '{array}'"
         with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
-            by_group = ZERO_COUNT
+            by_group, pieces = ZERO_COUNT, ZERO_COUNT
             for axes, some in by_axes.items():
                 by_group += self._count_cells(some, axes) * repeats[axes]
-            return by_group, self._count_cells([member for _, member in members], ())
+                pieces += self._count_cells(some, axes, without=unit) * repeats[axes]
+            return by_group, pieces, self._count_cells([member for _, member in members], ())
 
     def _count_cells(
-        self, members: Sequence[_GlobalAccess], axes: Sequence[int]
+        self,
+        members: Sequence[_GlobalAccess],
+        axes: Sequence[int],
+        without: int | None = None,
     ) -> PiecewiseQuasiPolynomial:
-        """Count distinct elements, told apart by the groups along some axes."""
+        """Count distinct subscripts, perhaps without one, told apart by groups along some axes."""
+
+        def told_apart(
+            address: Address, groups: Sequence[QuasiPolynomial]
+        ) -> tuple[QuasiPolynomial, ...]:
+            kept = (part for i, part in enumerate(address.index) if i != without)
+            return (*groups, *kept)
+
         pieces: list[sets.IntegerSet] = []
         for member in members:
             if member.index is None:
@@ -462,7 +513,7 @@ class _Executions:
                 accessed_cells(
                     [(member.index, member.place.within, member.cases)],
                     self.domains,
-                    lambda address, groups=groups: (*groups, *address.index),
+                    partial(told_apart, groups=groups),
                 )
             )
         counter = self.domains.counter
@@ -474,9 +525,8 @@ class _Executions:
     # }}}
 
 
-def _is_lane(monomial: Any, lanes: set[str]) -> bool:
-    names = QuasiPolynomial({monomial: 1}).names()
-    return bool(names & lanes)
+def _is_of(monomial: Any, names: set[str]) -> bool:
+    return bool(QuasiPolynomial({monomial: 1}).names() & names)
 
 
 def _steps(

@@ -285,7 +285,7 @@ class WeightSet(Document):
             parameters=values,
             time_s=time_s,
             interval_s=self._interval(
-                time_s, changes, level, arguments, outside=not verdicts[2].passed
+                time_s, changes, level, self._arguments(inputs), outside=not verdicts[2].passed
             )
             if certain
             else None,

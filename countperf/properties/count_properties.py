@@ -221,6 +221,8 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
             add(f"exec.{_place(site)}.{name}", quantity)
     for (direction, density), quantity in executed.group_bytes.items():
         add(f"bytes.group.{direction}.{density}", quantity)
+    for direction, quantity in executed.segments.items():
+        add(f"segments.group.{direction}", quantity)
     for direction, quantity in executed.kernel_bytes.items():
         add(f"bytes.kernel.{direction}", quantity)
     reason = "; ".join(sorted(executed.reasons))

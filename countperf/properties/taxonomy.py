@@ -50,7 +50,7 @@ _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 _SITE = r"(?:free|sync)\.(?:flat|loop)\.\d+x\d+"
-_STEP = r"(?:same|next|shifted|near|far|pitch|data)"
+_STEP = r"(?:same|next|offset|shifted|near|far|pitch|data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), unit, description)
@@ -85,7 +85,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "operations by site",
         ),
         (
-            rf"exec\.{_SITE}\.[gl]mem\.(?:load|store)\.\d+\.{_STEP}(?:\.{_STEP})?",
+            rf"exec\.{_SITE}\.[gl]mem\.(?:load|store)\.\d+\.{_STEP}(?:_{_STEP})?(?:\.{_STEP})?",
             "access",
             "accesses by site, by the step of the address from item to item and in a loop",
         ),
@@ -97,6 +97,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             r"bytes\.group\.(?:load|store)\.(?:dense|sparse|data)",
             "B",
             "distinct bytes of global memory that each group accesses, over all groups",
+        ),
+        (
+            r"segments\.group\.(?:load|store)",
+            "segment",
+            "contiguous pieces of global memory that each group accesses, over all groups",
         ),
         (
             r"bytes\.kernel\.(?:load|store)",
@@ -149,7 +154,7 @@ PROPERTY_ROOTS = frozenset(pattern.pattern.split(r"\.")[0] for pattern, _, _ in 
 
 def is_emitted(name: str) -> bool:
     """Whether a property is of what Loopy emits, not of how that is executed."""
-    return name.split(".", 1)[0] not in ("exec", "run", "bytes")
+    return name.split(".", 1)[0] not in ("exec", "run", "bytes", "segments")
 
 
 def describe(name: str) -> KernelProperty:
