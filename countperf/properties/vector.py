@@ -73,7 +73,7 @@ class Count:
     integral: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.granularity, Granularity):
+        if type(self.granularity) is not Granularity:
             listed = ", ".join(str(member) for member in Granularity)
             raise GranularityError(
                 f"{self.granularity!r} is no granularity of a count; pass a member of Granularity "
