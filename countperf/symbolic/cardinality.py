@@ -19,8 +19,8 @@ from countperf.symbolic.piecewise import (
     Region,
     disjoint_regions,
     fixed_parameters,
+    forget_parsed,
     one_count,
-    parse_polynomial,
 )
 from countperf.symbolic.quasipolynomial import ONE, Number, QuasiPolynomial, forget_products
 
@@ -33,9 +33,10 @@ _MAXIMUM_FORMS = 4096
 def forget_counts() -> None:
     """Forget what the process has counted and parsed; for honest timings."""
     _COUNTED_FORMS.clear()
-    parse_polynomial.cache_clear()
+    forget_parsed()
     sets.forget_contexts()
     _guards_of.cache_clear()
+    _without_floors.cache_clear()
     forget_products()
 
 
@@ -317,15 +318,18 @@ class Counter:
         }
         if len(lower) < len(names):
             return False
-        if len(names) > 1 and polynomial.evaluate(lower) < 0:
-            return False  # the corner may be impossible, but no proof below allows for that
+        name = names[0]
+        step, remainder = self.context.congruences.get(name, (1, 0))
+        if len(names) > 1 or lower[name] % step == remainder:
+            if polynomial.evaluate(lower) < 0:
+                return False  # the corner may be impossible, but no proof below allows for that
+            if _is_increasing(polynomial, lower):
+                return True
         bound = _without_floors(polynomial)
         if bound is not None and _all_nonnegative(_shifted(bound, lower)):
             return True
         if len(names) > 1:
             return False
-        (name,) = names
-        step, remainder = self.context.congruences.get(name, (1, 0))
         upper = bounds[name][1]
         for distance in range(64):
             start = lower[name] + distance
@@ -407,6 +411,14 @@ class Counter:
 def _shifted(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> QuasiPolynomial:
     return polynomial.substitute(
         {name: QuasiPolynomial.name(name) + value for name, value in lower.items()}
+    )
+
+
+def _is_increasing(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> bool:
+    """Whether no coefficient makes a polynomial smaller than at lower bounds, all at least zero."""
+    return all(low >= 0 for low in lower.values()) and all(
+        not monomial or (value > 0 and all(isinstance(atom, str) for atom, _ in monomial))
+        for monomial, value in polynomial.terms.items()
     )
 
 
@@ -501,13 +513,14 @@ def _guards_of(
         pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
     for piece in pieces:
         names = sets.names_of(piece, parameters=True)
-        atoms = [QuasiPolynomial.name(n) for n in names]
-        for k in range(piece.dim(kinds.div)):
-            atoms.append(_from_aff(piece.get_div(k), atoms))
-
         equalities, inequalities = sets.written_rows(piece)
-
-        floors = atoms[len(names) :]
+        floors: list[QuasiPolynomial] = []
+        for k in range(piece.dim(kinds.div)):
+            floor = _solved_division(k, names, equalities)
+            if floor is None:
+                atoms = [*map(QuasiPolynomial.name, names), *floors]
+                floor = _from_aff(piece.get_div(k), atoms)
+            floors.append(floor)
         result.append(
             (
                 _guards_of_rows(inequalities, names, floors),
@@ -517,6 +530,20 @@ def _guards_of(
     return tuple(result)
 
 
+def _solved_division(
+    position: int, names: Sequence[str], equalities: Sequence[Sequence[int]]
+) -> QuasiPolynomial | None:
+    """Return the value of a division that an equality states in parameters, as a floor."""
+    divisions = len(equalities[0]) - len(names) - 1 if equalities else 0
+    for row in equalities:
+        factor = row[position]
+        if factor and not any(row[:position]) and not any(row[position + 1 : divisions]):
+            sign = -1 if factor > 0 else 1
+            terms = [(n, sign * c) for n, c in zip(names, row[divisions:-1], strict=True) if c]
+            return QuasiPolynomial.affine(terms, sign * row[-1]).floor_divide(abs(factor))
+    return None
+
+
 def _guards_of_rows(
     rows: Sequence[Sequence[int]], names: Sequence[str], floors: Sequence[QuasiPolynomial]
 ) -> frozenset[QuasiPolynomial]:
@@ -524,7 +551,7 @@ def _guards_of_rows(
     found: set[QuasiPolynomial] = set()
     for row in rows:
         terms = zip(names, row[len(floors) : -1], strict=True)
-        total = QuasiPolynomial.affine(terms, row[-1])
+        total = QuasiPolynomial.affine([term for term in terms if term[1]], row[-1])
         for coefficient, floor in zip(row, floors, strict=False):
             if coefficient:
                 total = total + floor * coefficient

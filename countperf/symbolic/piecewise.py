@@ -16,7 +16,14 @@ from typing import Any
 
 from countperf.errors import CountingError
 from countperf.symbolic.elimination import Term, multiply_terms
-from countperf.symbolic.quasipolynomial import ONE, ZERO, Monomial, Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import (
+    ONE,
+    ZERO,
+    Monomial,
+    Number,
+    QuasiPolynomial,
+    product,
+)
 
 _NONE: frozenset[QuasiPolynomial] = frozenset()
 _MAXIMUM_REGIONS = 4096
@@ -70,9 +77,8 @@ class PiecewiseQuasiPolynomial:
 
     @staticmethod
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
-        """Return the product of counts; that of numbers and unguarded ones is found first."""
-        number: Number = 1
-        polynomial: QuasiPolynomial | None = None
+        """Return the product of counts; that of unguarded ones is found first."""
+        polynomials: list[QuasiPolynomial] = []
         guarded: PiecewiseQuasiPolynomial | None = None
         reasons = frozenset[str]()
         for count in counts:
@@ -80,11 +86,9 @@ class PiecewiseQuasiPolynomial:
             value = count.as_polynomial()
             if value is None:
                 guarded = count if guarded is None else guarded * count
-            elif value.is_constant:
-                number *= value.constant_term
             else:
-                polynomial = value if polynomial is None else polynomial * value
-        unguarded = number if polynomial is None else polynomial * number
+                polynomials.append(value)
+        unguarded = product(polynomials)
         if guarded is None:
             return PiecewiseQuasiPolynomial.from_value(unguarded).approximated(reasons)
         return guarded.scale(unguarded).approximated(reasons)
@@ -453,6 +457,12 @@ def parse_polynomial(text: str) -> QuasiPolynomial:
     except SyntaxError as error:
         raise CountingError(f"{text!r} is no quasi-polynomial: {error.msg}", where=text) from error
     return _from_tree(tree, text)
+
+
+def forget_parsed() -> None:
+    """Forget the texts that were parsed; for honest timings."""
+    parse_polynomial.cache_clear()
+    _monomial.cache_clear()
 
 
 def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:

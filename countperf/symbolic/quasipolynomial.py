@@ -257,6 +257,8 @@ class QuasiPolynomial:
             raise ValueError(f"floor division by {denominator}: must be positive")
         scale = lcm(*(c.denominator for c in self.terms.values())) if self.terms else 1
         denominator *= scale
+        if denominator == 1:
+            return self
         outside: dict[Monomial, Number] = {}
         inside: dict[Monomial, Number] = {}
         for monomial, value in self.terms.items():
@@ -408,6 +410,26 @@ def _trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:
 
 ZERO = QuasiPolynomial()
 ONE = QuasiPolynomial.constant(1)
+
+
+def product(factors: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
+    """Return the product of quasi-polynomials; single monomials are joined first, in integers."""
+    monomial: Monomial = ()
+    numerator = denominator = 1
+    sums: list[QuasiPolynomial] = []
+    for factor in factors:
+        if len(factor.terms) != 1:
+            sums.append(factor)
+            continue
+        ((more, coefficient),) = factor.terms.items()
+        monomial = _multiply_monomials(monomial, more)
+        numerator *= coefficient.numerator
+        denominator *= coefficient.denominator
+    coefficient = numerator if denominator == 1 else _number(Fraction(numerator, denominator))
+    result = _trusted({monomial: coefficient})
+    for factor in sums:
+        result = factor * result
+    return result
 
 
 @lru_cache(maxsize=64)

@@ -90,7 +90,8 @@ def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]
     coefficient after the other.
     """
     printer = isl.Printer.to_str(isl.DEFAULT_CONTEXT).set_output_format(isl.format.POLYLIB)
-    numbers = list(map(int, printer.print_basic_set(basic_set).get_str().split()))
+    words = printer.print_basic_set(basic_set).get_str().split()
+    numbers = [0 if word == "0" else int(word) for word in words]  # most of them are zero
     rows: tuple[list[list[int]], list[list[int]]] = ([], [])
     for start in range(2, len(numbers), numbers[1]):
         rows[numbers[start]].append(numbers[start + 1 : start + numbers[1]])
@@ -205,9 +206,7 @@ class Context:
         are_plain = _are_congruences_of_one(rows)
         self._find_congruences(hull, rows, are_plain=are_plain)
         for name, (modulus, remainder) in self.congruences.items():
-            self._originals[name] = QuasiPolynomial.affine(
-                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
-            )
+            self._originals[name] = (QuasiPolynomial.name(name) - remainder) / modulus
             self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
         scaled = self.rescale(rows)
         # existentials that are quotients of a parameter need not be projected out
@@ -295,15 +294,19 @@ class Context:
         """Write a polyhedron in the quotients of the parameters that have congruences."""
         if not self.congruences:
             return polyhedron
-        scales = [self.congruences.get(name, (1, 0)) for name in polyhedron.parameters]
-        count = len(scales)
+        scales = [
+            (k, *self.congruences[name])
+            for k, name in enumerate(polyhedron.parameters, start=1)
+            if name in self.congruences
+        ]
 
         def scaled(row: Row) -> Row:
-            head = row[0] + sum(
-                c * offset for c, (_, offset) in zip(row[1 : count + 1], scales, strict=True)
-            )
-            middle = (c * scale for c, (scale, _) in zip(row[1 : count + 1], scales, strict=True))
-            return (head, *middle, *row[count + 1 :])
+            values = list(row)
+            for k, modulus, remainder in scales:
+                if row[k]:
+                    values[0] += row[k] * remainder
+                    values[k] *= modulus
+            return tuple(values)
 
         return Polyhedron(
             polyhedron.parameters,
