@@ -990,7 +990,7 @@ def rank(
     """
     from countperf.harness.devices import find_device
     from countperf.tuning.points import Question
-    from countperf.tuning.ranking import rank_points
+    from countperf.tuning.ranker import rank_points
 
     found = None if device is None else find_device(device)
     weights = _matching_weights(weights, found, force)
@@ -1121,7 +1121,7 @@ def _limits(device: Device) -> Limits:
 
 
 def _pool(executor: Executor | None, workers: int | None) -> AbstractContextManager[Executor]:
-    from countperf.tuning.ranking import process_pool
+    from countperf.tuning.pools import process_pool
 
     return process_pool(workers) if executor is None else nullcontext(executor)
 

@@ -19,7 +19,8 @@ from countperf.counting.resources import scheduled
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from countperf.tuning.points import Question, load_space
-from countperf.tuning.ranking import processors, rank_points
+from countperf.tuning.pools import processors
+from countperf.tuning.ranker import rank_points
 
 WEIGHTS = "pocl-epyc-zen5"
 

@@ -239,6 +239,7 @@ def ranking_line(ranking: Ranking) -> dict[str, Any]:
             for stage, each in ranking.refusals.items()
         },
         "position": ranking.position,
+        "ahead": list(ranking.ahead),
         "complete": ranking.complete,
         "seconds": ranking.seconds,
     }
@@ -275,6 +276,7 @@ def read_ranking(
             for stage, each in line["refusals"].items()
         },
         position=int(line["position"]),
+        ahead=tuple(int(number) for number in line.get("ahead", ())),
         complete=bool(line["complete"]),
         seconds=float(line["seconds"]),
     )

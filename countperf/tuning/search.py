@@ -21,7 +21,8 @@ from countperf.harness.runner import CaseRunner
 from countperf.tuning.journal import Journal
 from countperf.tuning.points import Predicted, Question, Refused, Stage, load_space
 from countperf.tuning.posterior import LogTimes, Posterior
-from countperf.tuning.ranking import KEPT, Ranking, RefusalCount, rank_points
+from countperf.tuning.ranker import KEPT, rank_points
+from countperf.tuning.ranking import Ranking, RefusalCount
 from countperf.tuning.result import (
     Budget,
     Plan,

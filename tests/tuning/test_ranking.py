@@ -17,7 +17,7 @@ from countperf.tuning.points import (
     load_space,
     predict_point,
 )
-from countperf.tuning.ranking import rank_points
+from countperf.tuning.ranker import rank_points
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space
 

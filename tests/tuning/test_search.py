@@ -404,7 +404,7 @@ def test_a_real_device_finds_a_variant_in_seconds(device: Device, tmp_path: Path
 
 
 def test_the_ranking_in_the_file_is_read_back_as_it_was() -> None:
-    from countperf.tuning.ranking import rank_points
+    from countperf.tuning.ranker import rank_points
     from countperf.tuning.result import ranking_line, read_ranking
 
     ranking: Ranking = rank_points(QUESTION, executor=Inline())
