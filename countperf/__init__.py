@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         predict,
         rank,
         tune,
+        tune_devices,
     )
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ _HOMES = {
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow",
     "tune": "countperf.workflow",
+    "tune_devices": "countperf.workflow",
 }
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "profile_kernel",
     "rank",
     "tune",
+    "tune_devices",
 ]
 
 

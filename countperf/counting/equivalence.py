@@ -41,7 +41,7 @@ def with_loops_as_loops(t_unit: TranslationUnit) -> TranslationUnit:
     tagged = {
         name: iname
         for name, iname in kernel.inames.items()
-        if iname.tags_of_type((UnrollTag, UnrolledIlpTag))
+        if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in iname.tags)
     }
     if not tagged:
         return t_unit

@@ -143,6 +143,11 @@ class Ranker:
         self._fill()
         return not (self._chunks or self._pending)
 
+    @property
+    def has_predictions(self) -> bool:
+        """Whether there is a variant with a prediction."""
+        return self._tally.predicted > 0
+
     def work(self, until_s: float | None, *, most: int | None = None) -> None:
         """Keep the executor busy, and wait until there is an answer.
 

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
-from measurement_kernels.variants.common import Inputs, Rounded, split_to_items, sweep_of, written_as
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    split_to_items,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit

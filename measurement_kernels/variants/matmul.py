@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import SizeParameter
 from measurement_kernels.matmul_tiled import ARGUMENTS, expected
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_plane, sweep_of, written_as
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    shared,
+    split_plane,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_plane, sweep_of, written_as
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    shared,
+    split_plane,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -40,9 +47,7 @@ def build(
         arguments=_ARGUMENTS,
         element_type="f32",
     )
-    unit, _, group = split_plane(
-        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes
-    )
+    unit, _, group = split_plane(unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes)
     if not tile:
         return written_as(unit, block, ["i_each", "j_each"])
     wide = 1 if items_i * rows > 1 else 0  # a tile of one column is fetched along axis 0
