@@ -18,6 +18,7 @@ from loopy.kernel.data import LoopedIlpTag, UnrolledIlpTag, UnrollTag
 from loopy.kernel.function_interface import CallableKernel
 from loopy.kernel.instruction import BarrierInstruction, NoOpInstruction
 from loopy.symbolic import UncachedWalkMapper
+from pymbolic.mapper import Mapper
 
 
 def with_loops_as_loops(t_unit: TranslationUnit) -> TranslationUnit:
@@ -73,6 +74,10 @@ def _as_loop(tag: Any) -> Any:
 
 class _Uses(UncachedWalkMapper[[]]):
     """Collects variables that are used as more than plain subscripts, and those of reductions."""
+
+    # Loopy's class of that name does cache, and would see a variable in a subscript only once
+    __call__ = Mapper.__call__
+    rec = Mapper.__call__
 
     def __init__(self) -> None:
         super().__init__()

@@ -95,7 +95,11 @@ class Bench:
                 self._runner.check(case)
             finally:
                 self._finish_building()
-        with self._gate.timing(self._runner.identity), self._runner.loaded(case) as run:
+        with (
+            self._gate.timing(self._runner.identity),
+            silence(),
+            self._runner.loaded(case) as run,
+        ):
             started = self._runner.clock.now()
             samples: list[float] = []
             while len(samples) < self._plan.runs:

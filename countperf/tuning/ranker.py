@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
+from countperf.errors import SearchSpaceError
 from countperf.tuning.points import Point, Question, load_space, predict_points
 from countperf.tuning.pools import capacity, pool_or
 from countperf.tuning.ranking import Ranking, Tally
@@ -239,7 +241,7 @@ class Ranker:
         done, _ = wait(self._pending, seconds, FIRST_COMPLETED)
         for task in done:
             chunk = self._pending.pop(task)
-            for (number, _), point in zip(chunk, task.result(), strict=True):
+            for (number, _), point in zip(chunk, self._answer(task), strict=True):
                 self._done.add(number)
                 self._tally.add(number, point)
                 self.answered += 1
@@ -248,3 +250,23 @@ class Ranker:
         while self._taken and self._taken[0] in self._done:
             self._position = self._taken.popleft()
             self._done.discard(self._position)
+
+    def _answer(self, task: Future[list[Point]]) -> list[Point]:
+        try:
+            return task.result()
+        except Exception as error:
+            reason = _why_not_sent(self._question)
+            if reason is None:
+                raise
+            raise SearchSpaceError(
+                f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
+                "let its functions be functions of a module, or name it: 'path/file.py:name'"
+            ) from error
+
+
+def _why_not_sent(question: Question) -> str | None:
+    try:
+        pickle.dumps(question)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        return str(error)
+    return None

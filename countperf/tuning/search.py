@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -17,11 +15,12 @@ from numpy.typing import NDArray
 from countperf.errors import MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.gate import Gate
-from countperf.tuning.journal import Journal
+from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import FEWEST_RUNS, Bench, stage_of
 from countperf.tuning.points import Predicted, Question, Refused, load_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.posterior import LogTimes, Posterior
+from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, Ranker
 from countperf.tuning.ranking import Ranking, RefusalCount
 from countperf.tuning.result import (
@@ -45,8 +44,6 @@ from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, sele
 
 Progress = Callable[[str], None]
 
-_SLICE_S = 60.0  # after which what was predicted is written down
-_WAIT_S = 0.25  # for an answer of the executor, before others get their turn
 _WORTH_WAITING = 0.5  # gain of a variant that is built already, in that of the most promising
 
 
@@ -105,7 +102,7 @@ def tune_space(
         journal = None
         if store is not None:
             journal = stack.enter_context(
-                Journal.open(store, _header(question, space, runner, plan))
+                Journal.open(store, search_header(question, space, runner, plan))
             )
         search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
         pool = stack.enter_context(pool_or(executor))
@@ -118,36 +115,6 @@ def tune_space(
         stopped = search.measure()
         search.confirm()
         return search.result(stopped)
-
-
-def _header(
-    question: Question, space: SearchSpace, runner: CaseRunner, plan: Plan
-) -> dict[str, Any]:
-    weights = question.weights
-    text = repr((sorted(weights.to_object().items()), question.incomplete_ok))
-    listed = repr([(name, list(values)) for name, values in space.parameters.items()])
-    rules = repr([str(getattr(each, "__qualname__", each)) for each in space.constraints])
-    return {
-        "space": space.name,
-        "parameters": list(space.parameters),
-        "space_digest": hashlib.sha256(
-            (listed + rules + _source(space.build)).encode()
-        ).hexdigest()[:16],
-        "sizes": {**space.sizes, **question.sizes},
-        "device": runner.identity.to_object(),
-        "timer": runner.clock.timer,
-        "weights": f"{weights.model} for {weights.device.slug}",
-        "weights_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "plan": plan.to_object(),
-    }
-
-
-def _source(function: Callable[..., Any]) -> str:
-    """Return a function's source, if there is, so that no search goes on with another function."""
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return ""
 
 
 class _Search:
@@ -178,21 +145,27 @@ class _Search:
         self._refused: dict[Key, Refused] = {}
         self._confirmed: set[Key] = set()
         self._case_s: list[float] = []
-        self._was_counting = True
         self._ahead: Key | None = None  # built ahead of its turn
         self._points: tuple[Predicted, ...] = ()  # candidates, the fastest by prediction first
         self._places: dict[Key, int] = {}
         self._ranking: Ranking
         self._posterior: Posterior
-        self._ranker: Ranker
-        self._gate: Gate
+        self._predictions: Predictions
         self._bench: Bench
         self._recall()
 
     @contextmanager
     def at(self, ranker: Ranker, gate: Gate) -> Generator[None]:
         """Work with a ranking under way, and among the searches of a gate."""
-        self._ranker, self._gate = ranker, gate
+        self._predictions = Predictions(
+            ranker,
+            gate,
+            self._plan,
+            seconds=self._budget.seconds,
+            now=self._runner.clock.now,
+            spent_s=self._spent_s,
+            note=self._note,
+        )
         most_s = min(self._plan.max_case_s, (self._budget.seconds or float("inf")) / 50)
         with (
             gate.watching(ranker),
@@ -251,12 +224,9 @@ class _Search:
 
     def begin(self) -> None:
         """Predict: a sample of the variants where seconds are scarce, else all of them."""
-        self._ranking = self._ranker.ranking()
-        share = self._plan.first_share
-        if not self._ranking.best or self._counting_left_s(share) > 0:
-            self._predict(share)
-        if not self._ranker.has_predictions:
-            reasons = [e.reason for each in self._ranking.refusals.values() for e in each.examples]
+        ranking = self._predictions.begin()
+        if not ranking.predicted:
+            reasons = [e.reason for each in ranking.refusals.values() for e in each.examples]
             raise TuningError(
                 f"no variant of '{self._space.name}' has a prediction: "
                 f"{reasons[0] if reasons else 'no choice satisfies the constraints'}",
@@ -264,54 +234,18 @@ class _Search:
             )
         self._look()
 
-    def _counting_left_s(self, share: float) -> float:
-        """Return what is left of the time in which variants are predicted, s."""
-        seconds = self._budget.seconds
-        return float("inf") if seconds is None else share * seconds - self._spent_s()
-
-    def _predict(self, share: float) -> None:
-        """Predict until a share of the seconds is spent or all is done, and write that down."""
-        ranker, now = self._ranker, self._runner.clock.now
-        while True:
-            until_s = now() + min(_SLICE_S, self._counting_left_s(share))
-            if not self._is_counting():
-                break
-            answered = ranker.answered
-            while self._is_counting() and (now() < until_s or not self._has_points(answered)):
-                with self._gate.working():
-                    began_s = now()
-                    if began_s < until_s:
-                        ranker.work(min(began_s + _WAIT_S, until_s))
-                    else:
-                        ranker.work(None, most=1)
-            self._note()
-            if self._counting_left_s(share) <= 0:
-                break
-
-    def _has_points(self, answered: int) -> bool:
-        """Tell whether there is something to go on with."""
-        return self._ranker.answered > answered and self._ranker.has_predictions
-
-    def _is_counting(self) -> bool:
-        with self._gate.working():
-            return not self._ranker.is_done
-
-    def _note(self) -> None:
-        """Write down what was predicted if it is more than before."""
-        found = self._ranker.ranking()
-        if found.position == self._ranking.position and found.ahead == self._ranking.ahead:
-            return
-        self._ranking = found
-        self._write(ranking_line(found))
+    def _note(self, ranking: Ranking) -> None:
+        self._write(ranking_line(ranking))
         self._say(
-            f"{found.predicted} variants predicted, {found.refused} refused"
-            f"{'' if found.complete else ', others not looked at'}"
+            f"{ranking.predicted} variants predicted, {ranking.refused} refused"
+            f"{'' if ranking.complete else ', others not looked at'}"
         )
 
     def _look(self) -> None:
         """Take over what was predicted meanwhile."""
-        found = self._ranker.ranking()
+        found = self._predictions.ranking()
         if self._points and found.predicted == self._ranking.predicted:
+            self._ranking = found
             return
         self._ranking = found
         kept = {as_key(point.choice): point for point in found.best}
@@ -357,7 +291,7 @@ class _Search:
         Meanwhile the executor goes on with predictions, as long as there is time for them.
         """
         while True:
-            counting = not self._is_spent() and self._feed()
+            counting = not self._is_spent() and self._predictions.go_on()
             self._look()
             remaining = self._remaining()
             if self._is_spent():
@@ -365,39 +299,18 @@ class _Search:
             if not remaining.any():
                 if not counting:
                     return "exhausted" if self._ranking.complete else "budget"
-                self._predict_more()
+                self._predictions.wait()
                 continue
             times = self._posterior.log_times()
             if self._tried and self._is_confident(times, remaining):
                 if not counting:
                     return "confident"
-                self._predict_more()
+                self._predictions.wait()
                 continue
             places = self._most_promising(times, remaining)
             if not places:
                 return "budget"
             self._try(*places)
-
-    def _feed(self) -> bool:
-        """Have the executor go on, and tell whether it does."""
-        if self._counting_left_s(self._plan.ranking_share) <= 0:
-            if self._was_counting:
-                self._was_counting = False
-                with self._gate.working():
-                    self._ranker.pause()
-                self._note()
-            return False
-        with self._gate.working():
-            self._ranker.feed()
-            self._was_counting = not self._ranker.is_done
-        if not self._was_counting:
-            self._note()
-        return self._was_counting
-
-    def _predict_more(self) -> None:
-        """Wait for predictions, since nothing else is to be done."""
-        with self._gate.working():
-            self._ranker.work(self._runner.clock.now() + _WAIT_S)
 
     def _is_confident(self, times: LogTimes, remaining: NDArray[np.bool_]) -> bool:
         chance = chance_of_better(

@@ -65,17 +65,14 @@ def main(name: str) -> None:
         ranking = rank_points(question, executor=executor)
         tuned = tune_space(question, scripted(), Budget(measurements=4), executor=executor)
     refused = [e.reason for each in ranking.refusals.values() for e in each.examples]
-    print(
-        json.dumps(
-            {
-                "order": [[SPACE.label(p.choice), p.time_s] for p in ranking.best],
-                "refused": ranking.refused,
-                "elsewhere": any("process" in r for r in refused)
-                and f"ValueError: process {os.getpid()}" not in refused,
-                "winner": SPACE.label(tuned.winner.choice),
-            }
-        )
-    )
+    found = {
+        "order": [[SPACE.label(p.choice), p.time_s] for p in ranking.best],
+        "refused": ranking.refused,
+        "elsewhere": any("process" in r for r in refused)
+        and f"ValueError: process {os.getpid()}" not in refused,
+        "winner": SPACE.label(tuned.winner.choice),
+    }
+    sys.stdout.write(f"{json.dumps(found)}\n")
 
 
 if __name__ == "__main__":
