@@ -2,8 +2,8 @@
 
 ``python scripts/benchmark_tuning.py [--device DEVICE] [--points N] [--families NAME ...]``
 
-First a part of each family's space is measured, all of it (fewer values of its parameters, so that
-there are at most N variants), and recorded in ``--folder`` (a file for each family; the same command
+First a part of each space is measured, all of it (fewer values of its parameters, so that
+there are at most N variants), and recorded in ``--folder`` (a file for each family; the command
 goes on where it was interrupted). Then searches are played again from the records: our own with 5 %
 of the time that the exhaustive one took, random search and strategies of Kernel Tuner (simulation
 mode) with the same, and the model alone. A search's result is the fastest variant's time as a
