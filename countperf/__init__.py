@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         predict,
         rank,
         tune,
+        tune_devices,
     )
 
 __version__ = "0.1.0"
@@ -63,6 +64,7 @@ _HOMES = {
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow",
     "tune": "countperf.workflow",
+    "tune_devices": "countperf.workflow",
 }
 
 __all__ = [
@@ -94,6 +96,7 @@ __all__ = [
     "profile_kernel",
     "rank",
     "tune",
+    "tune_devices",
 ]
 
 

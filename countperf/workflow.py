@@ -7,7 +7,6 @@ import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
+    from countperf.tuning.devices import DeviceResults
     from countperf.tuning.points import Limits, Point
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import TuningResult
@@ -1334,7 +1334,8 @@ def rank(
     points : int, optional
         Predict only so many, scattered over the space.
     executor : concurrent.futures.Executor, optional
-        What predicts; by default a pool of `workers` processes, one for each processor.
+        What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
+        other; by default a pool of `workers` processes, one for each processor.
     on_point : callable, optional
         Is told of every point as it comes.
 
@@ -1349,7 +1350,8 @@ def rank(
     """
     from countperf.harness.devices import find_device
     from countperf.tuning.points import Question
-    from countperf.tuning.ranking import rank_points
+    from countperf.tuning.pools import pool_or
+    from countperf.tuning.ranker import rank_points
 
     found = None if device is None else find_device(device)
     weights = _matching_weights(weights, found, force)
@@ -1360,7 +1362,7 @@ def rank(
         limits=None if found is None else _limits(found),
         incomplete_ok=incomplete_ok,
     )
-    with _pool(executor, workers) as pool:
+    with pool_or(executor, workers) as pool:
         return rank_points(question, executor=pool, keep=keep, points=points, on_point=on_point)
 
 
@@ -1426,6 +1428,7 @@ def tune(
     from countperf.harness.devices import find_device
     from countperf.harness.runner import KernelRunner
     from countperf.tuning.points import Question
+    from countperf.tuning.pools import pool_or
     from countperf.tuning.result import Budget, Plan
     from countperf.tuning.search import tune_space
 
@@ -1441,7 +1444,7 @@ def tune(
         limits=_limits(found),
         incomplete_ok=incomplete_ok,
     )
-    with _pool(executor, workers) as pool:
+    with pool_or(executor, workers) as pool:
         return tune_space(
             question,
             KernelRunner.open(found, clock),
@@ -1452,6 +1455,84 @@ def tune(
             progress=progress,
             began_s=began_s,
         )
+
+
+def tune_devices(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    devices: Sequence[str],
+    seconds: float | None = None,
+    measurements: int | None = None,
+    weights: WeightSet | Path | str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = True,
+    store: Path | str | None = None,
+    confidence: float = 0.95,
+    tolerance: float = 0.02,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    **more: int,
+) -> DeviceResults:
+    """Find the fastest variant of a kernel on each of several devices, which work side by side.
+
+    Parameters
+    ----------
+    devices : sequence of str
+        As for `measure`.
+    weights : WeightSet, Path or str, optional
+        Of all of them; by default each has its own.
+    store : Path or str, optional
+        A file for each device, beside this one: ``search.jsonl`` becomes ``search-pocl-0.jsonl``.
+    space, parameters, seconds, measurements, force, incomplete_ok, confidence, tolerance, executor
+        As for `tune`; the budget is that of each device.
+    workers, progress, **more
+        As for `tune`.
+
+    Returns
+    -------
+    DeviceResults
+
+    Raises
+    ------
+    TuningError
+        None of them has a result.
+    SearchSpaceError, PredictionError, DeviceError, DocumentError, ParameterError
+        Wrong space, weights or devices.
+    """
+    from countperf.harness.clock import EventClock
+    from countperf.harness.devices import find_device
+    from countperf.harness.runner import KernelRunner
+    from countperf.tuning.devices import DeviceSearch
+    from countperf.tuning.devices import tune_devices as search_devices
+    from countperf.tuning.points import Question
+    from countperf.tuning.result import Budget, Plan
+
+    def search(device: Device) -> DeviceSearch:
+        question = Question(
+            space=space,
+            weights=_matching_weights(weights, device, force),
+            sizes={**(parameters or {}), **more},
+            limits=_limits(device),
+            incomplete_ok=incomplete_ok,
+        )
+        return DeviceSearch(
+            label=device.label,
+            question=question,
+            open_runner=lambda: KernelRunner.open(device, EventClock()),
+        )
+
+    return search_devices(
+        [search(find_device(name)) for name in devices],
+        Budget(seconds=seconds, measurements=measurements),
+        store=store,
+        plan=Plan(confidence=confidence, tolerance=tolerance),
+        executor=executor,
+        workers=workers,
+        progress=progress,
+    )
 
 
 def _matching_weights(
@@ -1477,12 +1558,6 @@ def _limits(device: Device) -> Limits:
         max_group_shape=device.limits.max_group_shape,
         local_memory_bytes=device.limits.local_memory_bytes,
     )
-
-
-def _pool(executor: Executor | None, workers: int | None) -> AbstractContextManager[Executor]:
-    from countperf.tuning.ranking import process_pool
-
-    return process_pool(workers) if executor is None else nullcontext(executor)
 
 
 # }}}

@@ -9,6 +9,7 @@ import numpy as np
 from loopy import TranslationUnit
 from loopy.version import LOOPY_USE_LANGUAGE_VERSION_2018_2
 
+from countperf.tuning.steps import step
 from measurement_kernels.arguments import (
     ELEMENT_TYPES,
     Argument,
@@ -47,15 +48,30 @@ def make_unit(
     -------
     loopy.TranslationUnit
     """
+    names = [size.name for size in sizes]
+    assumptions = " and ".join(size.assumption for size in sizes)
+    return _unit(name, domain, instructions, names, assumptions, arguments, element_type)
+
+
+@step
+def _unit(
+    name: str,
+    domain: str,
+    instructions: str,
+    sizes: Sequence[str],
+    assumptions: str,
+    arguments: Sequence[Argument],
+    element_type: str,
+) -> TranslationUnit:
     return lp.make_kernel(
         domain if isinstance(domain, str) else list(domain),
         instructions,
         [
             *(_loopy_argument(argument, element_type) for argument in arguments),
-            *(lp.ValueArg(size.name, np.int32) for size in sizes),
+            *(lp.ValueArg(size, np.int32) for size in sizes),
         ],
         name=name,
-        assumptions=" and ".join(size.assumption for size in sizes),
+        assumptions=assumptions,
         lang_version=LOOPY_USE_LANGUAGE_VERSION_2018_2,
     )
 
@@ -75,6 +91,11 @@ def _loopy_argument(argument: Argument, element_type: str) -> lp.ArrayArg | lp.V
             return lp.ValueArg(argument.name, np.dtype(ELEMENT_TYPES[element_type]))
 
 
+split_iname = step(lp.split_iname)
+tag_inames = step(lp.tag_inames)
+"""Loopy's transformations, as steps that variants share."""
+
+
 def map_to_items(
     unit: TranslationUnit, axes: Mapping[str, int], group_shape: GroupShape
 ) -> TranslationUnit:
@@ -90,6 +111,7 @@ def map_to_items(
     return unit
 
 
+@step
 def prefetch(
     unit: TranslationUnit,
     reference: str,

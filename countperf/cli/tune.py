@@ -6,16 +6,26 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import add_device, as_dict, print_json
+from countperf.cli.common import as_dict, print_json
 from countperf.cli.rank import add_space
+
+if TYPE_CHECKING:
+    from countperf.tuning.result import TuningResult
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_space(command)
-    add_device(command, "by default the working device with the highest copy bandwidth")
+    command.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        metavar="DEVICE",
+        help="pocl:0, cuda:0, or part of a name; several times to tune on several side by side; by "
+        "default the working device with the highest copy bandwidth",
+    )
     command.add_argument(
         "--budget",
         type=float,
@@ -59,42 +69,67 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
     from countperf.report.comparison import check_figure_path
-    from countperf.report.tuning import tuning_object, tuning_text
-    from countperf.report.tuning_figure import draw_tuning
-    from countperf.tuning.export import kernel_tuner_cache, t4_results
-    from countperf.tuning.points import load_space
-    from countperf.workflow import tune
+    from countperf.report.tuning import (
+        device_results_object,
+        device_results_text,
+        tuning_object,
+        tuning_text,
+    )
+    from countperf.workflow import tune, tune_devices
 
     if options.figure is not None:  # before any time is spent
         check_figure_path(options.figure)
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
-    result = tune(
-        options.space,
-        as_dict(options.parameters),
-        seconds=seconds,
-        measurements=options.measurements,
-        device=options.device,
-        weights=options.weights,
-        force=options.force,
-        incomplete_ok=not options.complete,
-        store=options.store,
-        confidence=options.confidence,
-        tolerance=options.tolerance,
-        workers=options.workers,
-        progress=lambda text: print(text, file=sys.stderr, flush=True),
-    )
-    if options.kernel_tuner_cache is not None:
-        _write(options.kernel_tuner_cache, kernel_tuner_cache(result, load_space(options.space)))
-    if options.figure is not None:
-        draw_tuning(result, options.figure)
-    if options.t4 is not None:
-        _write(options.t4, t4_results(result))
+    given: dict[str, Any] = {
+        "seconds": seconds,
+        "measurements": options.measurements,
+        "weights": options.weights,
+        "force": options.force,
+        "incomplete_ok": not options.complete,
+        "store": options.store,
+        "confidence": options.confidence,
+        "tolerance": options.tolerance,
+        "workers": options.workers,
+        "progress": lambda text: print(text, file=sys.stderr, flush=True),
+    }
+    sizes = as_dict(options.parameters)
+    if len(options.device) > 1:
+        several = tune_devices(options.space, sizes, devices=options.device, **given)
+        for label, result in several.found.items():
+            _export(options, result, label)
+        if options.json:
+            print_json(device_results_object(several))
+        else:
+            print(device_results_text(several))
+        return
+    device = options.device[0] if options.device else None
+    result = tune(options.space, sizes, device=device, **given)
+    _export(options, result)
     if options.json:
         print_json(tuning_object(result))
     else:
         print(tuning_text(result))
+
+
+def _export(options: argparse.Namespace, result: TuningResult, label: str = "") -> None:
+    """Write the files that were asked for; those of several devices beside each other."""
+    from countperf.report.tuning_figure import draw_tuning
+    from countperf.tuning.devices import device_store
+    from countperf.tuning.export import kernel_tuner_cache, t4_results
+    from countperf.tuning.points import load_space
+
+    def path(named: str) -> str:
+        return str(device_store(named, label)) if label else named
+
+    if options.kernel_tuner_cache is not None:
+        content = kernel_tuner_cache(result, load_space(options.space))
+        _write(path(options.kernel_tuner_cache), content)
+    if options.figure is not None:
+        draw_tuning(result, path(options.figure))
+    if options.t4 is not None:
+        _write(path(options.t4), t4_results(result))
 
 
 def _write(path: str, content: dict[str, Any]) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from countperf.counting.schedule import prepared
+
+_lock = threading.Lock()
+_blocks = 0  # `without_disk_caches` that are under way
+_was_enabled = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +66,26 @@ def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
         local_memory_bytes=_local_memory(kernel),
     )
     return t_unit.copy(callables_table=callables).with_kernel(kernel), resources
+
+
+@contextmanager
+def without_disk_caches() -> Generator[None]:
+    """Have Loopy look nothing up on the disk and write nothing there, in all threads."""
+    import loopy as lp
+
+    global _blocks, _was_enabled
+    with _lock:
+        if not _blocks:
+            _was_enabled = lp.CACHING_ENABLED
+            lp.set_caching_enabled(False)
+        _blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if not _blocks:
+                lp.set_caching_enabled(_was_enabled)
 
 
 def _local_memory(kernel: Any) -> int | None:

@@ -54,6 +54,10 @@ class CaseRunner(Protocol):
         """Return versions of what builds and runs kernels, as `Session.versions`."""
         ...
 
+    def prepare(self, case: KernelCase) -> None:
+        """Build the case's kernel ahead of time, maybe in another thread."""
+        ...
+
     def check(self, case: KernelCase) -> None:
         """Build the case's kernel and compare its numbers, once per kernel."""
         ...
@@ -103,6 +107,18 @@ class KernelRunner:
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
         return self.session.versions()
+
+    def prepare(self, case: KernelCase) -> None:
+        """Build a case's kernel, so that it need not be built when it is checked.
+
+        Another thread may do so meanwhile for another kernel.
+
+        Raises
+        ------
+        KernelBuildError
+            The kernel is not made, or does not build.
+        """
+        self._kernel(case)
 
     def check(self, case: KernelCase) -> None:
         """Build a case's kernel and compare its numbers with the reference at small sizes.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
+from countperf.harness.runner import CaseRunner
 from countperf.harness.store import open_locked, sync_folder, write_synced
+from countperf.tuning.points import Question
+from countperf.tuning.result import Plan
+from countperf.tuning.space import SearchSpace
 
 FORMAT = "countperf-tuning"
 VERSION = 1
@@ -117,3 +123,34 @@ def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
         message = f"{path}, line {number + 1}, is no object"
         raise DocumentError(message, path=str(path), field=f"$[{number}]")
     return entry
+
+
+def search_header(
+    question: Question, space: SearchSpace, runner: CaseRunner, plan: Plan
+) -> dict[str, Any]:
+    """Say what a search is of, so that it goes on with nothing else."""
+    weights = question.weights
+    text = repr((sorted(weights.to_object().items()), question.incomplete_ok))
+    listed = repr([(name, list(values)) for name, values in space.parameters.items()])
+    rules = repr([str(getattr(each, "__qualname__", each)) for each in space.constraints])
+    return {
+        "space": space.name,
+        "parameters": list(space.parameters),
+        "space_digest": hashlib.sha256(
+            (listed + rules + _source(space.build)).encode()
+        ).hexdigest()[:16],
+        "sizes": {**space.sizes, **question.sizes},
+        "device": runner.identity.to_object(),
+        "timer": runner.clock.timer,
+        "weights": f"{weights.model} for {weights.device.slug}",
+        "weights_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "plan": plan.to_object(),
+    }
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """Return a function's source, if there is, so that no search goes on with another function."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""

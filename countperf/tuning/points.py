@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +24,10 @@ from countperf.errors import (
 from countperf.tuning.space import Choice, SearchSpace, Value
 
 if TYPE_CHECKING:
+    from countperf.counting.resources import LaunchResources
     from countperf.models.weights import WeightSet
+    from countperf.properties.taxonomy import View
+    from countperf.properties.vector import PropertyVector
 
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
@@ -121,8 +126,11 @@ class Question:
 
 def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points; what a process of the pool is asked to do."""
+    from countperf.counting.resources import without_disk_caches
+
     space = load_space(question.space) if isinstance(question.space, str) else question.space
-    return [predict_point(question, space, choice) for choice in choices]
+    with without_disk_caches():  # which take longer than what variants would gain from them
+        return [predict_point(question, space, choice) for choice in choices]
 
 
 def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Point:
@@ -153,16 +161,25 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
         unit = _built(space, choice)
     except SearchSpaceError as error:
         return refused("build", error)
-    try:
-        unit, resources = scheduled(unit)
-    except CountingError as error:
-        return refused("schedule", error)
+    view = question.weights.view
+    key = _structure(unit, view)
+    found = _counted.get(key)
+    if found is None:
+        try:
+            unit, resources = scheduled(unit)
+        except CountingError as error:
+            return refused("schedule", error)
+        vector = None
+    else:
+        resources, vector = found
     if question.limits is not None and (too_much := exceeded(question.limits, resources)):
         return refused("limits", too_much)
-    try:
-        vector = count_kernel(unit, view=question.weights.view)
-    except CountperfError as error:
-        return refused("count", error)
+    if vector is None:
+        try:
+            vector = count_kernel(unit, view=view, cache=False)
+        except CountperfError as error:
+            return refused("count", error)
+        _counted.put(key, (resources, vector))
     try:
         prediction = question.weights.predict(
             vector, {**space.sizes, **question.sizes}, incomplete_ok=question.incomplete_ok
@@ -180,6 +197,42 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
         group_shape=resources.group_shape,
         missing=prediction.missing,
     )
+
+
+def _structure(unit: Any, view: View) -> str | None:
+    """Return what variants with the same counts have in common; None if nothing is known of it."""
+    from loopy import TranslationUnit
+
+    from countperf.counting.equivalence import with_loops_as_loops
+    from countperf.properties.cache import content_key
+
+    if view != "source" or not isinstance(unit, TranslationUnit):
+        return None
+    return content_key(with_loops_as_loops(unit), {})
+
+
+class _Counted:
+    """Launch resources and counts of the latest structures; of this process."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found: OrderedDict[str, tuple[LaunchResources, PropertyVector]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str | None) -> tuple[LaunchResources, PropertyVector] | None:
+        with self._lock:
+            return None if key is None else self._found.get(key)
+
+    def put(self, key: str | None, counts: tuple[LaunchResources, PropertyVector]) -> None:
+        if key is None:
+            return
+        with self._lock:
+            self._found[key] = counts
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
+
+
+_counted = _Counted(most=1024)
 
 
 def _built(space: SearchSpace, choice: Choice) -> Any:

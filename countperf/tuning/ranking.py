@@ -1,34 +1,14 @@
-"""Predicting all points of a space, streamed: the best are kept, the refused are summed up."""
+"""Points of a space by predicted time: the best are kept, the refused are summed up."""
 
 from __future__ import annotations
 
 import heapq
-import multiprocessing
-import os
-import signal
-import time
-import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from countperf.tuning.points import (
-    Point,
-    Predicted,
-    Question,
-    Refused,
-    load_space,
-    predict_points,
-)
-from countperf.tuning.space import Value
+from countperf.tuning.points import Point, Predicted, Refused
+from countperf.tuning.space import SearchSpace
 
-KEPT = 10_000
-"""How many of the best predicted points are kept unless the caller says otherwise."""
-
-_CHUNK = 4
-_IN_FLIGHT = 4
 _EXAMPLES = 3
 
 
@@ -68,6 +48,8 @@ class Ranking:
         Those that have no prediction, by stage.
     position : int
         How far the space was gone through, in numbers of `SearchSpace.visit`.
+    ahead : tuple of int
+        Numbers beyond that whose points are done as well.
     complete : bool
         Whether that is all of it.
     seconds : float
@@ -81,6 +63,7 @@ class Ranking:
     predicted: int
     refusals: Mapping[str, RefusalCount]
     position: int
+    ahead: tuple[int, ...] = ()
     complete: bool
     seconds: float
 
@@ -90,190 +73,69 @@ class Ranking:
         return sum(each.count for each in self.refusals.values())
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What is kept of the points that came by."""
-
-    keep: int
-    heap: list[tuple[float, int, Predicted]] = field(default_factory=list)
-    predicted: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, list[Refused]] = field(default_factory=dict)
-
-    def add(self, point: Point) -> None:
-        match point:
-            case Predicted():
-                self.predicted += 1
-                item = (-point.time_s, -self.predicted, point)
-                if len(self.heap) < self.keep:
-                    heapq.heappush(self.heap, item)
-                else:
-                    heapq.heappushpop(self.heap, item)
-            case Refused():
-                self.counts[point.stage] = self.counts.get(point.stage, 0) + 1
-                examples = self.examples.setdefault(point.stage, [])
-                if len(examples) < _EXAMPLES:
-                    examples.append(point)
-
-    def best(self) -> tuple[Predicted, ...]:
-        return tuple(point for *_, point in sorted(self.heap, reverse=True, key=lambda i: i[:2]))
-
-    def refusals(self) -> dict[str, RefusalCount]:
-        return {
-            stage: RefusalCount(count=count, examples=tuple(self.examples[stage]))
-            for stage, count in sorted(self.counts.items())
-        }
-
-
-def rank_points(
-    question: Question,
-    *,
-    executor: Executor | None = None,
-    keep: int = KEPT,
-    points: int | None = None,
-    deadline_s: float | None = None,
-    resume: Ranking | None = None,
-    on_point: Callable[[Point], None] | None = None,
-    now: Callable[[], float] = time.monotonic,
-) -> Ranking:
-    """Predict the points of a space.
+class Tally:
+    """What is kept of the points that come by, the same in whatever order they come.
 
     Parameters
     ----------
-    question : Question
-        Space, weights, sizes, limits.
-    executor : concurrent.futures.Executor, optional
-        What builds, counts and predicts; by default a pool of as many processes as there are
-        processors. Any other will do: threads, Dask's, MPI's.
     keep : int
-        How many of the best to keep.
-    points : int, optional
-        Stop after so many; they are scattered over the space.
-    deadline_s : float, optional
-        Stop when `now` has come so far, s; what is under way is finished.
+        How many of the best.
+    space : SearchSpace
+        What they are of.
     resume : Ranking, optional
-        Where an earlier call stopped.
-    on_point : callable, optional
-        Is told of every point, refused ones included, as it comes.
-    now : callable
-        A clock, s.
-
-    Returns
-    -------
-    Ranking
-        In the same order whatever the executor.
-
-    Raises
-    ------
-    SearchSpaceError
-        A constraint cannot be evaluated.
+        What came by before.
     """
-    began = now()
-    space = load_space(question.space) if isinstance(question.space, str) else question.space
-    tally = _Tally(keep=keep)
-    position, before_s = 0, 0.0
-    if resume is not None:
-        position, before_s = resume.position, resume.seconds
-        for point in resume.best:
-            tally.add(point)
-        tally.predicted = resume.predicted
-        tally.counts = {stage: each.count for stage, each in resume.refusals.items()}
-        tally.examples = {stage: list(each.examples) for stage, each in resume.refusals.items()}
-    visited = 0 if resume is None else resume.predicted + resume.refused
-    left = None if points is None else max(0, points - visited)
-    waiting = islice(space.visit(position), left)
-    end = space.cardinality
-    with _pool(executor) as chosen:
-        for reached, answers in _answers(question, waiting, chosen, deadline_s, now):
-            position = reached
-            for point in answers:
-                tally.add(point)
-                if on_point is not None:
-                    on_point(point)
-    beyond = next(space.visit(position), None) if position < end else None
-    return Ranking(
-        space=space.name,
-        sizes={**space.sizes, **question.sizes},
-        device=question.weights.device.slug,
-        best=tally.best(),
-        predicted=tally.predicted,
-        refusals=tally.refusals(),
-        position=position if beyond else end,
-        complete=beyond is None,
-        seconds=before_s + now() - began,
-    )
+
+    def __init__(self, keep: int, space: SearchSpace, resume: Ranking | None = None) -> None:
+        self._keep = keep
+        self._best: list[tuple[float, int, Predicted]] = []
+        self._examples: dict[str, list[tuple[int, Refused]]] = {}
+        self._counts: dict[str, int] = {}
+        self.predicted = 0
+        if resume is None:
+            return
+        for number, point in _numbered(space, resume.best):
+            self.add(number, point)
+        for each in resume.refusals.values():
+            for number, point in _numbered(space, each.examples):
+                self.add(number, point)
+        self.predicted = resume.predicted
+        self._counts = {stage: each.count for stage, each in resume.refusals.items()}
+
+    def add(self, number: int, point: Point) -> None:
+        """Take a point and the number that `SearchSpace.visit` gives with it."""
+        match point:
+            case Predicted():
+                self.predicted += 1
+                item = (-point.time_s, -number, point)
+                if len(self._best) < self._keep:
+                    heapq.heappush(self._best, item)
+                else:
+                    heapq.heappushpop(self._best, item)
+            case Refused():
+                self._counts[point.stage] = self._counts.get(point.stage, 0) + 1
+                examples = self._examples.setdefault(point.stage, [])
+                if len(examples) < _EXAMPLES or number < examples[-1][0]:
+                    examples.append((number, point))
+                    examples.sort(key=lambda each: each[0])
+                    del examples[_EXAMPLES:]
+
+    def best(self) -> tuple[Predicted, ...]:
+        """Return the best, fastest first; of equal ones those that are visited first."""
+        return tuple(point for *_, point in sorted(self._best, key=lambda i: i[:2], reverse=True))
+
+    def refusals(self) -> dict[str, RefusalCount]:
+        """Return how many fell out at each stage."""
+        return {
+            stage: RefusalCount(
+                count=count, examples=tuple(point for _, point in self._examples[stage])
+            )
+            for stage, count in sorted(self._counts.items())
+        }
 
 
-def _answers(
-    question: Question,
-    waiting: Iterator[tuple[int, dict[str, Value]]],
-    executor: Executor,
-    deadline_s: float | None,
-    now: Callable[[], float],
-) -> Iterator[tuple[int, list[Point]]]:
-    """Keep the executor busy with a bounded number of chunks; answers come in order."""
-    workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-    pending: list[tuple[int, Future[list[Point]]]] = []
-    exhausted = answered = False
-
-    def is_late() -> bool:
-        return deadline_s is not None and bool(pending or answered) and now() >= deadline_s
-
-    try:
-        while True:
-            while not exhausted and len(pending) < _IN_FLIGHT * workers and not is_late():
-                chunk = list(islice(waiting, _CHUNK))
-                exhausted = not chunk
-                if chunk:
-                    task = executor.submit(predict_points, question, [c for _, c in chunk])
-                    pending.append((chunk[-1][0], task))
-            late = is_late()
-            # what is done or running is waited for, and a first chunk in any case
-            while late and len(pending) > (0 if answered else 1) and pending[-1][1].cancel():
-                pending.pop()
-            if not pending:
-                return
-            if deadline_s is not None and not late:
-                wait([pending[0][1]], max(0.0, deadline_s - now()), FIRST_COMPLETED)
-                if not pending[0][1].done():
-                    continue
-            reached, task = pending.pop(0)
-            answered = True
-            yield reached, task.result()
-    finally:
-        for _, task in pending:
-            task.cancel()
-
-
-@contextmanager
-def _pool(executor: Executor | None) -> Generator[Executor]:
-    if executor is not None:
-        yield executor
-        return
-    with process_pool() as pool:
-        yield pool
-
-
-def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
-    """Return a pool of fresh processes, one for each processor unless told otherwise.
-
-    Fresh, since those forked from one that has drivers loaded may hang.
-    """
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(["countperf.tuning.preload"])
-    return ProcessPoolExecutor(workers or processors(), mp_context=context, initializer=_quiet)
-
-
-def _quiet() -> None:
-    """Keep what Loopy warns of thousands of variants from the terminal; leave Ctrl-C to others."""
-    warnings.simplefilter("ignore")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def processors() -> int:
-    """Count the processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _numbered(
+    space: SearchSpace, points: tuple[Predicted, ...] | tuple[Refused, ...]
+) -> list[tuple[int, Predicted | Refused]]:
+    numbers = space.numbers(point.choice for point in points)
+    return list(zip(numbers, points, strict=True))

@@ -16,6 +16,9 @@ Stop: TypeAlias = Literal["confident", "budget", "exhausted"]
 """Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
 every variant was tried."""
 
+Key: TypeAlias = tuple[tuple[str, Value], ...]
+"""A choice as something that can be looked up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -55,8 +58,11 @@ class Plan:
     max_case_s : float
         After so long a variant gets no further runs, once it has two, s; a fiftieth of the seconds
         of the budget if that is less.
+    first_share : float
+        Fraction of the seconds after which the first variant is measured, even if not all are
+        predicted by then; the executor goes on meanwhile.
     ranking_share : float
-        Largest fraction of the seconds that goes into predicting.
+        Fraction of the seconds after which no more variants are predicted.
     finalists : int
         How many of the best are run once more at the end.
     prior_scatter : float
@@ -67,12 +73,13 @@ class Plan:
     tolerance: float = 0.02
     runs: int = 10
     max_case_s: float = 1.0
-    ranking_share: float = 0.4
+    first_share: float = 0.15
+    ranking_share: float = 0.5
     finalists: int = 4
     prior_scatter: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("confidence", "ranking_share"):
+        for name in ("confidence", "first_share", "ranking_share"):
             if not 0 < getattr(self, name) < 1:
                 message = f"{name} is {getattr(self, name)}; it has to lie between 0 and 1"
                 raise ParameterError(message, parameter=name)
@@ -239,6 +246,7 @@ def ranking_line(ranking: Ranking) -> dict[str, Any]:
             for stage, each in ranking.refusals.items()
         },
         "position": ranking.position,
+        "ahead": list(ranking.ahead),
         "complete": ranking.complete,
         "seconds": ranking.seconds,
     }
@@ -275,12 +283,13 @@ def read_ranking(
             for stage, each in line["refusals"].items()
         },
         position=int(line["position"]),
+        ahead=tuple(int(number) for number in line.get("ahead", ())),
         complete=bool(line["complete"]),
         seconds=float(line["seconds"]),
     )
 
 
-def as_key(choice: Choice) -> tuple[tuple[str, Value], ...]:
+def as_key(choice: Choice) -> Key:
     """Return a choice as something that can be looked up."""
     return tuple(sorted(choice.items()))
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import io
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import KernelBuildError, MeasurementError, TuningError, WrongResultError
+from countperf.errors import MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.journal import Journal
-from countperf.tuning.points import Predicted, Question, Refused, Stage, load_space
+from countperf.tuning.gate import Gate
+from countperf.tuning.journal import Journal, search_header
+from countperf.tuning.measuring import FEWEST_RUNS, Bench, stage_of
+from countperf.tuning.points import Predicted, Question, Refused, load_space
+from countperf.tuning.pools import pool_or
 from countperf.tuning.posterior import LogTimes, Posterior
-from countperf.tuning.ranking import KEPT, Ranking, RefusalCount, rank_points
+from countperf.tuning.predictions import Predictions
+from countperf.tuning.ranker import KEPT, Ranker
+from countperf.tuning.ranking import Ranking, RefusalCount
 from countperf.tuning.result import (
     Budget,
+    Key,
     Plan,
     Stop,
     Tried,
@@ -38,12 +40,11 @@ from countperf.tuning.result import (
     tried_line,
 )
 from countperf.tuning.space import SearchSpace
-from countperf.tuning.stopping import Rest, chance_of_better, is_hopeless, regret_bound, select
+from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
 
 Progress = Callable[[str], None]
 
-_FEWEST_RUNS = 2
-_RANKING_SLICE_S = 60.0  # after which what was predicted is written down
+_WORTH_WAITING = 0.5  # gain of a variant that is built already, in that of the most promising
 
 
 def tune_space(
@@ -57,6 +58,7 @@ def tune_space(
     keep: int = KEPT,
     progress: Progress | None = None,
     began_s: float | None = None,
+    gate: Gate | None = None,
 ) -> TuningResult:
     """Find the fastest variant of a space on a device within a budget.
 
@@ -80,6 +82,8 @@ def tune_space(
         Is told what happens, a line at a time.
     began_s : float, optional
         When the session began by the runner's clock, if work was done before, s.
+    gate : Gate, optional
+        Of several searches in this process; what keeps their timings apart.
 
     Returns
     -------
@@ -98,54 +102,19 @@ def tune_space(
         journal = None
         if store is not None:
             journal = stack.enter_context(
-                Journal.open(store, _header(question, space, runner, plan))
+                Journal.open(store, search_header(question, space, runner, plan))
             )
         search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
-        search.rank(executor, keep)
+        pool = stack.enter_context(pool_or(executor))
+        ranker = Ranker(
+            question, pool, keep=keep, resume=search.earlier_ranking(), now=runner.clock.now
+        )
+        stack.enter_context(ranker)
+        stack.enter_context(search.at(ranker, gate or Gate()))
+        search.begin()
         stopped = search.measure()
         search.confirm()
         return search.result(stopped)
-
-
-def _header(
-    question: Question, space: SearchSpace, runner: CaseRunner, plan: Plan
-) -> dict[str, Any]:
-    weights = question.weights
-    text = repr((sorted(weights.to_object().items()), question.incomplete_ok))
-    listed = repr([(name, list(values)) for name, values in space.parameters.items()])
-    rules = repr([str(getattr(each, "__qualname__", each)) for each in space.constraints])
-    return {
-        "space": space.name,
-        "parameters": list(space.parameters),
-        "space_digest": hashlib.sha256(
-            (listed + rules + _source(space.build)).encode()
-        ).hexdigest()[:16],
-        "sizes": {**space.sizes, **question.sizes},
-        "device": runner.identity.to_object(),
-        "timer": runner.clock.timer,
-        "weights": f"{weights.model} for {weights.device.slug}",
-        "weights_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "plan": plan.to_object(),
-    }
-
-
-def _source(function: Callable[..., Any]) -> str:
-    """Return a function's source, if there is, so that no search goes on with another function."""
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return ""
-
-
-def _stage(error: MeasurementError) -> Stage:
-    """Tell where on the device a variant failed."""
-    match error:
-        case KernelBuildError():
-            return "compile"
-        case WrongResultError():
-            return "results"
-        case _:
-            return "run"
 
 
 class _Search:
@@ -172,12 +141,45 @@ class _Search:
         self._entries = [] if journal is None else journal.entries
         self._before_s = max((float(e.get("spent_s", 0.0)) for e in self._entries), default=0.0)
         self._began_s = runner.clock.now() if began_s is None else began_s
-        self._tried: dict[int, Tried] = {}
-        self._refused: dict[int, Refused] = {}
-        self._confirmed: set[int] = set()
+        self._tried: dict[Key, Tried] = {}
+        self._refused: dict[Key, Refused] = {}
+        self._confirmed: set[Key] = set()
         self._case_s: list[float] = []
+        self._ahead: Key | None = None  # built ahead of its turn
+        self._points: tuple[Predicted, ...] = ()  # candidates, the fastest by prediction first
+        self._places: dict[Key, int] = {}
         self._ranking: Ranking
         self._posterior: Posterior
+        self._predictions: Predictions
+        self._bench: Bench
+        self._recall()
+
+    @contextmanager
+    def at(self, ranker: Ranker, gate: Gate) -> Generator[None]:
+        """Work with a ranking under way, and among the searches of a gate."""
+        self._predictions = Predictions(
+            ranker,
+            gate,
+            self._plan,
+            seconds=self._budget.seconds,
+            now=self._runner.clock.now,
+            spent_s=self._spent_s,
+            note=self._note,
+        )
+        most_s = min(self._plan.max_case_s, (self._budget.seconds or float("inf")) / 50)
+        with (
+            gate.watching(ranker),
+            Bench(
+                self._space,
+                self._question.sizes,
+                self._runner,
+                self._plan,
+                gate=gate,
+                most_s=most_s,
+                left_s=self._left_s,
+            ) as self._bench,
+        ):
+            yield
 
     # {{{ budget
 
@@ -206,101 +208,120 @@ class _Search:
 
     # {{{ predicting
 
-    def rank(self, executor: Executor | None, keep: int) -> None:
-        """Predict all variants, or as many as there is time for; go on where that was left."""
+    def earlier_ranking(self) -> Ranking | None:
+        """Return what earlier sessions predicted."""
         question, space = self._question, self._space
-        found: Ranking | None = None
-        for entry in self._entries:
-            if entry["kind"] == "ranking":
-                found = read_ranking(
-                    entry,
-                    space=space.name,
-                    names=tuple(space.parameters),
-                    sizes={**space.sizes, **question.sizes},
-                    device=question.weights.device.slug,
-                )
-        now = self._runner.clock.now
-        while found is None or (not found.complete and self._ranking_left_s(found) > 0):
-            until = now() + min(_RANKING_SLICE_S, self._ranking_left_s(found))
-            found = rank_points(
-                question, executor=executor, keep=keep, deadline_s=until, resume=found, now=now
-            )
-            self._write(ranking_line(found))
-            self._say(
-                f"{found.predicted} variants predicted, {found.refused} refused"
-                f"{'' if found.complete else ', others not looked at'}"
-            )
-        if not found.best:
-            reasons = [e.reason for each in found.refusals.values() for e in each.examples]
+        lines = [entry for entry in self._entries if entry["kind"] == "ranking"]
+        if not lines:
+            return None
+        return read_ranking(
+            lines[-1],
+            space=space.name,
+            names=tuple(space.parameters),
+            sizes={**space.sizes, **question.sizes},
+            device=question.weights.device.slug,
+        )
+
+    def begin(self) -> None:
+        """Predict: a sample of the variants where seconds are scarce, else all of them."""
+        ranking = self._predictions.begin()
+        if not ranking.predicted:
+            reasons = [e.reason for each in ranking.refusals.values() for e in each.examples]
             raise TuningError(
-                f"no variant of '{space.name}' has a prediction: "
+                f"no variant of '{self._space.name}' has a prediction: "
                 f"{reasons[0] if reasons else 'no choice satisfies the constraints'}",
                 refusals=reasons,
             )
+        self._look()
+
+    def _note(self, ranking: Ranking) -> None:
+        self._write(ranking_line(ranking))
+        self._say(
+            f"{ranking.predicted} variants predicted, {ranking.refused} refused"
+            f"{'' if ranking.complete else ', others not looked at'}"
+        )
+
+    def _look(self) -> None:
+        """Take over what was predicted meanwhile."""
+        found = self._predictions.ranking()
+        if self._points and found.predicted == self._ranking.predicted:
+            self._ranking = found
+            return
         self._ranking = found
+        kept = {as_key(point.choice): point for point in found.best}
+        for tried in self._tried.values():  # by earlier sessions, or when fewer were known
+            kept.setdefault(
+                as_key(tried.choice), Predicted(choice=tried.choice, time_s=tried.predicted_s)
+            )
+        self._points = tuple(kept.values())
+        self._places = {key: place for place, key in enumerate(kept)}
         self._posterior = Posterior(
-            space,
-            [point.choice for point in found.best],
-            [point.time_s for point in found.best],
-            groups=[",".join(point.missing) for point in found.best],
+            self._space,
+            [point.choice for point in self._points],
+            [point.time_s for point in self._points],
+            groups=[",".join(point.missing) for point in self._points],
             prior_scatter=self._plan.prior_scatter,
         )
-        self._recall()
-
-    def _ranking_left_s(self, found: Ranking | None) -> float:
-        """Return what is left of the time that may go into predictions, s."""
-        if self._budget.seconds is None:
-            return float("inf")
-        used = self._spent_s() if found is None else found.seconds
-        return self._budget.seconds * self._plan.ranking_share - used
+        for key, tried in self._tried.items():
+            self._posterior.add(self._places[key], tried.time_s)
 
     def _recall(self) -> None:
         """Take over what earlier sessions measured."""
-        places = {as_key(p.choice): place for place, p in enumerate(self._ranking.best)}
         for entry in self._entries:
-            if entry["kind"] not in ("tried", "refused"):
-                continue
-            place = places.get(as_key(entry["choice"]))
-            if place is None:
-                continue
             if entry["kind"] == "refused":
-                self._refused[place] = read_refused(entry)
-            else:
-                if place in self._tried:
-                    self._confirmed.add(place)
-                self._learn(place, read_tried(entry))
+                self._refused[as_key(entry["choice"])] = read_refused(entry)
+            elif entry["kind"] == "tried":
+                key = as_key(entry["choice"])
+                if key in self._tried:
+                    self._confirmed.add(key)
+                self._tried[key] = read_tried(entry)
 
-    def _learn(self, place: int, tried: Tried) -> None:
-        self._tried[place] = tried
-        self._posterior.add(place, tried.time_s)
+    def _learn(self, tried: Tried) -> None:
+        key = as_key(tried.choice)
+        self._tried[key] = tried
+        self._posterior.add(self._places[key], tried.time_s)
 
     # }}}
 
     # {{{ measuring
 
     def measure(self) -> Stop:
-        """Measure one variant after the other until one of the reasons to stop."""
+        """Measure one variant after the other until one of the reasons to stop.
+
+        Meanwhile the executor goes on with predictions, as long as there is time for them.
+        """
         while True:
+            counting = not self._is_spent() and self._predictions.go_on()
+            self._look()
             remaining = self._remaining()
-            if not remaining.any():
-                return "exhausted" if self._ranking.complete else "budget"
             if self._is_spent():
                 return "budget"
+            if not remaining.any():
+                if not counting:
+                    return "exhausted" if self._ranking.complete else "budget"
+                self._predictions.wait()
+                continue
             times = self._posterior.log_times()
-            if self._tried:
-                chance = chance_of_better(
-                    self._rest(times, remaining), self._best_s(), self._plan.tolerance
-                )
-                if chance <= 1 - self._plan.confidence:
+            if self._tried and self._is_confident(times, remaining):
+                if not counting:
                     return "confident"
-            place = self._most_promising(times, remaining)
-            if place is None:
+                self._predictions.wait()
+                continue
+            places = self._most_promising(times, remaining)
+            if not places:
                 return "budget"
-            self._try(place)
+            self._try(*places)
+
+    def _is_confident(self, times: LogTimes, remaining: NDArray[np.bool_]) -> bool:
+        chance = chance_of_better(
+            self._rest(times, remaining), self._best_s(), self._plan.tolerance
+        )
+        return chance <= 1 - self._plan.confidence
 
     def _remaining(self) -> NDArray[np.bool_]:
-        remaining = np.ones(len(self._ranking.best), np.bool_)
-        remaining[[*self._tried, *self._refused]] = False
+        remaining = np.ones(len(self._points), np.bool_)
+        done = [self._places[key] for key in (*self._tried, *self._refused) if key in self._places]
+        remaining[done] = False
         return remaining
 
     def _best_s(self) -> float:
@@ -315,28 +336,33 @@ class _Search:
         cutoff = self._posterior.unknown(self._ranking.best[-1].time_s)
         return candidates, Rest(times=cutoff, count=dropped)
 
-    def _most_promising(self, times: LogTimes, remaining: NDArray[np.bool_]) -> int | None:
-        """Choose the variant of the largest expected improvement among those there is time for."""
-        if not self._tried:
-            return int(np.flatnonzero(remaining)[0])  # the ranking's first that did not fail
-        affordable = remaining & (_FEWEST_RUNS * np.exp(times.mean) <= self._left_s())
-        if not affordable.any():
-            return None
-        gain = times.expected_improvement(self._best_s())
-        return int(np.argmax(np.where(affordable, gain, -1.0)))
+    def _most_promising(self, times: LogTimes, remaining: NDArray[np.bool_]) -> list[int]:
+        """Choose the variant of the largest expected improvement, and the one to be built ahead.
 
-    def _try(self, place: int) -> None:
-        point = self._ranking.best[place]
+        Among those that there is time for.
+        """
+        if not self._tried:
+            return [int(place) for place in np.flatnonzero(remaining)[:2]]
+        affordable = remaining & (FEWEST_RUNS * np.exp(times.mean) <= self._left_s())
+        gain = np.where(affordable, times.expected_improvement(self._best_s()), -1.0)
+        order = np.argsort(-gain, kind="stable")[: min(2, int(affordable.sum()))]
+        places = [int(place) for place in order]
+        ahead = self._places.get(self._ahead) if self._ahead else None
+        if ahead is None or not places or ahead == places[0] or not affordable[ahead]:
+            return places
+        is_as_good = gain[ahead] >= _WORTH_WAITING * gain[places[0]]
+        return [ahead, places[0]] if is_as_good else places
+
+    def _try(self, place: int, following: int | None = None) -> None:
+        point = self._points[place]
         started = self._runner.clock.now()
         best_s = self._best_s() if self._tried else None
+        ahead = None if following is None else self._points[following]
         try:
-            # what Loopy prints and warns of variants that it refuses is in the reason
-            with redirect_stdout(io.StringIO()), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                samples, cut_short = self._time(point, best_s)
+            samples, cut_short = self._bench.time(point, best_s, ahead)
         except MeasurementError as error:
-            refused = Refused(choice=point.choice, stage=_stage(error), reason=str(error))
-            self._refused[place] = refused
+            refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
+            self._refused[as_key(point.choice)] = refused
             self._write({"kind": "refused", **refused_object(refused)})
             self._say(f"failed: {self._space.label(point.choice)}: {error}")
         else:
@@ -347,52 +373,33 @@ class _Search:
                 cut_short=cut_short,
                 at_s=self._spent_s(),
             )
-            self._learn(place, tried)
+            self._learn(tried)
             self._write(tried_line(tried))
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
+        self._ahead = None if ahead is None else as_key(ahead.choice)
         self._case_s.append(self._runner.clock.now() - started)
-
-    def _time(self, point: Predicted, best_s: float | None) -> tuple[tuple[float, ...], bool]:
-        """Check a variant's numbers and run it, as long as there is hope and time."""
-        case = self._space.case(point.choice, self._question.sizes, point.group_shape)
-        self._runner.check(case)
-        samples: list[float] = []
-        most_s = min(self._plan.max_case_s, (self._budget.seconds or float("inf")) / 50)
-        with self._runner.loaded(case) as run:
-            started = self._runner.clock.now()
-            while len(samples) < self._plan.runs:
-                sample = run().time_s
-                if not sample > 0:
-                    raise MeasurementError(f"{case.name}: a time of {sample} s", case=case.name)
-                samples.append(sample)
-                if is_hopeless(samples, best_s):
-                    return tuple(samples), True
-                spent = self._runner.clock.now() - started
-                if len(samples) >= _FEWEST_RUNS and (spent > most_s or self._left_s() <= 0):
-                    break
-        return tuple(samples), False
 
     def confirm(self) -> None:
         """Run the best once more, in fresh memory, as far as there is time; keep the shortest."""
         if len(self._tried) < 2:
             return
-        order = sorted(self._tried, key=lambda place: self._tried[place].time_s)
-        for place in order[: self._plan.finalists]:
+        order = sorted(self._tried, key=lambda key: self._tried[key].time_s)
+        for key in order[: self._plan.finalists]:
             if self._left_s() <= 0:
                 return
-            if place in self._confirmed:
+            if key in self._confirmed:
                 continue
-            tried = self._tried[place]
+            tried = self._tried[key]
             try:
-                more, _ = self._time(self._ranking.best[place], None)
+                more, _ = self._bench.time(self._points[self._places[key]], None)
             except MeasurementError as error:
                 self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
                 continue
             again = replace(tried, samples_s=(*tried.samples_s, *more), cut_short=False)
-            self._learn(place, again)
+            self._learn(again)
             self._write(tried_line(again))
-            self._confirmed.add(place)
+            self._confirmed.add(key)
 
     # }}}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,7 +43,9 @@ class SearchSpace:
         Values of each parameter: a list, or a ``range``.
     build : callable
         From a choice, as keyword arguments, to the ``loopy.TranslationUnit``, symbolic in its
-        sizes. Whatever it raises is the reason why there is no such variant.
+        sizes. Whatever it raises is the reason why there is no such variant. Variants share what
+        they have in common if its parts are steps (`countperf.tuning.steps.step`) and parameters of
+        later steps come later.
     constraints : tuple of str or callable
         What a choice has to satisfy; see `countperf.tuning.expressions` for texts.
     sizes : Mapping from str to int
@@ -145,14 +147,33 @@ class SearchSpace:
         (int, dict)
             How many numbers were gone through, this one included, and the choice.
         """
-        count = self.cardinality
-        step = max(1, round(count * _GOLDEN_RATIO))
-        while math.gcd(step, count) != 1:
-            step += 1
+        count, stride = self.cardinality, self._stride
         for number in range(start, count):
-            choice = self.at(number * step % count)
+            choice = self.at(number * stride % count)
             if self.satisfies(choice):
                 yield number + 1, choice
+
+    @property
+    def _stride(self) -> int:
+        """How far apart neighbors in the order of `visit` are; without a divisor in common."""
+        count = self.cardinality
+        stride = max(1, round(count * _GOLDEN_RATIO))
+        while math.gcd(stride, count) != 1:
+            stride += 1
+        return stride
+
+    def index(self, choice: Choice) -> int:
+        """Return the number for which `at` gives a choice."""
+        index = 0
+        for name, values in self.parameters.items():
+            index = index * len(values) + values.index(choice[name])
+        return index
+
+    def numbers(self, choices: Iterable[Choice]) -> list[int]:
+        """Return the numbers that `visit` gives with choices."""
+        count = self.cardinality
+        back = pow(self._stride, -1, count)
+        return [self.index(choice) * back % count + 1 for choice in choices]
 
     def choices(self) -> Iterator[dict[str, Value]]:
         """Go through the choices that satisfy the constraints, in the order of `visit`."""

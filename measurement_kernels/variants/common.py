@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from countperf.tuning.steps import step
 from measurement_kernels.arguments import ELEMENT_TYPES, ArrayArgument, Sizes
 from measurement_kernels.groups import GroupShape
 
@@ -47,21 +48,18 @@ class Rounded:
         }
 
 
+@step
 def split_to_items(
-    unit: TranslationUnit, iname: str, *, axis: int, items: int, each: int, block: str
+    unit: TranslationUnit, iname: str, *, axis: int, items: int, each: int
 ) -> TranslationUnit:
     """Give a loop to groups of `items` work items along an axis, `each` iterations to an item.
 
     The loops are ``<iname>_group``, ``<iname>_item`` where there are several items, and
-    ``<iname>_each`` where an item has several iterations, tagged `block` (a tag of Loopy, or
-    ``for``); neighbors go to neighbors.
+    ``<iname>_each`` where an item has several iterations; neighbors go to neighbors.
     """
     import loopy as lp
 
-    if block.startswith("ilp"):
-        unit = _silenced(unit)
     group, item, own = (f"{iname}_{part}" for part in ("group", "item", "each"))
-    tag = None if block == "for" else block
     if items * each == 1:
         return lp.tag_inames(lp.rename_iname(unit, iname, group), {group: f"g.{axis}"})
     unit = lp.split_iname(
@@ -71,7 +69,7 @@ def split_to_items(
         outer_iname=group,
         inner_iname=own if items == 1 else item if each == 1 else f"{iname}_in",
         outer_tag=f"g.{axis}",
-        inner_tag=tag if items == 1 else f"l.{axis}" if each == 1 else None,
+        inner_tag=f"l.{axis}" if items > 1 and each == 1 else None,
     )
     if items == 1 or each == 1:
         return unit
@@ -81,18 +79,12 @@ def split_to_items(
         items,
         outer_iname=own,
         inner_iname=item,
-        outer_tag=tag,
         inner_tag=f"l.{axis}",
     )
 
 
 def split_plane(
-    unit: TranslationUnit,
-    *,
-    items: tuple[int, int],
-    each: tuple[int, int],
-    lanes: str,
-    block: str,
+    unit: TranslationUnit, *, items: tuple[int, int], each: tuple[int, int], lanes: str
 ) -> tuple[TranslationUnit, tuple[int, int], GroupShape]:
     """Divide the loops i and j among groups and their items, as `split_to_items` does.
 
@@ -104,8 +96,6 @@ def split_plane(
         Items of a group along i and j, and iterations of each item.
     lanes : {"i", "j"}
         The loop along local axis 0.
-    block : str
-        How an item's own loops run.
 
     Returns
     -------
@@ -114,8 +104,33 @@ def split_plane(
     """
     axes = (1, 0) if lanes == "j" else (0, 1)
     for iname, axis, number, own in zip("ij", axes, items, each, strict=True):
-        unit = split_to_items(unit, iname, axis=axis, items=number, each=own, block=block)
+        unit = split_to_items(unit, iname, axis=axis, items=number, each=own)
     return unit, axes, (items[axes[0]], items[axes[1]])
+
+
+def written_as(
+    unit: TranslationUnit, block: str, own: Sequence[str], unrolled: Sequence[str] = ()
+) -> TranslationUnit:
+    """Say how loops are written, the last step, since variants that differ in it share the others.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        The kernel.
+    block : str
+        Tag of an item's own loops, or ``for``.
+    own : sequence of str
+        These loops, as far as there are such.
+    unrolled : sequence of str
+        Loops to unroll.
+    """
+    import loopy as lp
+
+    if block.startswith("ilp"):
+        unit = _silenced(unit)
+    tags = {} if block == "for" else dict.fromkeys(sweep_of(unit, own), block)
+    tags.update(dict.fromkeys(unrolled, "unr"))
+    return lp.tag_inames(unit, tags) if tags else unit
 
 
 def shared(axes: Mapping[str, int | None], group_shape: GroupShape) -> dict[str, int | None]:

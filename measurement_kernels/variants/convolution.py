@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_to_items, sweep_of
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    shared,
+    split_to_items,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -40,9 +47,7 @@ def build(
     unroll: bool,
 ) -> TranslationUnit:
     """Build a variant."""
-    import loopy as lp
-
-    from measurement_kernels.units import make_unit, prefetch
+    from measurement_kernels.units import make_unit, prefetch, tag_inames
 
     unit = make_unit(
         "convolution",
@@ -55,9 +60,9 @@ def build(
     )
     axis_x, axis_y = (1, 0) if lanes == "y" else (0, 1)
     group = (items_y, items_x) if lanes == "y" else (items_x, items_y)
-    unit = split_to_items(unit, "x", axis=axis_x, items=items_x, each=rows, block=block)
-    unit = split_to_items(unit, "y", axis=axis_y, items=items_y, each=columns, block=block)
-    unit = lp.tag_inames(unit, {"q": "g.2", **({"xi": "unr", "eta": "unr"} if unroll else {})})
+    unit = split_to_items(unit, "x", axis=axis_x, items=items_x, each=rows)
+    unit = split_to_items(unit, "y", axis=axis_y, items=items_y, each=columns)
+    unit = tag_inames(unit, {"q": "g.2"})
     within = ["q", "x_group", "y_group"]
     if "f" in fetch:
         unit = prefetch(
@@ -77,7 +82,7 @@ def build(
             axes=shared({"m_x": axis_x, "m_y": axis_y}, group),
             group_shape=group,
         )
-    return unit
+    return written_as(unit, block, ["x_each", "y_each"], ["xi", "eta"] if unroll else [])
 
 
 def _check_sizes(choice: Choice) -> dict[str, int]:

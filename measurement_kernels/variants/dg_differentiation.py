@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
-from measurement_kernels.variants.common import Inputs, Rounded, split_to_items, sweep_of
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    split_to_items,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -34,9 +40,7 @@ def build(
     items_e: int, items_i: int, each: int, fetch: str, lanes: str, block: str, unroll: bool
 ) -> TranslationUnit:
     """Build a variant."""
-    import loopy as lp
-
-    from measurement_kernels.units import make_unit, prefetch
+    from measurement_kernels.units import make_unit, prefetch, tag_inames
 
     unit = make_unit(
         "dg_differentiation",
@@ -49,9 +53,9 @@ def build(
     )
     axis_e, axis_i = (1, 0) if lanes == "nodes" else (0, 1)
     group = (items_i, items_e) if lanes == "nodes" else (items_e, items_i)
-    unit = split_to_items(unit, "e", axis=axis_e, items=items_e, each=each, block=block)
-    unit = split_to_items(unit, "i", axis=axis_i, items=items_i, each=1, block=block)
-    unit = lp.tag_inames(unit, {"r": "g.2", **({"j": "unr"} if unroll else {})})
+    unit = split_to_items(unit, "e", axis=axis_e, items=items_e, each=each)
+    unit = split_to_items(unit, "i", axis=axis_i, items=items_i, each=1)
+    unit = tag_inames(unit, {"r": "g.2"})
     within = ["r", "e_group", "i_group"]
     if "d" in fetch:
         unit = prefetch(
@@ -71,7 +75,7 @@ def build(
             axes={"u_element": axis_e, "u_node": axis_i},
             group_shape=group,
         )
-    return unit
+    return written_as(unit, block, ["e_each"], ["j"] if unroll else [])
 
 
 def _check_sizes(choice: Choice) -> dict[str, int]:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import SizeParameter
 from measurement_kernels.matmul_tiled import ARGUMENTS, expected
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_plane, sweep_of
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    shared,
+    split_plane,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -33,9 +40,7 @@ def build(
     unroll: bool,
 ) -> TranslationUnit:
     """Build a variant."""
-    import loopy as lp
-
-    from measurement_kernels.units import make_unit, prefetch
+    from measurement_kernels.units import make_unit, prefetch, split_iname
 
     unit = make_unit(
         "matmul",
@@ -50,12 +55,9 @@ def build(
         element_type="f32",
     )
     unit, (axis_i, axis_j), group = split_plane(
-        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes, block=block
+        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes
     )
-    inner_tag = "unr" if unroll else None
-    unit = lp.split_iname(
-        unit, "k", step, outer_iname="k_step", inner_iname="k_in", inner_tag=inner_tag
-    )
+    unit = split_iname(unit, "k", step, outer_iname="k_step", inner_iname="k_in")
     within = ["i_group", "j_group", "k_step"]
     if "a" in fetch:
         unit = prefetch(
@@ -75,7 +77,7 @@ def build(
             axes=shared({"b_row": axis_i, "b_column": axis_j}, group),
             group_shape=group,
         )
-    return unit
+    return written_as(unit, block, ["i_each", "j_each"], ["k_in"] if unroll else [])
 
 
 def _check_sizes(choice: Choice) -> dict[str, int]:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_plane, sweep_of
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    shared,
+    split_plane,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -41,18 +48,18 @@ def build(
         element_type="f32",
     )
     unit, (axis_i, axis_j), group = split_plane(
-        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes, block=block
+        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes
     )
-    if not tile:
-        return unit
-    return prefetch(
-        unit,
-        "u",
-        sweep=sweep_of(unit, ["i_each", "i_item", "j_each", "j_item"]),
-        within=["i_group", "j_group"],
-        axes=shared({"u_row": axis_i, "u_column": axis_j}, group),
-        group_shape=group,
-    )
+    if tile:
+        unit = prefetch(
+            unit,
+            "u",
+            sweep=sweep_of(unit, ["i_each", "i_item", "j_each", "j_item"]),
+            within=["i_group", "j_group"],
+            axes=shared({"u_row": axis_i, "u_column": axis_j}, group),
+            group_shape=group,
+        )
+    return written_as(unit, block, ["i_each", "j_each"])
 
 
 def _check_sizes(choice: Choice) -> dict[str, int]:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
-from measurement_kernels.variants.common import Inputs, Rounded, shared, split_plane, sweep_of
+from measurement_kernels.variants.common import (
+    Inputs,
+    Rounded,
+    shared,
+    split_plane,
+    sweep_of,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -40,15 +47,13 @@ def build(
         arguments=_ARGUMENTS,
         element_type="f32",
     )
-    unit, _, group = split_plane(
-        unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes, block=block
-    )
+    unit, _, group = split_plane(unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes)
     if not tile:
-        return unit
+        return written_as(unit, block, ["i_each", "j_each"])
     wide = 1 if items_i * rows > 1 else 0  # a tile of one column is fetched along axis 0
     rows_axis = wide if items_j * columns > 1 else None  # a tile of one row has no loop over rows
     columns_axis = 0 if items_i * rows > 1 else None
-    return prefetch(
+    unit = prefetch(
         unit,
         "a",
         sweep=sweep_of(unit, ["i_each", "i_item", "j_each", "j_item"]),
@@ -56,6 +61,7 @@ def build(
         axes=shared({"a_row": rows_axis, "a_column": columns_axis}, group),
         group_shape=group,
     )
+    return written_as(unit, block, ["i_each", "j_each"])
 
 
 def _check_sizes(choice: Choice) -> dict[str, int]:

@@ -141,6 +141,9 @@ class FakeRunner:
         """Return nothing."""
         return {}
 
+    def prepare(self, case: KernelCase) -> None:
+        """Do nothing ahead."""
+
     def check(self, case: KernelCase) -> None:
         """Note the kernel, or raise what the script says."""
         self.checked.append(case.kernel)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from countperf.tuning.points import (
     load_space,
     predict_point,
 )
-from countperf.tuning.ranking import rank_points
+from countperf.tuning.ranker import Ranker, rank_points
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space
 
@@ -159,6 +161,49 @@ def test_ranking_stops_when_its_time_is_up_and_goes_on_later() -> None:
     assert rest.complete
     assert rest.best == whole.best
     assert {k: v.count for k, v in rest.refusals.items()} == {"build": 3}
+
+
+def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
+    whole = rank_points(_question(), executor=Inline())
+    with (
+        ThreadPoolExecutor(1) as pool,
+        Ranker(_question(), pool, keep=100) as ranker,
+    ):
+        ranker.feed()
+        ranker.pause()
+        answered = ranker.answered
+        pool.submit(int).result()
+        paused = ranker.ranking()
+        while not ranker.is_done:
+            ranker.work(None)
+        done = ranker.ranking()
+
+    assert paused.predicted + paused.refused == answered < 18
+    assert (done.best, done.refusals, done.complete) == (whole.best, whole.refusals, True)
+
+
+def test_what_is_done_ahead_of_a_gap_is_not_done_again() -> None:
+    whole = rank_points(_question(), executor=Inline())
+    numbers = DOUBLE.numbers(DOUBLE.choices())
+    ahead = replace(
+        rank_points(_question(), executor=Inline(), points=5), position=0, ahead=tuple(numbers[:5])
+    )
+    passed: list[Point] = []
+
+    rest = rank_points(_question(), executor=Inline(), resume=ahead, on_point=passed.append)
+
+    assert len(passed) == 13
+    assert rest.best == whole.best
+
+
+def test_a_space_that_cannot_be_sent_is_an_error_that_says_so() -> None:
+    space = replace(DOUBLE, build=lambda **_: None)
+
+    with (
+        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
+        pytest.raises(SearchSpaceError, match="cannot be sent to the processes that count"),
+    ):
+        rank_points(_question(space=space), executor=pool)
 
 
 def test_a_number_of_points_is_a_sample_of_the_space() -> None:

@@ -45,7 +45,7 @@ def _factors(name: str) -> dict[str, str]:
     return dict(part.split("=") for part in name.split("/")[1].split(","))
 
 
-def _time_of(name: str) -> float:
+def usual_time_s(name: str) -> float:
     """A device on which everything takes about 3 ms, small groups longer, each=4 shorter."""
     factors = _factors(name)
     return 3e-3 * (1 + 16 / int(factors["group"])) * (0.5 if factors["each"] == "4" else 1.0)
@@ -55,7 +55,7 @@ BEST = {"group": 128, "each": 4, "fetch": False}
 BEST_S = 3e-3 * (1 + 16 / 128) * 0.5
 
 
-def scripted(time_of: Callable[[str], float] = _time_of, **more: Any) -> FakeRunner:
+def scripted(time_of: Callable[[str], float] = usual_time_s, **more: Any) -> FakeRunner:
     return FakeRunner(lambda name, _turn, run: time_of(name) * (1.3 if run == 0 else 1), **more)
 
 
@@ -172,7 +172,7 @@ def test_a_budget_of_measurements_is_kept() -> None:
 
 @pytest.mark.parametrize("seconds", [0.2, 1.0, 5.0])
 def test_a_budget_of_seconds_is_kept(seconds: float) -> None:
-    runner = scripted(lambda name: 30 * _time_of(name))
+    runner = scripted(lambda name: 30 * usual_time_s(name))
     runner.setup_s = 0.05
 
     found = search(runner, Budget(seconds=seconds))
@@ -195,7 +195,7 @@ def test_the_best_are_run_again_at_the_end_and_the_shortest_run_counts() -> None
     def duration(name: str, turn: int, run: int) -> float:
         del run
         first = _factors(name) == {"group": "128", "each": "4", "fetch": "False"}
-        return _time_of(name) * (1.0 if turn else 1.2) * (0.99 if first else 1.0)
+        return usual_time_s(name) * (1.0 if turn else 1.2) * (0.99 if first else 1.0)
 
     runner = FakeRunner(duration)
 
@@ -236,7 +236,7 @@ def _interrupting(after: int) -> FakeRunner:
     def time_of(name: str, _turn: int, run: int) -> float:
         if run == 0 and next(left, None) is None:
             raise InterruptedSearchError
-        return _time_of(name) * (1.3 if run == 0 else 1)
+        return usual_time_s(name) * (1.3 if run == 0 else 1)
 
     return FakeRunner(time_of)
 
@@ -404,7 +404,7 @@ def test_a_real_device_finds_a_variant_in_seconds(device: Device, tmp_path: Path
 
 
 def test_the_ranking_in_the_file_is_read_back_as_it_was() -> None:
-    from countperf.tuning.ranking import rank_points
+    from countperf.tuning.ranker import rank_points
     from countperf.tuning.result import ranking_line, read_ranking
 
     ranking: Ranking = rank_points(QUESTION, executor=Inline())

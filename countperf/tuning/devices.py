@@ -1,0 +1,142 @@
+"""Tuning on several devices at a time: a thread, a journal and a result for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from countperf.errors import CountperfError, ParameterError, TuningError
+from countperf.harness.runner import CaseRunner
+from countperf.tuning.gate import Gate
+from countperf.tuning.points import Question
+from countperf.tuning.pools import pool_or
+from countperf.tuning.result import Budget, Plan, TuningResult
+from countperf.tuning.search import Progress, tune_space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSearch:
+    """What is searched on a device.
+
+    Attributes
+    ----------
+    label : str
+        The device, as ``pocl:0``.
+    question : Question
+        Space, weights, sizes, limits of the device.
+    open_runner : callable
+        Opens the device, in the thread that uses it.
+    """
+
+    label: str
+    question: Question
+    open_runner: Callable[[], CaseRunner]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceResults:
+    """What was found on each of several devices.
+
+    Attributes
+    ----------
+    found : dict from str to TuningResult
+        By the device's label.
+    failed : dict from str to CountperfError
+        Devices without a result, and why.
+    """
+
+    found: dict[str, TuningResult]
+    failed: dict[str, CountperfError]
+
+
+def tune_devices(
+    searches: Sequence[DeviceSearch],
+    budget: Budget,
+    *,
+    store: Path | str | None = None,
+    plan: Plan | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> DeviceResults:
+    """Search on several devices at a time; each is timed on by one run at a time.
+
+    Devices that are made of this machine's processors take turns: a run on one of them excludes
+    whatever else the searches do.
+
+    Parameters
+    ----------
+    searches : sequence of DeviceSearch
+        The devices, each once.
+    budget : Budget
+        Of each of them.
+    store : Path or str, optional
+        A file for each device, beside the one that is named: ``search.jsonl`` becomes
+        ``search-pocl-0.jsonl``.
+    plan, executor, workers, progress
+        As for `countperf.tuning.search.tune_space`; one executor counts for all.
+
+    Returns
+    -------
+    DeviceResults
+
+    Raises
+    ------
+    TuningError
+        No device has a result; the reasons are those of the devices.
+    ParameterError
+        A device is named twice.
+    """
+    labels = [search.label for search in searches]
+    if len({*labels}) < len(labels) or not labels:
+        named = ", ".join(labels) or "none"
+        raise ParameterError(f"name each device once, not {named}", parameter="devices")
+    gate = Gate()
+    found: dict[str, TuningResult] = {}
+    failed: dict[str, CountperfError] = {}
+    with pool_or(executor, workers) as pool, ThreadPoolExecutor(len(searches)) as threads:
+
+        def run(search: DeviceSearch) -> TuningResult:
+            def say(text: str) -> None:
+                if progress is not None:
+                    progress(f"{search.label}: {text}")
+
+            return tune_space(
+                search.question,
+                search.open_runner(),
+                budget,
+                store=None if store is None else device_store(store, search.label),
+                plan=plan,
+                executor=pool,
+                progress=say,
+                gate=gate,
+            )
+
+        tasks = [threads.submit(run, search) for search in searches]
+        try:
+            for label, task in zip(labels, tasks, strict=True):
+                try:
+                    found[label] = task.result()
+                except CountperfError as error:
+                    failed[label] = error
+        except BaseException:
+            gate.close()  # the other searches end where they are; their journals are whole
+            raise
+    if not found:
+        reasons = [f"{label}: {error}" for label, error in failed.items()]
+        raise TuningError(f"no device has a result: {'; '.join(reasons)}", refusals=reasons)
+    return DeviceResults(found=found, failed=failed)
+
+
+def device_store(store: Path | str, label: str) -> Path:
+    """Return the file of a device's search.
+
+    Examples
+    --------
+    >>> device_store("runs/search.jsonl", "pocl:0").name
+    'search-pocl-0.jsonl'
+    """
+    path = Path(store)
+    return path.with_name(f"{path.stem}-{label.replace(':', '-')}{path.suffix}")

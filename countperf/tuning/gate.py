@@ -1,0 +1,82 @@
+"""Keeps timings apart from what would disturb them, among all searches of this process.
+
+Timings of a device that is made of this machine's processors exclude everything else that the
+searches do here: building, counting by the executor, timings of other such devices. Timings of
+other devices exclude nothing but what their own search does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from countperf.devices.identity import DeviceIdentity
+from countperf.errors import TuningError
+from countperf.tuning.ranker import Ranker
+
+
+class Gate:
+    """Lets the work of several searches pass at a time, or one timing alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._working = 0
+        self._is_timing = False
+        self._rankers: list[Ranker] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Let nothing pass any more: searches end with an error."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _wait(self) -> None:
+        self._changed.wait_for(lambda: self._is_closed or not self._is_timing)
+        if self._is_closed:
+            raise TuningError("the search was interrupted", refusals=[])
+
+    @contextmanager
+    def watching(self, ranker: Ranker) -> Generator[None]:
+        """Have a ranking paused whenever there is a timing on the processors."""
+        with self._changed:
+            self._rankers.append(ranker)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._rankers.remove(ranker)
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """Do what uses the processors; waits while there is a timing on them."""
+        with self._changed:
+            self._wait()
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
+        """Time on a device; alone if that is the processors of this machine."""
+        return self._alone() if device.device_type == "cpu" else nullcontext()
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        with self._changed:
+            self._wait()
+            self._is_timing = True
+            self._changed.wait_for(lambda: not self._working)
+            rankers = tuple(self._rankers)
+        try:
+            for ranker in rankers:  # nobody else uses them, since nobody works
+                ranker.pause()
+            yield
+        finally:
+            with self._changed:
+                self._is_timing = False
+                self._changed.notify_all()

@@ -1,0 +1,145 @@
+"""Measuring one variant: its numbers checked, then run as long as there is hope and time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
+from countperf.harness.runner import CaseRunner
+from countperf.measurements import KernelCase
+from countperf.tuning.gate import Gate
+from countperf.tuning.points import Predicted, Stage
+from countperf.tuning.result import Plan
+from countperf.tuning.silence import silence
+from countperf.tuning.space import SearchSpace
+from countperf.tuning.stopping import is_hopeless
+
+FEWEST_RUNS = 2
+
+
+class Bench:
+    """Measures variants on a device, one at a time; a context manager.
+
+    Parameters
+    ----------
+    space : SearchSpace
+        What they are of.
+    sizes : Mapping from str to int
+        In place of the space's.
+    runner : CaseRunner
+        What builds, checks and times.
+    plan : Plan
+        How many runs.
+    gate : Gate
+        Keeps timings apart from other work.
+    most_s : float
+        After so long a variant gets no further runs, s.
+    left_s : callable
+        Returns what is left of the budget, s.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        sizes: Mapping[str, int],
+        runner: CaseRunner,
+        plan: Plan,
+        *,
+        gate: Gate,
+        most_s: float,
+        left_s: Callable[[], float],
+    ) -> None:
+        self._space = space
+        self._sizes = sizes
+        self._runner = runner
+        self._plan = plan
+        self._gate = gate
+        self._most_s = most_s
+        self._left_s = left_s
+        self._helper = ThreadPoolExecutor(1, "countperf-build")
+        self._ahead: Future[None] | None = None
+
+    def time(
+        self, point: Predicted, best_s: float | None, following: Predicted | None = None
+    ) -> tuple[tuple[float, ...], bool]:
+        """Check a variant's numbers and run it.
+
+        Parameters
+        ----------
+        point : Predicted
+            The variant.
+        best_s : float or None
+            Best time so far, s.
+        following : Predicted, optional
+            What is likely to be measured next: it is built by another thread while this one is
+            built and checked, and finished before it is timed.
+
+        Returns
+        -------
+        tuple of float, bool
+            Time of each run, s, and whether the first ones left no hope.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or run, or its numbers are wrong.
+        """
+        case = self._case(point)
+        with self._gate.working(), silence():
+            if following is not None:
+                self._ahead = self._helper.submit(self._runner.prepare, self._case(following))
+            try:
+                self._runner.check(case)
+            finally:
+                self._finish_building()
+        with (
+            self._gate.timing(self._runner.identity),
+            silence(),
+            self._runner.loaded(case) as run,
+        ):
+            started = self._runner.clock.now()
+            samples: list[float] = []
+            while len(samples) < self._plan.runs:
+                sample = run().time_s
+                if not sample > 0:
+                    raise MeasurementError(f"{case.name}: a time of {sample} s", case=case.name)
+                samples.append(sample)
+                if is_hopeless(samples, best_s):
+                    return tuple(samples), True
+                spent = self._runner.clock.now() - started
+                if len(samples) >= FEWEST_RUNS and (spent > self._most_s or self._left_s() <= 0):
+                    break
+        return tuple(samples), False
+
+    def _case(self, point: Predicted) -> KernelCase:
+        return self._space.case(point.choice, self._sizes, point.group_shape)
+
+    def _finish_building(self) -> None:
+        if self._ahead is not None:
+            self._ahead.exception()  # comes again when it is its turn
+            self._ahead = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._helper.shutdown()
+
+
+def stage_of(error: MeasurementError) -> Stage:
+    """Tell where on the device a variant failed."""
+    match error:
+        case KernelBuildError():
+            return "compile"
+        case WrongResultError():
+            return "results"
+        case _:
+            return "run"

@@ -1,0 +1,125 @@
+"""Predictions in the course of a search: a sample at first, the others beside the measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from countperf.tuning.gate import Gate
+from countperf.tuning.ranker import Ranker
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.result import Plan
+
+_SLICE_S = 60.0  # after which what was predicted is written down
+_WAIT_S = 0.25  # for an answer of the executor, before other searches get their turn
+_SAMPLE = 8  # points that are predicted before the first measurement, from all over the space
+
+
+class Predictions:
+    """Has a ranking go on as long as a search's seconds allow.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranking under way.
+    gate : Gate
+        Keeps timings apart from it.
+    plan : Plan
+        Shares of the seconds.
+    seconds : float or None
+        Of the search's budget; None if only measurements are limited: then all is predicted first.
+    now, spent_s : callable
+        The search's clock, and what is spent of the budget, s.
+    note : callable
+        Is told of rankings that are to be written down.
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker,
+        gate: Gate,
+        plan: Plan,
+        *,
+        seconds: float | None,
+        now: Callable[[], float],
+        spent_s: Callable[[], float],
+        note: Callable[[Ranking], None],
+    ) -> None:
+        self._ranker = ranker
+        self._gate = gate
+        self._plan = plan
+        self._seconds = seconds
+        self._now = now
+        self._spent_s = spent_s
+        self._note = note
+        self._noted = self._extent()
+        self._is_over = False
+
+    def begin(self) -> Ranking:
+        """Predict for the first share of the seconds, and go on until there is a sample."""
+        if self._ranker.has_predictions and self._left_s(self._plan.first_share) <= 0:
+            return self._ranker.ranking()
+        while self._is_under_way():
+            until_s = self._now() + min(_SLICE_S, self._left_s(self._plan.first_share))
+            before = self._ranker.answered
+            while self._is_under_way():
+                began_s = self._now()
+                if began_s >= until_s and self._is_enough(before):
+                    break
+                with self._gate.working():
+                    if began_s < until_s:
+                        self._ranker.work(min(began_s + _WAIT_S, until_s))
+                    else:
+                        self._ranker.work(None, most=1)
+            self._write_down()
+            if self._left_s(self._plan.first_share) <= 0:
+                break
+        return self._ranker.ranking()
+
+    def go_on(self) -> bool:
+        """Have the executor go on while others work, and tell whether it does."""
+        if self._is_over:
+            return False
+        with self._gate.working():
+            if self._left_s(self._plan.ranking_share) <= 0:
+                self._ranker.pause()
+                self._is_over = True
+            else:
+                self._ranker.feed()
+                self._is_over = self._ranker.is_done
+        if self._is_over:
+            self._write_down()
+        return not self._is_over
+
+    def wait(self) -> None:
+        """Wait for predictions, since nothing else is to be done."""
+        with self._gate.working():
+            self._ranker.work(self._now() + _WAIT_S)
+
+    def ranking(self) -> Ranking:
+        """Return what was predicted so far."""
+        return self._ranker.ranking()
+
+    def _left_s(self, share: float) -> float:
+        """Return what is left of a share of the seconds, s."""
+        return float("inf") if self._seconds is None else share * self._seconds - self._spent_s()
+
+    def _is_enough(self, before: int) -> bool:
+        """Tell whether the time being up, there is something to go on with."""
+        answered, ranker = self._ranker.answered, self._ranker
+        if answered == before or not ranker.has_predictions:
+            return False
+        return answered >= _SAMPLE or self._left_s(self._plan.ranking_share) <= 0
+
+    def _is_under_way(self) -> bool:
+        with self._gate.working():
+            return not self._ranker.is_done
+
+    def _extent(self) -> tuple[int, tuple[int, ...]]:
+        ranking = self._ranker.ranking()
+        return ranking.position, ranking.ahead
+
+    def _write_down(self) -> None:
+        """Have written down what was predicted, if it is more than before."""
+        if self._extent() != self._noted:
+            self._noted = self._extent()
+            self._note(self._ranker.ranking())

@@ -1,0 +1,272 @@
+"""Predicting the points of a space: streamed, by any executor, in bounded memory."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from countperf.errors import SearchSpaceError
+from countperf.tuning.points import Point, Question, load_space, predict_points
+from countperf.tuning.pools import capacity, pool_or
+from countperf.tuning.ranking import Ranking, Tally
+from countperf.tuning.space import Value
+
+KEPT = 10_000
+"""How many of the best predicted points are kept unless the caller says otherwise."""
+
+_FIRST_WINDOW = 8
+_LARGEST_WINDOW = 2048
+_LARGEST_CHUNK = 16
+_IN_FLIGHT = 4
+
+Numbered = tuple[int, dict[str, Value]]
+
+
+def rank_points(
+    question: Question,
+    *,
+    executor: Executor | None = None,
+    keep: int = KEPT,
+    points: int | None = None,
+    deadline_s: float | None = None,
+    resume: Ranking | None = None,
+    on_point: Callable[[Point], None] | None = None,
+    now: Callable[[], float] = time.monotonic,
+) -> Ranking:
+    """Predict the points of a space.
+
+    Parameters
+    ----------
+    question : Question
+        Space, weights, sizes, limits.
+    executor : concurrent.futures.Executor, optional
+        What builds, counts and predicts; by default a pool of as many processes as there are
+        processors. Any other will do: threads, those of Dask (``Client.get_executor()``) and MPI
+        (``mpi4py.futures.MPIPoolExecutor``).
+    keep : int
+        How many of the best to keep.
+    points : int, optional
+        Stop after so many; they are scattered over the space.
+    deadline_s : float, optional
+        Stop when `now` has come so far, s; what is under way is finished.
+    resume : Ranking, optional
+        Where an earlier call stopped.
+    on_point : callable, optional
+        Is told of every point, refused ones included, as it comes.
+    now : callable
+        A clock, s.
+
+    Returns
+    -------
+    Ranking
+        In the same order whatever the executor.
+
+    Raises
+    ------
+    SearchSpaceError
+        A constraint cannot be evaluated.
+    """
+    with (
+        pool_or(executor) as chosen,
+        Ranker(
+            question, chosen, keep=keep, points=points, resume=resume, on_point=on_point, now=now
+        ) as ranker,
+    ):
+        while not ranker.is_done and (deadline_s is None or now() < deadline_s):
+            ranker.work(deadline_s)
+        if not ranker.answered:  # something, in any case
+            ranker.work(None, most=1)
+        ranker.pause()
+        return ranker.ranking()
+
+
+class Ranker:
+    """A ranking under way; a context manager that withdraws what is left to do.
+
+    Points are taken in windows of the order of `SearchSpace.visit`, small ones first, so that early
+    answers come from all over the space. A window is sorted before it is cut into chunks, so that
+    the points of a chunk share steps of their builder and counts.
+
+    Parameters
+    ----------
+    question : Question
+        Space, weights, sizes, limits.
+    executor : concurrent.futures.Executor
+        What builds, counts and predicts.
+    keep, points, resume, on_point, now
+        As for `rank_points`.
+
+    Attributes
+    ----------
+    answered : int
+        Points that came back, those of earlier sessions not included.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        executor: Executor,
+        *,
+        keep: int = KEPT,
+        points: int | None = None,
+        resume: Ranking | None = None,
+        on_point: Callable[[Point], None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        space = load_space(question.space) if isinstance(question.space, str) else question.space
+        visited = 0 if resume is None else resume.predicted + resume.refused
+        self._question = question
+        self._space = space
+        self._executor = executor
+        self._on_point = on_point
+        self._now = now
+        self._tally = Tally(keep, space, resume)
+        self._position = 0 if resume is None else resume.position
+        self._spent_s = 0.0 if resume is None else resume.seconds
+        self._left = None if points is None else max(0, points - visited)
+        self._waiting = space.visit(self._position)
+        self._done = set(() if resume is None else resume.ahead)
+        self._taken: deque[int] = deque()  # numbers from the first one that is not done on
+        self._window = _FIRST_WINDOW
+        self._chunks: deque[list[Numbered]] = deque()
+        self._pending: dict[Future[list[Point]], list[Numbered]] = {}
+        self._at_end = False
+        self.answered = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all points, or as many as were wanted, are predicted."""
+        self._fill()
+        return not (self._chunks or self._pending)
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether there is a variant with a prediction."""
+        return self._tally.predicted > 0
+
+    def work(self, until_s: float | None, *, most: int | None = None) -> None:
+        """Keep the executor busy, and wait until there is an answer.
+
+        Parameters
+        ----------
+        until_s : float or None
+            After which time by the clock nothing is begun or waited for, s.
+        most : int, optional
+            How many chunks may be under way.
+        """
+        began_s = self._now()
+        self._submit(until_s, _IN_FLIGHT * capacity(self._executor) if most is None else most)
+        self._collect(None if until_s is None else max(0.0, until_s - self._now()))
+        self._spent_s += self._now() - began_s
+
+    def feed(self) -> None:
+        """Take the answers that there are, and keep the executor busy without waiting."""
+        self._collect(0.0)
+        self._submit(None, _IN_FLIGHT * capacity(self._executor))
+
+    def pause(self) -> None:
+        """Withdraw what has not begun, and wait for what has, so that the executor is idle."""
+        began_s = self._now()
+        withdrawn = [task for task in self._pending if task.cancel()]
+        self._chunks.extendleft(self._pending.pop(task) for task in reversed(withdrawn))
+        while self._pending:
+            self._collect(None)
+        self._spent_s += self._now() - began_s
+
+    def ranking(self) -> Ranking:
+        """Return what came back so far."""
+        end = self._space.cardinality
+        complete = not self._taken and (
+            self._at_end or next(self._space.visit(self._position), None) is None
+        )
+        return Ranking(
+            space=self._space.name,
+            sizes={**self._space.sizes, **self._question.sizes},
+            device=self._question.weights.device.slug,
+            best=self._tally.best(),
+            predicted=self._tally.predicted,
+            refusals=self._tally.refusals(),
+            position=end if complete else self._position,
+            ahead=() if complete else tuple(sorted(self._done)),
+            complete=complete,
+            seconds=self._spent_s,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._pending:
+            task.cancel()
+
+    def _fill(self) -> None:
+        """Take another window of points when all that were taken are under way."""
+        while not (self._chunks or self._at_end or self._left == 0):
+            wanted = self._window if self._left is None else min(self._window, self._left)
+            taken = list(islice(self._waiting, wanted))
+            self._at_end = len(taken) < wanted
+            self._taken.extend(number for number, _ in taken)
+            new = [each for each in taken if each[0] not in self._done]
+            if self._left is not None:
+                self._left -= len(new)
+            new.sort(key=lambda each: self._space.index(each[1]))
+            share = -(-len(new) // (2 * capacity(self._executor)))
+            size = min(max(1, share), _LARGEST_CHUNK)
+            self._chunks.extend(new[start : start + size] for start in range(0, len(new), size))
+            self._window = min(2 * self._window, _LARGEST_WINDOW)
+
+    def _submit(self, until_s: float | None, most: int) -> None:
+        while len(self._pending) < most and (until_s is None or self._now() < until_s):
+            self._fill()
+            if not self._chunks:
+                return
+            chunk = self._chunks.popleft()
+            choices = [choice for _, choice in chunk]
+            self._pending[self._executor.submit(predict_points, self._question, choices)] = chunk
+
+    def _collect(self, seconds: float | None) -> None:
+        if not self._pending:
+            return
+        done, _ = wait(self._pending, seconds, FIRST_COMPLETED)
+        for task in done:
+            chunk = self._pending.pop(task)
+            for (number, _), point in zip(chunk, self._answer(task), strict=True):
+                self._done.add(number)
+                self._tally.add(number, point)
+                self.answered += 1
+                if self._on_point is not None:
+                    self._on_point(point)
+        while self._taken and self._taken[0] in self._done:
+            self._position = self._taken.popleft()
+            self._done.discard(self._position)
+
+    def _answer(self, task: Future[list[Point]]) -> list[Point]:
+        try:
+            return task.result()
+        except Exception as error:
+            reason = _why_not_sent(self._question)
+            if reason is None:
+                raise
+            raise SearchSpaceError(
+                f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
+                "let its functions be functions of a module, or name it: 'path/file.py:name'"
+            ) from error
+
+
+def _why_not_sent(question: Question) -> str | None:
+    try:
+        pickle.dumps(question)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,241 @@
+"""How good tuning is against random search and Kernel Tuner, on spaces that were measured whole.
+
+``python scripts/benchmark_tuning.py [--device DEVICE] [--points N] [--families NAME ...]``
+
+First a part of each space is measured, all of it (fewer values of its parameters, so that
+there are at most N variants), and recorded in ``--folder`` (a file for each family; the command
+goes on where it was interrupted). Then searches are played again from the records: our own with 5 %
+of the time that the exhaustive one took, random search and strategies of Kernel Tuner (simulation
+mode) with the same, and the model alone. A search's result is the fastest variant's time as a
+fraction of the time of the variant that it found: the median of the repetitions, and the geometric
+mean over the families. Written to ``fits/<device>/tuning.json``, and printed as a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from countperf.harness.clock import EventClock
+from countperf.harness.devices import find_device
+from countperf.harness.runner import KernelRunner
+from countperf.models.library import load_weights
+from countperf.tuning.points import Limits, Question
+from countperf.tuning.pools import processors
+from countperf.tuning.replay import (
+    Recording,
+    first_pick,
+    random_search,
+    record,
+    replayed_tuning,
+)
+from measurement_kernels.variants import spaces
+
+STRATEGIES = (
+    "random_sample",
+    "greedy_ils",
+    "genetic_algorithm",
+    "simulated_annealing",
+    "diff_evo",
+)
+"""Strategies of Kernel Tuner, with their default options."""
+
+_ERROR = "CompilationFailedConfig"
+
+
+def recordings(options: argparse.Namespace) -> dict[str, Recording]:
+    """Measure the spaces, or read what was measured."""
+    device = find_device(options.device)
+    runner = KernelRunner.open(device, EventClock())
+    limits = Limits(
+        max_group_size=device.limits.max_group_size,
+        max_group_shape=device.limits.max_group_shape,
+        local_memory_bytes=device.limits.local_memory_bytes,
+    )
+    weights = load_weights(options.weights or device.identity.slug)
+    sizes = dict(pair.split("=") for pair in options.sizes)
+    found: dict[str, Recording] = {}
+    for family in options.families:
+        known = spaces()[family].sizes
+        question = Question(
+            space=family,
+            weights=weights,
+            sizes={name: int(value) for name, value in sizes.items() if name in known},
+            limits=limits,
+            incomplete_ok=True,
+        )
+        path = Path(options.folder) / f"{device.identity.slug}-{family}.jsonl"
+        found[family] = record(question, runner, path, points=options.points, progress=print)
+    return found
+
+
+def kernel_tuner_quality(
+    recording: Recording, strategy: str, seconds: float, seed: int
+) -> tuple[float, int]:
+    """Let a strategy of Kernel Tuner search the record; return its result and evaluations."""
+    import kernel_tuner
+
+    space = recording.space
+
+    def is_recorded(configuration: dict[str, Any]) -> bool:
+        return space.satisfies(configuration)
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = Path(folder) / "cache.json"
+        path.write_text(json.dumps(_kernel_tuner_cache(recording)))
+        found, _ = kernel_tuner.tune_kernel(
+            space.name,
+            "",
+            1,
+            [],
+            {name: list(values) for name, values in space.parameters.items()},
+            restrictions=is_recorded,
+            simulation_mode=True,
+            cache=str(path),
+            lang="OpenCL",
+            quiet=True,
+            strategy=strategy,
+            strategy_options={"time_limit": seconds},
+            seed=seed,
+        )
+    times = {space.label(each): each["time"] for each in found if isinstance(each["time"], float)}
+    best_ms = min(times.values(), default=math.inf)
+    return recording.best_s * 1e3 / best_ms, len(times)
+
+
+def _kernel_tuner_cache(recording: Recording) -> dict[str, Any]:
+    space = recording.space
+    cache: dict[str, Any] = {}
+    for each in recording.variants:
+        result: dict[str, Any] = {"time": _ERROR, "__error__": _ERROR}
+        if each.samples_s:
+            result = {"time": each.time_s * 1e3, "times": [s * 1e3 for s in each.samples_s]}
+        cache[",".join(str(each.choice[name]) for name in space.parameters)] = {
+            **each.choice,
+            **result,
+            "compile_time": each.build_s * 1e3,
+            "verification_time": 0.0,
+            "benchmark_time": sum(each.samples_s) * 1e3,
+        }
+    return {
+        "device_name": recording.device.slug,
+        "kernel_name": space.name,
+        "problem_size": [1],
+        "tune_params_keys": list(space.parameters),
+        "tune_params": {name: list(values) for name, values in space.parameters.items()},
+        "objective": "time",
+        "cache": cache,
+    }
+
+
+def results(recording: Recording, options: argparse.Namespace) -> dict[str, Any]:
+    """Play all searches of a family again."""
+    seconds = options.share * recording.exhaustive_s
+    seeds = range(options.repetitions)
+    tuned = [
+        replayed_tuning(recording, seconds, seed=seed, workers=options.workers) for seed in seeds
+    ]
+    quality = {
+        "model alone": [recording.quality(first_pick(recording))],
+        "tune": [recording.quality(found.winner.choice) for found in tuned],
+        "random search": [
+            recording.quality(random_search(recording, seconds, seed=seed)) for seed in seeds
+        ],
+    }
+    evaluations: dict[str, float] = {"tune": median(len(found.tried) for found in tuned)}
+    for strategy in options.strategies:
+        pairs = [kernel_tuner_quality(recording, strategy, seconds, seed) for seed in seeds]
+        quality[f"Kernel Tuner, {strategy}"] = [found for found, _ in pairs]
+        evaluations[f"Kernel Tuner, {strategy}"] = median(count for _, count in pairs)
+    ranking_s = recording.count_s / options.workers
+    return {
+        "variants": len(recording.variants),
+        "failed": sum(not each.samples_s for each in recording.variants),
+        "best_s": recording.best_s,
+        "exhaustive_s": recording.exhaustive_s,
+        "budget_s": seconds,
+        "tune_spent_s": median(found.spent_s for found in tuned),
+        "ranking_s": ranking_s,
+        "exhaustive_over_ranking": recording.exhaustive_s / ranking_s,
+        "quality": {name: median(values) for name, values in quality.items()},
+        "repetitions": quality,
+        "evaluations": evaluations,
+    }
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean; 0 if a search found nothing."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if min(values) > 0 else 0.0
+
+
+def table(families: dict[str, dict[str, Any]], means: dict[str, float]) -> str:
+    """Write one line for each search, one column for each family."""
+    names = list(families)
+    width = max(len(name) for name in means) + 2
+    lines = ["".ljust(width) + "".join(name.rjust(20) for name in [*names, "geometric mean"])]
+    for search, mean in means.items():
+        found = [families[name]["quality"][search] for name in names]
+        lines.append(
+            search.ljust(width) + "".join(f"{100 * value:18.1f} %" for value in [*found, mean])
+        )
+    for label, key in (
+        ("variants", "variants"),
+        ("all measured, s", "exhaustive_s"),
+        ("budget, s", "budget_s"),
+        ("ranked, s", "ranking_s"),
+        ("measured / ranked", "exhaustive_over_ranking"),
+    ):
+        row = "".join(f"{families[name][key]:20.1f}" for name in names)
+        lines.append(label.ljust(width) + row)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Record, play again, print and write."""
+    command = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    command.add_argument("--device", help="pocl:0, or part of a name")
+    command.add_argument("--weights", help="slug or path; by default the device's")
+    command.add_argument("--points", type=int, default=120, help="variants of each family")
+    command.add_argument("--families", nargs="+", default=list(spaces()), choices=list(spaces()))
+    command.add_argument("--sizes", nargs="*", default=[], metavar="NAME=VALUE")
+    command.add_argument("--share", type=float, default=0.05, help="of the exhaustive time")
+    command.add_argument("--repetitions", type=int, default=7)
+    command.add_argument("--workers", type=int, default=processors(), help="predicting processes")
+    command.add_argument("--strategies", nargs="*", default=list(STRATEGIES))
+    command.add_argument("--folder", default="runs/tuning", help="of the records")
+    command.add_argument("--output", help="by default fits/<device>/tuning.json")
+    options = command.parse_args()
+    found = recordings(options)
+    families = {name: results(recording, options) for name, recording in found.items()}
+    searches = next(iter(families.values()))["quality"]
+    means = {
+        name: geometric_mean([family["quality"][name] for family in families.values()])
+        for name in searches
+    }
+    device = next(iter(found.values())).device
+    content = {
+        "format": "countperf-tuning-benchmark",
+        "version": 1,
+        "device": device.to_object(),
+        "share": options.share,
+        "families": families,
+        "geometric_mean": means,
+    }
+    path = Path(options.output or Path("fits") / device.slug / "tuning.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    print(table(families, means))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()

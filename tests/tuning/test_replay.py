@@ -1,0 +1,188 @@
+"""Searches played again from records, against what the records say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from countperf.errors import IncompatibleMeasurementsError, KernelBuildError, TuningError
+from countperf.tuning.points import Predicted
+from countperf.tuning.replay import (
+    Recorded,
+    Recording,
+    ReplayExecutor,
+    ReplayRunner,
+    first_pick,
+    random_search,
+    record,
+    replayed_tuning,
+)
+from countperf.tuning.result import Plan
+from tests.harness.conftest import _needs_device, device  # pyright: ignore[reportPrivateUsage]
+from tests.harness.fakes import IDENTITY
+from tests.tuning.test_search import BEST, BEST_S, LARGE, QUESTION, scripted
+
+__all__ = ["_needs_device", "device"]
+
+ROOT = Path(__file__).parents[2]
+
+
+def _recording() -> Recording:
+    """Variants of 2 s each (1 s to build, ten runs of 0.1 s), the last ones slightly faster."""
+    choices = list(LARGE.choices())
+    return Recording(
+        question=QUESTION,
+        device=IDENTITY,
+        variants=tuple(
+            Recorded(
+                predicted=Predicted(choice=choice, time_s=1.0 - number / 100, group_shape=(8,)),
+                count_s=0.01,
+                build_s=1.0,
+                samples_s=(0.1 - number / 1000,) * 10,
+            )
+            for number, choice in enumerate(choices)
+        ),
+    )
+
+
+def test_a_record_holds_what_was_measured_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    broken = {"double/group=16,each=1,fetch=False": KernelBuildError("no registers left")}
+
+    runner = scripted(broken=broken)
+    first = record(QUESTION, runner, path, points=10, plan=Plan(runs=3))
+    again = scripted(broken=broken)
+    whole = record(QUESTION, again, path, points=16, plan=Plan(runs=3))
+
+    assert len(first.variants) == len(runner.checked) == 9  # three values of each parameter
+    assert len(again.checked) + len(runner.checked) == 16
+    assert len(whole.variants) == 16
+    assert whole.best_s == pytest.approx(BEST_S)
+    assert whole.quality(BEST) == 1.0
+    failed = [each for each in whole.variants if not each.samples_s]
+    assert [(each.stage, each.reason) for each in failed] == [("compile", "no registers left")]
+    assert all(len(each.samples_s) == 3 for each in whole.variants if each not in failed)
+    with pytest.raises(IncompatibleMeasurementsError):
+        record(QUESTION, scripted(), path, points=16, plan=Plan(runs=4))
+
+
+def test_a_replayed_device_takes_the_recorded_time() -> None:
+    recording = _recording()
+    runner = ReplayRunner(recording)
+    recorded = recording.variants[3]
+    case = recording.space.case(recorded.choice)
+
+    runner.check(case)
+    runner.check(case)
+    with runner.loaded(case) as run:
+        samples = [run().time_s for _ in range(4)]
+
+    assert samples == list(recorded.samples_s[:4])
+    assert runner.clock.now() == pytest.approx(1.0 + sum(samples))
+
+
+def test_a_replayed_failure_is_of_the_recorded_kind() -> None:
+    failed = Recorded(
+        predicted=Predicted(choice=dict(BEST), time_s=1.0),
+        count_s=0.01,
+        build_s=0.5,
+        stage="compile",
+        reason="no registers left",
+    )
+    recording = _recording()
+    others = tuple(each for each in recording.variants if each.choice != BEST)
+    runner = ReplayRunner(replace(recording, variants=(failed, *others)))
+
+    with pytest.raises(KernelBuildError, match="no registers left"):
+        runner.check(LARGE.case(BEST))
+    assert runner.clock.now() == 0.5
+    with pytest.raises(TuningError, match="no variant that was recorded ran"):
+        replace(recording, variants=(failed,))
+
+
+def test_replayed_predictions_take_the_time_of_all_processors_together() -> None:
+    recording = _recording()
+    runner = ReplayRunner(recording)
+    executor = ReplayExecutor(recording, runner.clock, workers=2)
+    choices = [each.choice for each in recording.variants[:6]]
+
+    points = executor.submit(print, QUESTION, choices).result()
+
+    assert points == [each.predicted for each in recording.variants[:6]]
+    assert runner.clock.now() == pytest.approx(6 * 0.01 / 2)
+
+
+def test_searches_keep_their_budget() -> None:
+    """Of variants of 2 s, 4.5 s allow two; one that is under way may end later."""
+    recording = _recording()
+
+    found = replayed_tuning(recording, 4.5, seed=0, workers=2)
+    lucky = recording.variants[-1].choice
+
+    assert found.predicted == 16
+    assert 1 <= len(found.tried) <= 3
+    assert found.spent_s <= 4.5 + 2.0
+    assert found.winner.choice == first_pick(recording) == lucky
+    picks = [random_search(recording, 4.5, seed=seed) for seed in range(20)]
+    assert len({LARGE.label(pick) for pick in picks}) > 4
+    assert all(recording.quality(random_search(recording, 1e6, seed=s)) == 1.0 for s in range(3))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "predicted", "tried"),
+    [(5.0, range(1, 9), 1), (10.0, range(1, 13), 3), (60.0, range(16, 17), 5)],
+)
+def test_any_budget_goes_partly_into_predictions_and_partly_into_measurements(
+    seconds: float, predicted: range, tried: int
+) -> None:
+    """Predicting all takes 16 s on two processors, building a variant 0.4 s."""
+    recording = _recording()
+    slow = replace(
+        recording,
+        variants=tuple(replace(v, count_s=2.0, build_s=0.4) for v in recording.variants),
+    )
+
+    found = replayed_tuning(slow, seconds, seed=0, workers=2)
+
+    assert found.predicted in predicted
+    assert len(found.tried) >= tried
+    assert found.spent_s <= seconds + 1.0
+    assert recording.quality(found.winner.choice) > 0.9
+
+
+@pytest.mark.device
+def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
+    if find_spec("kernel_tuner") is None:
+        pytest.skip("needs the extra 'tuners'")
+    output = tmp_path / "tuning.json"
+    command = [sys.executable, "-W", "ignore", str(ROOT / "scripts/benchmark_tuning.py")]
+    command += ["--families", "transpose", "stencil", "--points", "12", "--sizes", "n=256", "m=256"]
+    command += ["--repetitions", "2", "--share", "0.5", "--weights", "pocl-epyc-zen5"]
+    command += ["--strategies", "random_sample", "genetic_algorithm", "--folder", str(tmp_path)]
+
+    done = subprocess.run(
+        [*command, "--output", str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads(output.read_text())
+    assert set(found["families"]) == {"transpose", "stencil"}
+    searches = {"model alone", "tune", "random search", "Kernel Tuner, random_sample"}
+    assert searches < set(found["geometric_mean"])
+    assert all(0 < value <= 1 for value in found["geometric_mean"].values())
+    for family in found["families"].values():
+        assert len(family["repetitions"]["tune"]) == 2
+        assert family["exhaustive_over_ranking"] > 0
+    assert "geometric mean" in done.stdout
