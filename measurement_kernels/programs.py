@@ -20,7 +20,7 @@ from measurement_kernels.arguments import (
     Sizes,
 )
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.variants.common import shared, split_to_items, sweep_of
+from measurement_kernels.variants.common import shared, split_to_items, sweep_of, written_as
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -312,9 +312,8 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
 
     unit = program.unit()
     for each in shape.divided:
-        unit = split_to_items(
-            unit, each.loop, axis=each.axis, items=each.items, each=each.each, block=shape.block
-        )
+        unit = split_to_items(unit, each.loop, axis=each.axis, items=each.items, each=each.each)
+    unit = written_as(unit, shape.block, [f"{each.loop}_each" for each in shape.divided])
     free = 1 + max(each.axis for each in shape.divided)
     unit = lp.tag_inames(unit, {loop: f"g.{free + p}" for p, loop in enumerate(shape.groups)})
     for step in shape.steps:

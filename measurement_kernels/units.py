@@ -56,7 +56,7 @@ def make_unit(
 @step
 def _unit(
     name: str,
-    domain: str,
+    domain: str | Sequence[str],
     instructions: str,
     sizes: Sequence[str],
     assumptions: str,
