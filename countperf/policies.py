@@ -24,6 +24,7 @@ from pydantic import Field
 
 from countperf.documents import Part
 
+Rows = Literal["any", "multiples", "multiples if alone", "multiples if several", "powers of two"]
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
 _ARITHMETIC = ("add", "mul", "fma")
@@ -40,6 +41,15 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
 _APART = {"near": "spread", "far": "gather", "data": "gather", "pitch": "conflict"}
 """What accesses are called of which each lane takes an instruction of its own, by their step."""
 _LANE_BITS = 32
+_ONE = Fraction(1)
+_MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
+_ROWS: Mapping[Rows, str] = {
+    "any": "",
+    "multiples": "multiples",
+    "multiples if alone": "alone",
+    "multiples if several": "several",
+    "powers of two": "p2",
+}
 _KEPT = ("groups", "launches", "barrier.local")
 
 
@@ -60,9 +70,19 @@ class ExecutionPolicy(Part):
         whatever is in programs with local barriers, or only the latter.
     unrolled : int
         Rows of at most so many items are unrolled, and vectors run along local axis 1; at most 8.
-    rows : {"any", "powers of two", "powers of two if alone"}
-        Which rows run in vectors at all: any, only those of a power of two items, or any in groups
-        of several rows and those of a power of two in groups of one.
+    rows : {"any", "multiples", "multiples if alone", "multiples if several", "powers of two"}
+        Which rows run in vectors at all: any; only those of a multiple of `width` items,
+        everywhere, in groups of one row, or in groups of several; or only powers of two.
+    interchanged : bool
+        Whether, in programs with local barriers, the loop over items runs inside the items' own
+        loops, as PoCL's implicit barriers have it: every iteration passes the rows anew, no chain
+        makes an item wait, and what loops carry is kept in memory.
+    odd_rows : {"together", "apart"}
+        Whether items of groups of one row that is no power of two access global memory in vectors
+        outside loops, as others do, or one by one.
+    short : {"unrolled", "loops"}
+        Whether short loops of items are unrolled, so that what is in them is flat, or are loops
+        like others; where loops are interchanged, they are.
     """
 
     width: int = Field(default=16, ge=1)
@@ -70,7 +90,10 @@ class ExecutionPolicy(Part):
     remainder: Literal["whole", "scalar"] = "whole"
     vectorized: Vectorized = "always"
     unrolled: int = Field(default=0, ge=0, le=8)
-    rows: Literal["any", "powers of two", "powers of two if alone"] = "any"
+    rows: Rows = "any"
+    interchanged: bool = False
+    odd_rows: Literal["together", "apart"] = "together"
+    short: Literal["unrolled", "loops"] = "unrolled"
 
     @property
     def text(self) -> str:
@@ -81,9 +104,27 @@ class ExecutionPolicy(Part):
         place = "along local axis 0" if self.along == "axis0" else "over the group"
         rows = f", rows up to {self.unrolled} unrolled" if self.unrolled else ""
         which = "" if self.rows == "any" else f", rows in vectors: {self.rows}"
+        loops = ", items' loops outside" if self.interchanged else ""
+        loops += ", odd single rows access memory one by one" if self.odd_rows == "apart" else ""
+        loops += ", short loops not unrolled" if self.short == "loops" else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
+            f"{loops}"
         )
+
+    @property
+    def slug(self) -> str:
+        """The policy in short, for names of models: ``w16-flat-scalar-u4``."""
+        if self.vectorized == "never" or self.width == 1:
+            return "scalar"
+        parts = [f"w{self.width}", self.vectorized.replace(" ", "-")]
+        parts += [self.remainder, *([] if self.along == "axis0" else [self.along])]
+        parts += [f"u{self.unrolled}"] if self.unrolled else []
+        parts += [_ROWS[self.rows]]
+        parts += ["outside"] if self.interchanged else []
+        parts += ["apart"] if self.odd_rows == "apart" else []
+        parts += ["loops"] if self.short == "loops" else []
+        return "-".join(part for part in parts if part)
 
     def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         """Turn counts of the structure view into what the device issues.
@@ -109,6 +150,9 @@ class ExecutionPolicy(Part):
                 self.vectorized,
                 self.unrolled,
                 self.rows,
+                self.interchanged,
+                self.odd_rows,
+                self.short,
             ):
                 part = (
                     count
@@ -119,7 +163,7 @@ class ExecutionPolicy(Part):
         return found
 
 
-@lru_cache(maxsize=2**16)
+@lru_cache(maxsize=2**17)
 def _issued(
     name: str,
     width: int,
@@ -127,7 +171,10 @@ def _issued(
     remainder: str,
     vectorized: Vectorized,
     unrolled: int,
-    regular: str,
+    regular: Rows,
+    interchanged: bool,
+    odd_rows: str,
+    short: str,
 ) -> tuple[tuple[str, Fraction], ...]:
     """Return what a unit of a property is issued as."""
     parts = name.split(".")
@@ -142,33 +189,50 @@ def _issued(
     if what[0] in ("gmem", "lmem"):
         lane, _, second = what[3].partition("_")
         what[3] = second if second and row <= unrolled else lane
+    is_power = row & (row - 1) == 0
+    is_odd = odd_rows == "apart" and rows == 1 and not is_power and placement != "loop"
+    if what[0] == "gmem" and is_odd:
+        what[3] = {"next": "near", "offset": "near"}.get(what[3], what[3])
     if row <= unrolled and rows > 1:
         row, rows = rows, row
-    is_power = row & (row - 1) == 0
-    is_regular = is_power or regular == "any" or (regular != "powers of two" and rows > 1)
+    is_outside = interchanged and context == "sync" and placement != "flat"
+    if placement == "short":
+        placement = "loop" if is_outside or short == "loops" else "flat"
+        if placement == "flat" and what[0] in ("iterations", "pmem"):
+            return ()  # unrolled, in registers
+    is_regular = (
+        regular == "any"
+        or (regular == "multiples if alone" and rows > 1)
+        or (regular == "multiples if several" and rows == 1)
+        or (regular == "powers of two" and is_power)
+        or ("multiples" in regular and row % width == 0)
+    )
     is_vector = width > 1 and is_regular and (context, placement) in _PLACES[vectorized]
+    kind = "vector" if is_vector else "scalar"
     if what[0] == "passes":
-        kind = "vector" if is_vector else "scalar"
         return (
             (f"run.{kind}.passes.{context}", Fraction(1)),
             (f"run.{kind}.rows.{context}", Fraction(rows)),
         )
+    if what[0] == "chain" and (is_outside or placement == "flat"):
+        return ()
+    if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
+        return ()
+    issued: list[tuple[str, Fraction]] = []
+    if what[0] == "iterations" and is_outside:
+        issued.append((f"run.{kind}.rows.loop", Fraction(1, row)))
     if not is_vector:
-        return tuple((f"run.scalar.{n}", Fraction(1)) for n in _scalar_names(placement, what))
+        return (*issued, (f"run.scalar.{_scalar_name(what)}", Fraction(1)))
     full, left = divmod(row, width)
     if remainder == "whole":
         full, left = full + bool(left), 0
-    issued: list[tuple[str, Fraction]] = []
-    for each, each_takes in _vector_names(placement, what):
-        if each_takes is None:
-            issued.append((f"run.scalar.{each}", Fraction(1)))
-            continue
-        if full:
-            issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes))
-        if left:
-            issued += [
-                (f"run.scalar.{n}", Fraction(left, row)) for n in _scalar_names(placement, what)
-            ]
+    each, each_takes = _vector_name(what, is_outside=is_outside)
+    if each_takes is None:
+        return (*issued, (f"run.scalar.{each}", Fraction(1)))
+    if full:
+        issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes))
+    if left:
+        issued.append((f"run.scalar.{_scalar_name(what)}", Fraction(left, row)))
     return tuple(issued)
 
 
@@ -176,6 +240,8 @@ def _operation(what: list[str]) -> str:
     family, kind, type_name, *function = what
     if family == "iop":
         return f"{'divide' if kind in ('div', 'mod') else 'index'}.{type_name}.{kind}"
+    if kind == "special" and function and function[0] in _MINOR_FUNCTIONS:
+        return f"minor.{type_name}.{function[0]}"
     if kind in _ARITHMETIC:
         return f"arithmetic.{type_name}.{kind}"
     if kind in _MINOR:
@@ -183,31 +249,32 @@ def _operation(what: list[str]) -> str:
     return ".".join([kind, type_name, *function])
 
 
-def _scalar_names(placement: str, what: list[str]) -> list[str]:
+def _scalar_name(what: list[str]) -> str:
     match what:
         case ["gmem" | "lmem" as space, direction, _, lane, *walk]:
             step = walk[0] if walk else lane
             reach = {"far": "far", "data": "far", "pitch": "pitch"}.get(step, "walk")
-            return [f"{space}.{direction}.{reach}"]
+            return f"{space}.{direction}.{reach}"
         case ["chain", kind, type_name]:
-            return [f"chain.{type_name}.{kind}"] if placement == "loop" else []
-        case ["idle" | "iterations" as kind]:
-            return [kind]
+            return f"chain.{type_name}.{'arithmetic' if kind in _ARITHMETIC else kind}"
+        case ["pmem", direction]:
+            return f"pmem.{direction}"
+        case ["idle" | "iterations" | "carried" as kind]:
+            return kind
         case _:
-            return [_operation(what)]
+            return _operation(what)
 
 
-def _vector_names(placement: str, what: list[str]) -> list[tuple[str, Fraction | None]]:
-    """Return names, and how many instructions a vector takes; None for one of each lane."""
-    one = Fraction(1)
+def _vector_name(what: list[str], *, is_outside: bool) -> tuple[str, Fraction | None]:
+    """Return the name, and how many instructions a vector takes; None for one of each lane."""
     match what:
         case ["gmem" | "lmem" as space, direction, bits, lane, *_]:
+            if direction == "store" and lane == "same":
+                lane = "next"
             if lane in _APART:
-                return [(f"{space}.{direction}.{_APART[lane]}", None)]
-            return [(f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS))]
-        case ["chain", kind, type_name]:
-            return [(f"chain.{type_name}.{kind}", one)] if placement == "loop" else []
-        case ["idle" | "iterations" as kind]:
-            return [(kind, one)]
+                return f"{space}.{direction}.{_APART[lane]}", None
+            return f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS)
+        case ["pmem", direction]:
+            return (f"pmem.{direction}", None if is_outside else _ONE)
         case _:
-            return [(_operation(what), one)]
+            return _scalar_name(what), _ONE

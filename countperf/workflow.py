@@ -627,21 +627,15 @@ def _catalogue_vectors() -> Mapping[str, PropertyVector]:
     return {each.name: count_kernel(each.build(), view="structure") for each in first.values()}
 
 
-def catalogue_suppliers(model: str | FittedModel = "linear") -> Mapping[str, tuple[str, ...]]:
+def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
     """Return, for each feature of a model, the kernels of the catalogue that exercise it.
 
     One kernel of each family and variant stands for the others; all element types are looked at.
-    ``auto`` stands for all models that ship.
     """
     from countperf.features import suppliers_of
-    from countperf.models.shipped import MODELS, fitted_model
 
-    found: dict[str, tuple[str, ...]] = {}
-    named = fitted_model(model) if isinstance(model, str) and model != "auto" else model
-    for each in MODELS.values() if isinstance(named, str) else (named,):
-        issued = {name: each.issued(vector) for name, vector in _catalogue_vectors().items()}
-        found |= suppliers_of(each.features, issued)
-    return found
+    issued = {name: model.issued(vector) for name, vector in _catalogue_vectors().items()}
+    return suppliers_of(model.features, issued)
 
 
 def fit(
@@ -664,7 +658,8 @@ def fit(
         Measurements of one device, or their file.
     model : str or FittedModel
         A model, its name, the path of its document (TOML or JSON), or ``auto`` to choose among
-        those that ship by leaving out families of measurement kernels.
+        those that ship by leaving out families of measurement kernels; ``structural`` to choose
+        among execution policies.
     expression : str, optional
         Instead of a model: a formula of standard terms, properties and parameters, such as
         ``launch + w_group*groups + overlap(global_memory, on_chip)``.
@@ -708,7 +703,7 @@ def fit(
         loss=loss,
         loss_scale=loss_scale,
         weigh_noise=weigh_noise,
-        suppliers=catalogue_suppliers(model),
+        suppliers=catalogue_suppliers,
     )
     if output is not None:
         path = Path(output)
@@ -1271,7 +1266,8 @@ def publish(
     -------
     Path
         The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights of the
-        paper's model (``linear.json``, all cases counting the same, as there), those of `model`
+        paper's model (``linear.json``, from the paper's measurement kernels alone, all cases
+        counting the same, as there), those of `model`
         (``weights.json``), ``evaluation.json`` of the default ones, and ``ranking.json`` if
         variants were measured.
 
@@ -1280,10 +1276,14 @@ def publish(
     FitError, DocumentError
         The measurements cannot be fitted or evaluated, or their file is bad.
     """
+    from measurement_kernels.catalog import families
+
     found = _measurements(measurements)
     target = Path(folder) / found.device.slug
     target.mkdir(parents=True, exist_ok=True)
-    result = fit(found, weigh_noise=False, output=target / "linear.json")
+    classes = families(collection="paper")
+    of_paper = replace(found, measurements=tuple(m for m in found if m.family in classes))
+    result = fit(of_paper, weigh_noise=False, output=target / "linear.json")
     if model is not None:
         result = fit(found, model=model, output=target / "weights.json")
     else:

@@ -4,7 +4,9 @@ Each operation and access that a compiler leaves (`compiled_view`) is sorted by 
 by how its address changes:
 
 - *context*: ``free`` in device programs without local barriers, ``sync`` in those with;
-- *placement*: ``flat``, or ``loop`` inside a loop that each work item runs at its own pace;
+- *placement*: ``flat``, or inside a loop that each work item runs at its own pace: ``short`` if
+  compilers unroll it, for it has at most 32 iterations (all such loops around together), known
+  beforehand, else ``loop``;
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -12,7 +14,8 @@ by how its address changes:
 Steps of an address are ``same`` (0 elements), ``next`` (1), ``offset`` (1, of a local array, from
 a constant on that is no multiple of 16 elements), ``shifted`` (the same where it depends on other
 loop variables, as with a pitch that is no multiple), ``near`` (less than a line of 64 bytes),
-``far`` (more, or symbolic), ``pitch`` (a multiple of 4096 bytes, so that all lines belong to one
+``masked`` (any of these three, of an instruction that not all items execute), ``far`` (more than
+``near``, or symbolic), ``pitch`` (a multiple of 4096 bytes, so that all lines belong to one
 set of a usual first-level cache; from lane to lane only where a row has more items than such a
 cache has ways, 8) or ``data`` (read from data, or uneven). Where a row has at most 8 items, so that
 compilers may unroll it, the step along local axis 1 follows: ``far_next``.
@@ -21,13 +24,16 @@ compilers may unroll it, the step along local axis 1 follows: ``far_next``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
 import loopy as lp
+import pymbolic.primitives as p
+from loopy.kernel.data import LoopedIlpTag
+from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.accesses import Address, address_of
@@ -41,7 +47,7 @@ from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.slots import slots_of
 from countperf.counting.statistics import Statistics
 from countperf.counting.strides import AxisStride, strides_of
-from countperf.counting.structure import ProgramAnalysis, analyzed_program
+from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import has_vectors
 from countperf.errors import UnsupportedExpressionError
@@ -54,8 +60,8 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 __all__ = ["ExecutionCounts", "Site", "count_execution"]
 
 Context = Literal["free", "sync"]
-Placement = Literal["flat", "loop"]
-Step = Literal["same", "next", "offset", "shifted", "near", "far", "pitch", "data"]
+Placement = Literal["flat", "short", "loop"]
+Step = Literal["same", "next", "offset", "shifted", "masked", "near", "far", "pitch", "data"]
 
 LINE_BYTES = 64
 _ZERO = QuasiPolynomial()
@@ -63,7 +69,10 @@ _ONE = QuasiPolynomial.constant(1)
 PITCH_BYTES = 4096
 WAYS = 8
 NARROW_ROW = 8
+SHORT_LOOP = 32
 _FAR = 2**30
+_LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
+"""Of operations, in additions, to tell which of several chains is the longest."""
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
 
@@ -76,8 +85,9 @@ class Site:
     ----------
     context : {"free", "sync"}
         Whether the device program has local barriers.
-    placement : {"flat", "loop"}
-        Whether it is in a loop that each work item runs at its own pace.
+    placement : {"flat", "short", "loop"}
+        Whether it is in a loop that each work item runs at its own pace: in none, in one (or
+        several) of at most 32 iterations in all, known beforehand, or in another one.
     shape : tuple of (int, int)
         Work items along local axis 0, and rows of them.
     """
@@ -105,9 +115,14 @@ class ExecutionCounts:
         The same of accesses; ``walk`` is empty for what is flat.
     chains : dict from (Site, kind) to PiecewiseQuasiPolynomial
         Operations that follow each other in a carried chain, by all work items, divided by the
-        number of independent accumulators; ``kind`` such as ``fma.f32``.
+        number of independent accumulators; of the chains that the same loops carry, which wait at
+        the same time, the longest; ``kind`` such as ``fma.f32``.
     idle : dict from Site to PiecewiseQuasiPolynomial
         Slots of instructions (passes of groups times their items) in which nothing is executed.
+    private : dict from (Site, direction) to PiecewiseQuasiPolynomial
+        Accesses to private arrays at subscripts that depend on such loops, by all work items.
+    carried : dict from Site to PiecewiseQuasiPolynomial
+        Private values that loops carry from one iteration to the next, times iterations and items.
     iterations : dict from Site to PiecewiseQuasiPolynomial
         Iterations of loops that items run at their own pace, by all work items.
     passes : dict from Site to PiecewiseQuasiPolynomial
@@ -136,6 +151,8 @@ class ExecutionCounts:
     )
     chains: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     idle: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    private: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    carried: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     passes: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     group_bytes: dict[tuple[str, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -194,6 +211,16 @@ class _Executions:
         self.statistics = statistics
         self.tallies = CompiledCounter(domains, statistics=statistics, powers="emitted")
         self.analyzer = AccessAnalyzer(self.kernel, domains, self.tallies)
+        self.looped_copies = frozenset(
+            name
+            for name, iname in self.kernel.inames.items()
+            if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
+        )
+        self.private_arrays = frozenset(
+            name
+            for name, variable in self.kernel.temporary_variables.items()
+            if variable.address_space == lp.AddressSpace.PRIVATE and variable.shape
+        )
         self.hardware = frozenset(domains.local_axes) | frozenset(domains.group_axes)
         self.parts: defaultdict[str, defaultdict[Any, list[PiecewiseQuasiPolynomial]]] = (
             defaultdict(lambda: defaultdict(list))
@@ -245,7 +272,8 @@ class _Executions:
         self.reasons |= self.statistics.reasons(within)
         self.statistics.used.clear()
 
-    def _site(self, program: DeviceProgram, grid: Grid, *, is_flat: bool) -> Site:
+    def _site(self, program: DeviceProgram, grid: Grid, loops: Collection[str]) -> Site:
+        """Return the site of what is in some of the items' own loops."""
         extents = [grid.items[axis] for axis in sorted(grid.items)]
         row = grid.items.get(0, 1)
         items = 1
@@ -253,9 +281,20 @@ class _Executions:
             items *= extent
         return Site(
             context="sync" if program.barriers else "free",
-            placement="flat" if is_flat else "loop",
+            placement="flat" if not loops else "short" if self._are_short(loops) else "loop",
             shape=(row, items // row),
         )
+
+    def _are_short(self, loops: Collection[str]) -> bool:
+        trips = 1
+        if len(self.domains.trip_statistics(frozenset(loops))[0]) < len(loops):
+            return False  # data decides
+        for name in loops:
+            low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
+            if low is None or high is None:
+                return False
+            trips *= max(high - low + 1, 0)
+        return trips <= SHORT_LOOP
 
     # {{{ operations and accesses
 
@@ -268,6 +307,13 @@ class _Executions:
         kinds = self.analyzer.kinds(program, outline, instruction.id)
         place = self.analyzer.place(outline, instruction, predicates, grid, kinds)
         own = [n for n in place.loops if kinds.get(n) == "loop" and n in place.within]
+        copies = sorted(self.looped_copies & place.within)
+        idle = ZERO_COUNT
+        if predicates or own or self._is_guarded(place):
+            slots = slots_of(place)
+            if slots.count is not None:
+                executed = self.domains.executions(place.within, predicates, grid)
+                idle = slots.count + executed.scale(-1)
         for tally, share in ((tested, Fraction(1)), (self.tallies.tally(instruction), probability)):
             for (key, cases), number in tally.items():
                 conditions = predicates + tuple(
@@ -279,7 +325,7 @@ class _Executions:
                     *(case.loops for case in conditions if isinstance(case, FirstIteration))
                 )
                 loops = [name for name in own if name not in left]
-                site = self._site(program, grid, is_flat=not loops)
+                site = self._site(program, grid, [*loops, *(n for n in copies if n not in left)])
                 executions = self.domains.executions(place.within, conditions, grid)
                 executions = executions.scale(number * share)
                 if isinstance(key, Operation):
@@ -287,16 +333,47 @@ class _Executions:
                 elif executions:
                     space, direction, bits = key.address_space, key.direction, key.bits
                     for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
+                        lane = _masked(lane) if idle else lane
                         self._add("accesses", (site, space, direction, bits, lane, walk), part)
                     if key.address_space == "global":
                         self._remember(key, place, kinds, conditions, grid)
+        self._private(program, instruction, place, predicates, grid, own, copies)
         self._note(place.within)
-        if predicates or own or self._is_guarded(place):
-            slots = slots_of(place)
-            if slots.count is not None:
-                executed = self.domains.executions(place.within, predicates, grid)
-                site = self._site(program, grid, is_flat=not own)
-                self._add("idle", site, slots.count + executed.scale(-1))
+        self._add("idle", self._site(program, grid, [*own, *copies]), idle)
+
+    def _private(
+        self,
+        program: DeviceProgram,
+        instruction: Any,
+        place: Place,
+        predicates: tuple[Case, ...],
+        grid: Grid,
+        own: Sequence[str],
+        copies: Sequence[str],
+    ) -> None:
+        """Count iterations of the loops over copies, and accesses to private arrays."""
+        loops = frozenset([*own, *copies])
+        if not loops or not isinstance(instruction, lp.MultiAssignmentBase):
+            return
+        read = {
+            each
+            for each in _subscripts_in(instruction.expression, self.private_arrays)
+            if loops & get_dependencies(each.index)
+        }
+        written = {
+            each
+            for target in instruction.assignees
+            for each in _subscripts_in(target, self.private_arrays)
+            if loops & get_dependencies(each.index)
+        }
+        if not (copies or read or written):
+            return
+        site = self._site(program, grid, [*own, *copies])
+        executions = self.domains.executions(place.within, predicates, grid)
+        if copies:
+            self._add("iterations", site, executions)
+        for direction, several in (("load", read), ("store", written)):
+            self._add("private", (site, direction), executions.scale(len(several)))
 
     def _is_guarded(self, place: Place) -> bool:
         return bool(set(place.loops) & place.within) or any(
@@ -393,29 +470,25 @@ class _Executions:
 
     def _structure(self, analysis: ProgramAnalysis, program: DeviceProgram, grid: Grid) -> None:
         for region in analysis.regions:
-            flat = self._site(program, grid, is_flat=True)
-            own = self._site(program, grid, is_flat=False)
-            is_own = any(loop.kind == "loop" for loop in region.loops)
+            own_names = {loop.iname for loop in region.loops if loop.kind == "loop"}
             if region.passes.count is not None:
-                self._add("passes", own if is_own else flat, region.passes.count)
+                site = self._site(program, grid, own_names)
+                self._add("passes", site, region.passes.count)
             for loop in region.loops:
                 if loop.kind == "loop" and loop.iterations.count is not None:
-                    self._add("iterations", own, loop.iterations.count)
-            own_names = {loop.iname for loop in region.loops if loop.kind == "loop"}
+                    site = self._site(program, grid, [loop.iname])
+                    self._add("iterations", site, loop.iterations.count)
             executed = {i.id: i.executions for i in region.instructions}
+            longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
             for chain in region.chains:
-                site = own if own_names & set(chain.loops) else flat
-                number = (
-                    None
-                    if chain.accumulators.count is None
-                    else chain.accumulators.count.as_polynomial()
-                )
-                side_by_side = (
-                    Fraction(number.constant_term)
-                    if number is not None and number.is_constant and number
-                    else Fraction(1)
-                )
-                total = executed[chain.instructions[-1]].scale(1 / side_by_side / chain.span)
+                site = self._site(program, grid, own_names & set(chain.loops))
+                self._add("carried", site, executed[chain.instructions[-1]])
+                waiting = _waiting(chain)
+                if chain.loops not in longest or waiting > longest[chain.loops][0]:
+                    longest[chain.loops] = waiting, chain
+            for loops, (_, chain) in longest.items():
+                site = self._site(program, grid, own_names & set(loops))
+                total = executed[chain.instructions[-1]].scale(_share(chain))
                 for kind, times in chain.operations or ():
                     self._add("chains", (site, kind), total.scale(times))
 
@@ -523,6 +596,41 @@ class _Executions:
         return min(n for n in place.within if self.domains.group_axes.get(n) == axis)
 
     # }}}
+
+
+def _masked(lane: str) -> str:
+    """Return the step of accesses in which lanes may be idle."""
+    first, between, second = lane.partition("_")
+    return f"{'masked' if first == 'shifted' else first}{between}{second}"
+
+
+def _share(chain: ChainAnalysis) -> Fraction:
+    """Return which share of a chain's updates wait: accumulators side by side, and its span."""
+    count = chain.accumulators.count
+    number = None if count is None else count.as_polynomial()
+    if number is None or not number.is_constant or not number:
+        return Fraction(1, chain.span)
+    return 1 / Fraction(number.constant_term) / chain.span
+
+
+def _waiting(chain: ChainAnalysis) -> Fraction:
+    """Return about how long an iteration waits for a chain; longer ones hide the others."""
+    operations = sum(
+        _LATENCIES.get(kind.split(".")[0], 1) * times for kind, times in chain.operations or ()
+    )
+    return operations * _share(chain)
+
+
+def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
+    """Return the references to elements of some arrays in an expression."""
+    dependencies: Any = DependencyMapper(include_subscripts=True)
+    return {
+        each
+        for each in dependencies(expression)
+        if isinstance(each, p.Subscript)
+        and isinstance(each.aggregate, p.Variable)
+        and each.aggregate.name in arrays
+    }
 
 
 def _is_of(monomial: Any, names: set[str]) -> bool:

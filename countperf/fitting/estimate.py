@@ -90,9 +90,12 @@ class Estimate:
         """``|predicted - measured| / measured`` of each case."""
         return np.abs(1.0 - self.predicted_s / self.design.times_s)
 
-    def predict(self, case: Observation) -> float | None:
-        """Predict a case that was not in the fit; None if the fit does not determine it."""
-        found = self._at(case)
+    def predict(self, case: Observation, inputs: ModelInputs | None = None) -> float | None:
+        """Predict a case that was not in the fit; None if the fit does not determine it.
+
+        What the model makes of its counts may be passed, to save the time.
+        """
+        found = self._at(case, inputs)
         return None if found is None else found[0]
 
     def difficulty(self, case: Observation, support: Support) -> float | None:
@@ -127,9 +130,11 @@ class Estimate:
         shares = time_shares(self.function, gradient, unknowns.tolist())
         return support_of(shares, self.design.counts.max(axis=0), families)
 
-    def _at(self, case: Observation) -> tuple[float, Vector, Vector, dict[str, Quantity]] | None:
+    def _at(
+        self, case: Observation, inputs: ModelInputs | None = None
+    ) -> tuple[float, Vector, Vector, dict[str, Quantity]] | None:
         """Return time, feature values, derivatives and names of the expression for a case."""
-        inputs = model_inputs(self.function.model, case.counts)
+        inputs = inputs or model_inputs(self.function.model, case.counts)
         known = not inputs.unknown and set(inputs.values) <= set(self.function.columns)
         idle = [
             n for n, v in inputs.variables.items() if v and not np.any(self.design.variables[n])

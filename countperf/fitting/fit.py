@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -19,6 +19,7 @@ from countperf.fitting.selection import select_model
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out, log_scatter
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
+from countperf.models import structural
 from countperf.models.definition import FittedModel, Loss, Residual
 from countperf.models.records import (
     Candidate,
@@ -29,6 +30,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
+from countperf.models.structural import STRUCTURAL
 from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
@@ -54,7 +56,7 @@ def fit(
     max_evaluations: int | None = None,
     leave_out_unstable: bool = False,
     require_full_rank: bool = False,
-    suppliers: Mapping[str, Sequence[str]] | None = None,
+    suppliers: Callable[[FittedModel], Mapping[str, Sequence[str]]] | None = None,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
@@ -64,7 +66,9 @@ def fit(
         Only those whose purpose is ``measurement`` are used, never those that judge fits.
     model : str or FittedModel, optional
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
-        ship which predicts families of measurement kernels best that were left out.
+        ship which predicts families of measurement kernels best that were left out, among them
+        models of execution policies where kernels were counted in the structure view; or
+        ``structural``, to choose among those alone.
     nonnegative : bool, optional
         Keep weights at least zero; the paper's are free.
     residual : {"relative", "log"}, optional
@@ -83,8 +87,9 @@ def fit(
         Leave out cases whose samples spread too far.
     require_full_rank : bool, optional
         Raise if the measurements cannot tell some weights apart.
-    suppliers : Mapping from str to sequence of str, optional
-        From a feature to the measurement kernels that exercise it, stored with the weights.
+    suppliers : callable, optional
+        From a model to a mapping from its features to the measurement kernels that exercise them,
+        stored with the weights.
 
     Returns
     -------
@@ -116,18 +121,19 @@ def fit(
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
     view = common_view(kept)
     observations = observations_of(kept)
-    available = {n: m for n, m in MODELS.items() if m.policy is None or view == "structure"}
     candidates: tuple[Candidate, ...] = ()
-    if model == AUTO:
-        definition, candidates = select_model(observations, available)
+    if model in (AUTO, STRUCTURAL):
+        available = {} if model == STRUCTURAL else dict(MODELS)
+        if model == STRUCTURAL or view == "structure":
+            _require_structure(view, STRUCTURAL)
+            available |= structural.candidates()
+        definition, candidates = select_model(
+            observations, available, refine=structural.refinements
+        )
     else:
         definition = fitted_model(model) if isinstance(model, str) else model
-    if definition.policy is not None and view != "structure":
-        raise FitError(
-            f"the {definition.name} model is made of what the device issues, and the measured"
-            f" kernels were counted in the {view} view: count them again in the structure view"
-            " (countperf.workflow.recount)"
-        )
+    if definition.policy is not None:
+        _require_structure(view, definition.name)
     if nonnegative:
         definition = _nonnegative(definition)
     recipe = recipe_of(
@@ -153,7 +159,13 @@ def fit(
     fitted_view = "source" if view == "structure" and definition.policy is None else view
     quality = _quality(observations, fitted, held_out, recipe.model_error)
     weights = _weight_set(
-        measurements, fitted_view, observations, fitted, quality, suppliers, candidates
+        measurements,
+        fitted_view,
+        observations,
+        fitted,
+        quality,
+        suppliers(definition) if suppliers else {},
+        candidates,
     )
     result = FitResult(
         weights=weights,
@@ -187,6 +199,15 @@ def fit(
         verdict = result.verdicts[0]
         raise RankDeficientFitError(f"{verdict.message}: {verdict.remedy}", result=result)
     return result
+
+
+def _require_structure(view: View, model: str) -> None:
+    if view != "structure":
+        raise FitError(
+            f"the {model} model is made of what the device issues, and the measured"
+            f" kernels were counted in the {view} view: count them again in the structure view"
+            " (countperf.workflow.recount)"
+        )
 
 
 def _nonnegative(model: FittedModel) -> FittedModel:
@@ -241,7 +262,7 @@ def _weight_set(
     observations: Sequence[Observation],
     fitted: Estimate,
     quality: FitQuality,
-    suppliers: Mapping[str, Sequence[str]] | None,
+    suppliers: Mapping[str, Sequence[str]],
     candidates: tuple[Candidate, ...],
 ) -> WeightSet:
     header = measurements.header
@@ -274,9 +295,7 @@ def _weight_set(
             recorded_at=header.environment.recorded_at,
         ),
         suppliers={
-            name: tuple(kernels)
-            for name, kernels in (suppliers or {}).items()
-            if name not in charged
+            name: tuple(kernels) for name, kernels in suppliers.items() if name not in charged
         },
         candidates=candidates,
         exercise=exercise(fitted.function, fitted.solution.coefficients.tolist(), observations),

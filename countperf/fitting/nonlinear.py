@@ -5,20 +5,35 @@ measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rh
 ``scipy.optimize.least_squares`` (trust region reflective) with the analytic Jacobian. Unknowns are
 scaled by what they contribute. Of several starts the best end counts: the bounded linear fit of the
 model's linearisation, with several values of the shapes, and seeded random multiples of it.
+
+Where the times are linear in what is fitted, and only residuals or loss are not, there may be many
+weights, most of them at zero: such fits are sequences of bounded linear ones, Gauss-Newton steps
+with the weights that the loss gives each residual, from the best guess alone. The steps are halved
+until the cost falls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import FitError
+from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.design import Design, row_weights
-from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Solution, Vector, least_squares
+from countperf.fitting.solve import (
+    RANK_TOLERANCE,
+    Matrix,
+    Solution,
+    Vector,
+    bounded_least_squares,
+)
 from countperf.models.definition import Loss, Parameter, Residual
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 _FLOOR = 1e-4
 """Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass
@@ -29,6 +44,7 @@ _LIFT = 0.03
 _SPREAD = 0.7
 _STEEPER = (1.0, 0.5, 3.0)
 _AT_BOUND = 1e-7
+_SHORTEST_STEP = 1e-4
 _AS_GOOD = 1e-6
 """Costs that differ by less are the same, and then an end that converged is preferred."""
 
@@ -183,16 +199,16 @@ class Problem:
         offset = self._times(self.neutral) / self.design.times_s
         offset = offset - gradient[:, usable] @ self.neutral[usable]
         target = 1.0 - np.where(np.isfinite(offset), offset, 0.0)
+        scale = self.scale[usable]
         try:
-            fitted = least_squares(
-                gradient[:, usable],
+            found[usable] = bounded_least_squares(
+                gradient[:, usable] / scale,
                 target,
-                lower=np.maximum(self.function.lower[usable], 0.0),
-                upper=self.function.upper[usable],
-            ).coefficients
+                np.maximum(self.function.lower[usable], 0.0) * scale,
+                self.function.upper[usable] * scale,
+            )
         except FitError:
-            fitted = np.full(len(usable), 1.0) / self.scale[usable]
-        found[usable] = fitted * self.scale[usable]
+            found[usable] = 1.0
         return found
 
 
@@ -209,7 +225,13 @@ def minimise(problem: Problem) -> NonlinearSolution:
     recipe = problem.recipe
     low = problem.function.lower * problem.scale
     high = problem.function.upper * problem.scale
-    ends = []
+    ends: list[Any] = []
+    if problem.function.is_linear:
+        start = next(problem.starts())
+        if not np.all(np.isfinite(problem.residuals(start))):
+            raise no_finite_value(problem.function.model.expression)
+        ends.append(_minimise_in_steps(problem, start, low, high))
+        return _end(problem, ends, low, high)
     for start in problem.starts():
         if not np.all(np.isfinite(problem.residuals(start))):
             continue
@@ -233,6 +255,71 @@ def minimise(problem: Problem) -> NonlinearSolution:
         )
     if not ends:
         raise no_finite_value(problem.function.model.expression)
+    return _end(problem, ends, low, high)
+
+
+def _minimise_in_steps(
+    problem: Problem, start: Vector, low: Vector, high: Vector
+) -> OptimizeResult:
+    """Minimise by bounded linear fits; the result is as SciPy's."""
+    from scipy.optimize import OptimizeResult
+
+    recipe = problem.recipe
+    solved = start
+    residuals = problem.residuals(solved)
+    cost = _cost(residuals, recipe)
+    message, success = "it took all its evaluations", False
+    for _ in range(recipe.max_evaluations):
+        weights = np.sqrt(_loss_weights(residuals, recipe))
+        matrix = problem.jacobian(solved) * weights[:, np.newaxis]
+        try:
+            wanted = bounded_least_squares(matrix, matrix @ solved - weights * residuals, low, high)
+        except FitNotConvergedError as error:
+            message = str(error)
+            break
+        step, share = wanted - solved, 1.0
+        while share > _SHORTEST_STEP:
+            ahead = solved + share * step
+            there = problem.residuals(ahead)
+            cost_there = _cost(there, recipe)
+            if cost_there <= cost:
+                break
+            share /= 2
+        else:
+            message, success = "no step makes the cost smaller", True
+            break
+        gain = cost - cost_there
+        solved, residuals, cost = ahead, there, cost_there
+        if gain <= recipe.tolerance * cost:
+            message, success = "the cost changes by less than the tolerance", True
+            break
+    weighted = _loss_weights(residuals, recipe) * residuals
+    return OptimizeResult(
+        x=solved,
+        cost=cost,
+        grad=problem.jacobian(solved).T @ weighted,
+        success=success,
+        message=message,
+    )
+
+
+def _cost(residuals: Vector, recipe: Recipe) -> float:
+    """Return half the sum of the losses."""
+    scale = recipe.loss_scale
+    squares = (residuals / scale) ** 2
+    if recipe.loss == "soft_l1":
+        losses = 2.0 * (np.sqrt(1.0 + squares) - 1.0)
+    elif recipe.loss == "huber":
+        losses = np.where(squares <= 1.0, squares, 2.0 * np.sqrt(squares) - 1.0)
+    else:
+        losses = squares
+    return float(0.5 * scale**2 * np.sum(losses))
+
+
+def _end(
+    problem: Problem, ends: list[OptimizeResult], low: Vector, high: Vector
+) -> NonlinearSolution:
+    """Return the best of several ends."""
     ends.sort(key=lambda end: end.cost)
     as_good = [end for end in ends if end.success and end.cost <= ends[0].cost * (1 + _AS_GOOD)]
     best = as_good[0] if as_good else ends[0]

@@ -4,11 +4,14 @@ Only measurement kernels are looked at, never test kernels. A candidate's figure
 mean of the relative errors of left-out cases, each family counting the same, whatever its number of
 cases. A case that a candidate cannot predict counts as an error of 100 % where another candidate
 predicts it, so that a model does not win by knowing less. Kernels that only launch do not count.
+
+Where candidates can be refined, as models of an execution policy can, details of the best one are
+changed one at a time until no change makes it better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -25,10 +28,16 @@ UNPREDICTED = 1.0
 """Relative error that a case counts for which a candidate cannot predict, and another can."""
 
 _SMALLEST_ERROR = 1e-4
+_STARTS = 3
+_TOLERANCE = 1e-6
+"""Of fits that are only compared."""
 
 
 def select_model(
-    observations: Sequence[Observation], models: Mapping[str, FittedModel] = MODELS
+    observations: Sequence[Observation],
+    models: Mapping[str, FittedModel] = MODELS,
+    *,
+    refine: Callable[[FittedModel], Mapping[str, FittedModel]] | None = None,
 ) -> tuple[FittedModel, tuple[Candidate, ...]]:
     """Choose among models by leaving out families.
 
@@ -38,6 +47,8 @@ def select_model(
         Measured cases of measurement kernels.
     models : Mapping from str to FittedModel, optional
         The candidates; by default those that ship.
+    refine : callable, optional
+        From the best candidate to more that are to be tried, until none of them is better.
 
     Returns
     -------
@@ -51,37 +62,33 @@ def select_model(
     FitError
         None can be fitted, or no family can be left out.
     """
+    tried: dict[str, FittedModel] = {}
     left_out: dict[str, tuple[HeldOutCase, ...]] = {}
     in_sample: dict[str, float] = {}
     failures: dict[str, str] = {}
-    for name, model in models.items():
-        try:
-            fitted = estimate(observations, model, recipe_of(model))
-            if not fitted.converged:
-                failures[name] = f"the solver stopped early: {fitted.message}"
+    ahead = dict(models)
+    while True:
+        for name, model in ahead.items():
+            tried[name] = model
+            try:
+                recipe = recipe_of(model, starts=_STARTS, tolerance=_TOLERANCE)
+                fitted = estimate(observations, model, recipe)
+                if not fitted.converged:
+                    failures[name] = f"the solver stopped early: {fitted.message}"
+                    continue
+                left_out[name] = leave_one_family_out(
+                    observations, model, recipe=recipe, with_difficulty=False
+                )
+            except FitError as error:
+                failures[name] = str(error)
                 continue
-            left_out[name] = leave_one_family_out(observations, model)
-        except FitError as error:
-            failures[name] = str(error)
-            continue
-        in_sample[name] = mean_error(fitted.relative_errors).value
-    predictable = {
-        case.name
-        for cases in left_out.values()
-        for case in cases
-        if case.predicted_s is not None and not case.overhead_only
-    }
-    if not predictable:
-        said = "; ".join(f"{name}: {text}" for name, text in failures.items())
-        raise FitError(
-            "no model can be chosen: no family of kernels can be predicted from the others"
-            + (f" ({said})" if said else "")
-            + "; measure more families, or name a model"
-        )
-    figures = {
-        name: held_out_figure(cases, predictable=predictable) for name, cases in left_out.items()
-    }
-    ranked = sorted(figures, key=lambda name: figures[name])
+            in_sample[name] = mean_error(fitted.relative_errors).value
+        figures = _figures(left_out, failures)
+        ranked = sorted(figures, key=lambda name: figures[name])
+        more = refine(tried[ranked[0]]) if refine is not None else {}
+        ahead = {name: model for name, model in more.items() if name not in tried}
+        if not ahead:
+            break
     candidates = [
         Candidate(
             model=name,
@@ -104,7 +111,29 @@ def select_model(
         )
         for name, text in failures.items()
     ]
-    return models[ranked[0]], tuple(candidates)
+    return tried[ranked[0]], tuple(candidates)
+
+
+def _figures(
+    left_out: Mapping[str, Sequence[HeldOutCase]], failures: Mapping[str, str]
+) -> dict[str, float]:
+    """Return the error of each candidate over left-out families."""
+    predictable = {
+        case.name
+        for cases in left_out.values()
+        for case in cases
+        if case.predicted_s is not None and not case.overhead_only
+    }
+    if not predictable:
+        said = "; ".join(f"{name}: {text}" for name, text in failures.items())
+        raise FitError(
+            "no model can be chosen: no family of kernels can be predicted from the others"
+            + (f" ({said})" if said else "")
+            + "; measure more families, or name a model"
+        )
+    return {
+        name: held_out_figure(cases, predictable=predictable) for name, cases in left_out.items()
+    }
 
 
 def held_out_figure(

@@ -25,6 +25,7 @@ so that true dependences come out near 1e-16, and nothing measured enters the co
 per row."""
 
 _PENALTY = 1e-7
+_NNLS_STEPS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +134,33 @@ def least_squares(
         degrees_of_freedom=freedom,
         at_bound=at_bound,
     )
+
+
+def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
+    """Minimise the norm of ``target - matrix @ coefficients`` within bounds, quickly.
+
+    Columns have to be of about the same size already. Where only zero bounds the coefficients, that
+    is the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
+
+    Raises
+    ------
+    FitNotConvergedError
+        The solver gave up.
+    """
+    from scipy.optimize import nnls
+
+    if np.any(low != 0) or np.any(np.isfinite(high)):
+        return _bounded(matrix, target, low, high)
+    columns = matrix.shape[1]
+    penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
+    try:
+        return nnls(
+            np.vstack([matrix, penalty]),
+            np.concatenate([target, np.zeros(columns)]),
+            maxiter=_NNLS_STEPS * columns,
+        )[0]
+    except RuntimeError as error:
+        raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
 
 
 def _pseudo_inverse(scaled: Matrix) -> tuple[Matrix, int]:

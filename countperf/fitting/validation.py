@@ -69,6 +69,7 @@ def leave_one_family_out(
     model: FittedModel | FeatureSpec,
     *,
     recipe: Recipe | None = None,
+    with_difficulty: bool = True,
 ) -> tuple[HeldOutCase, ...]:
     """Predict each family of kernels with a fit of the other families.
 
@@ -80,6 +81,8 @@ def leave_one_family_out(
         The model; that of a spec is one sum over what it charges.
     recipe : Recipe, optional
         How it is fitted; by default as it asks to be.
+    with_difficulty : bool, optional
+        Whether to say how hard each case is, which takes as long as the fits.
 
     Returns
     -------
@@ -102,7 +105,9 @@ def leave_one_family_out(
         inside = [case for case in observations if case.family == family]
         outside = [case for case in observations if case.family != family]
         try:
-            predicted = _predict(inside, outside, definition, chosen, inputs)
+            predicted = _predict(
+                inside, outside, definition, chosen, inputs, with_difficulty=with_difficulty
+            )
         except FitNotConvergedError as error:
             raise FitNotConvergedError(f"without the family {family!r}: {error}") from error
         held_out += (
@@ -126,6 +131,8 @@ def _predict(
     model: FittedModel,
     recipe: Recipe,
     inputs: Mapping[int, ModelInputs],
+    *,
+    with_difficulty: bool,
 ) -> list[tuple[float | None, float | None]]:
     try:
         fitted = estimate(outside, model, recipe, inputs=inputs)
@@ -135,6 +142,8 @@ def _predict(
         return [(None, None)] * len(inside)
     if not fitted.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
+    if not with_difficulty:
+        return [(fitted.predict(case, inputs[id(case)]), None) for case in inside]
     support = fitted.support([case.family for case in outside])
     return [(fitted.predict(case), fitted.difficulty(case, support)) for case in inside]
 

@@ -11,10 +11,14 @@ Which policy, cache sizes and expression a device follows is found by leaving ou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from countperf.models.definition import FittedModel, Term
-from countperf.policies import ExecutionPolicy
+from countperf.policies import ExecutionPolicy, Rows, Vectorized
+
+STRUCTURAL = "structural"
+"""Instead of a model's name: choose among these models."""
 
 CACHE_BYTES = (1 << 20, 1 << 25)
 """A second-level cache of a core, and a last-level one: usual sizes of today's processors."""
@@ -27,10 +31,16 @@ OVERHEAD = (
     "groups",
     "barrier.local",
     *(f"run.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
+    *(f"run.{unit}.carried" for unit in _UNITS),
+    *(f"run.{unit}.pmem.*" for unit in _UNITS),
 )
 ISSUE = (
     *(f"run.{unit}.arithmetic.*" for unit in _UNITS),
-    *(f"run.{unit}.{kind}" for kind in ("minor", "index", "iterations", "idle") for unit in _UNITS),
+    *(
+        f"run.{unit}.{kind}"
+        for kind in ("minor", "index", "divide", "iterations", "idle")
+        for unit in _UNITS
+    ),
     *(f"run.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),
     *(f"run.{unit}.special.*.*" for unit in _UNITS),
     *(
@@ -40,13 +50,13 @@ ISSUE = (
         for unit in _UNITS
     ),
 )
-CHAINS = tuple(f"run.{unit}.chain.*" for unit in _UNITS)
+CHAINS = tuple(f"run.{unit}.chain.*.*" for unit in _UNITS)
 
 
 def structural(
-    name: str,
     policy: ExecutionPolicy,
     *,
+    name: str = "",
     expression: str = "overhead + issue + chains + traffic",
     cache_bytes: Sequence[int] = CACHE_BYTES,
     description: str = "",
@@ -55,10 +65,10 @@ def structural(
 
     Parameters
     ----------
-    name : str
-        Name of the model.
     policy : ExecutionPolicy
         How the device runs work groups.
+    name : str, optional
+        Name of the model; by default ``structural-`` and the policy in short.
     expression : str, optional
         Of the terms ``overhead``, ``issue``, ``chains`` and ``traffic``; all have to occur.
     cache_bytes : sequence of int, optional
@@ -76,12 +86,16 @@ def structural(
                 derived[f"{direction}_{density}_beyond{level}"] = (
                     f"bytes_group_{direction}_{density}*beyond{level}"
                 )
+            derived[f"{direction}_segments_beyond{level}"] = (
+                f"segments_group_{direction}*beyond{level}"
+            )
     traffic = (
         "bytes.group.*.*",
+        "segments.group.*",
         *(key for key in derived if not key.startswith("beyond")),
     )
     return FittedModel(
-        name=name,
+        name=name or f"{STRUCTURAL}-{policy.slug}",
         description=description or f"What the device issues: {policy.text}",
         policy=policy,
         residual="log",
@@ -99,16 +113,40 @@ def structural(
     )
 
 
-def policies(widths: Sequence[int] = (8, 16)) -> tuple[ExecutionPolicy, ...]:
-    """List the policies among which a fit chooses."""
-    vectorized = ("always", "flat", "flat or sync", "sync")
-    return (
+def candidates(widths: Sequence[int] = (8, 16)) -> dict[str, FittedModel]:
+    """List the models among which a fit chooses first, by name: one of each usual policy."""
+    found = [
         ExecutionPolicy(width=1, vectorized="never"),
         *(
             ExecutionPolicy(width=width, vectorized=where, remainder=remainder)
             for width in widths
-            for where in vectorized
+            for where in ("always", "flat", "flat or sync", "sync")
             for remainder in ("whole", "scalar")
         ),
-        *(ExecutionPolicy(width=width, along="group") for width in (32,)),
-    )
+        ExecutionPolicy(width=32, along="group"),
+    ]
+    return _by_name(found)
+
+
+def refinements(model: FittedModel) -> dict[str, FittedModel]:
+    """List models whose policies differ from that of one in a detail, by name; none without one."""
+    policy = model.policy
+    if policy is None or policy.width == 1 or policy.along == "group":
+        return {}
+    changes: list[dict[str, object]] = [
+        {"interchanged": not policy.interchanged},
+        *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
+        *({"width": width} for width in (8, 16, 32)),
+        *({"remainder": remainder} for remainder in ("whole", "scalar")),
+        *({"unrolled": rows} for rows in (0, 4, 8)),
+        *({"rows": rows} for rows in get_args(Rows)),
+        *({"odd_rows": rows} for rows in ("together", "apart")),
+        *({"short": short} for short in ("unrolled", "loops")),
+    ]
+    changed = [policy.model_copy(update=change) for change in changes]
+    return _by_name(each for each in changed if each != policy)
+
+
+def _by_name(policies: Iterable[ExecutionPolicy]) -> dict[str, FittedModel]:
+    models = [structural(policy) for policy in policies]
+    return {model.name: model for model in models}

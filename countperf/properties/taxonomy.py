@@ -49,8 +49,8 @@ class KernelProperty:
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
-_SITE = r"(?:free|sync)\.(?:flat|loop)\.\d+x\d+"
-_STEP = r"(?:same|next|offset|shifted|near|far|pitch|data)"
+_SITE = r"(?:free|sync)\.(?:flat|short|loop)\.\d+x\d+"
+_STEP = r"(?:same|next|offset|shifted|masked|near|far|pitch|data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), unit, description)
@@ -91,6 +91,12 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         ),
         (rf"exec\.{_SITE}\.chain\.\w+\.\w+", "operation", "operations of carried chains"),
         (rf"exec\.{_SITE}\.idle", "slot", "slots of instructions in which nothing is executed"),
+        (
+            rf"exec\.{_SITE}\.pmem\.(?:load|store)",
+            "access",
+            "accesses to private arrays at subscripts that depend on the items' own loops",
+        ),
+        (rf"exec\.{_SITE}\.carried", "value", "private values that loops carry, times iterations"),
         (rf"exec\.{_SITE}\.iterations", "iteration", "iterations of the items' own loops"),
         (rf"exec\.{_SITE}\.passes", "work group", "passes of work groups through regions"),
         (
@@ -119,14 +125,15 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "instructions of carried chains, which wait for each other",
         ),
         (
-            r"run\.(?:vector|scalar)\.[gl]mem\.(?:load|store)(?:\.\w+)?",
+            r"run\.(?:vector|scalar)\.[glp]mem\.(?:load|store)(?:\.\w+)?",
             "instruction",
             "accesses as a device issues them, by how addresses change",
         ),
         (
-            r"run\.(?:vector|scalar)\.(?:idle|iterations)",
+            r"run\.(?:vector|scalar)\.(?:idle|iterations|carried)",
             "instruction",
-            "slots without work, and iterations, as a device issues them",
+            "slots without work, iterations, and private values kept in memory, as a device issues"
+            " them",
         ),
         (
             r"run\.(?:vector|scalar)\.passes\.(?:free|sync)",
@@ -134,9 +141,9 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "passes of work groups through regions",
         ),
         (
-            r"run\.(?:vector|scalar)\.rows\.(?:free|sync)",
+            r"run\.(?:vector|scalar)\.rows\.(?:free|sync|loop)",
             "row",
-            "passes of rows of work groups through regions",
+            "passes of rows of work groups through regions, and through bodies of loops",
         ),
         (
             r"run\.(?:vector|scalar)\.(?:minor|index|div|pow|special|\w+)(?:\.\w+){0,2}",

@@ -109,7 +109,7 @@ def test_idle_slots_of_a_guarded_fetch() -> None:
     found = count_kernel(entry.build(), view="structure").evaluate(n=1024)
     groups = (1024 // 16) ** 2
     # 18 x 18 points by 16 x 16 items, two rounds along each axis
-    assert found["exec.sync.loop.16x16.idle"] == groups * (4 * 256 - 18 * 18)
+    assert found["exec.sync.short.16x16.idle"] == groups * (4 * 256 - 18 * 18)
 
 
 def test_options_that_the_view_lacks_are_refused() -> None:
@@ -140,3 +140,133 @@ def test_sub_groups_take_items_over_the_group() -> None:
     policy = ExecutionPolicy(width=32, along="group")
     issued = policy.apply({"exec.free.flat.16x3.flop.add.f32": 96})
     assert issued == {"run.vector.arithmetic.f32.add": 4}  # two groups of 48: 2 each
+
+
+def _blocked_product(block: str) -> Any:
+    """Return 16 items that each sum 2 x 3 products, with a tile of one matrix in local memory."""
+    t_unit = lp.make_kernel(
+        "{ [i, j, k]: 0 <= i < 2 and 0 <= j < 48 and 0 <= k < 8*n }",
+        "c[i, j] = sum(k, a[i, k] * b[k, j])",
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.add_and_infer_dtypes(t_unit, {"a": np.float32, "b": np.float32})
+    silenced = t_unit.default_entrypoint.copy(silenced_warnings=["v1_scheduler_fallback"])
+    t_unit = t_unit.with_kernel(silenced)
+    t_unit = lp.split_iname(t_unit, "j", 16, inner_tag="l.0", outer_tag=block)
+    t_unit = lp.tag_inames(t_unit, {"i": block})
+    t_unit = lp.split_iname(t_unit, "k", 8)
+    return lp.add_prefetch(
+        t_unit,
+        "a",
+        ["i", "k_inner"],
+        default_tag=None,
+        temporary_address_space=lp.AddressSpace.LOCAL,
+    )
+
+
+def test_loops_over_copies_are_short_loops_through_private_arrays() -> None:
+    looped = count_kernel(_blocked_product("ilp.seq"), view="structure").evaluate(n=5)
+    written_out = count_kernel(_blocked_product("ilp"), view="structure").evaluate(n=5)
+    updates = 2 * 3 * 40 * 16
+    stores = {n: c for n, c in looped.items() if ".pmem.store" in n}
+    # beside the updates, the accumulators are set to zero, in the short loops alone
+    assert stores == {
+        "exec.sync.short.16x1.pmem.store": 2 * 3 * 16,
+        "exec.sync.loop.16x1.pmem.store": updates,
+    }
+    assert not any(".pmem." in name for name in written_out)
+    for counts in (looped, written_out):
+        assert sum(c for n, c in counts.items() if n.endswith(".flop.fma.f32")) == updates
+        assert sum(c for n, c in counts.items() if n.endswith(".carried")) == updates
+
+
+def test_the_longest_of_the_chains_that_wait_together() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, k]: 0 <= i < 32 and 0 <= k < n }",
+        """
+        <float32> s = 0 {id=s}
+        <float32> t = 1 {id=t}
+        for k
+            s = s + a[i] {id=add, dep=s}
+            t = (t - a[i])*(t + a[i]) {id=step, dep=t}
+        end
+        out[i] = s + t {dep=add:step}
+        """,
+        [lp.GlobalArg("a, out", np.float32, shape=32), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.tag_inames(t_unit, {"i": "l.0"})
+    counts = count_kernel(t_unit, view="structure").evaluate(n=10)
+    chains = {n: c for n, c in counts.items() if ".chain." in n}
+    assert chains == {
+        "exec.free.loop.32x1.chain.add.f32": 320,
+        "exec.free.loop.32x1.chain.mul.f32": 320,
+    }
+    assert counts["exec.free.loop.32x1.carried"] == 2 * 320
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, {"run.vector.iterations": 20}),
+        ({"interchanged": True}, {"run.vector.iterations": 20, "run.vector.rows.loop": 10}),
+        ({"rows": "multiples"}, {"run.vector.iterations": 20}),
+        ({"width": 24, "rows": "multiples"}, {"run.scalar.iterations": 320}),
+    ],
+)
+def test_loops_of_items_by_policy(policy: Any, expected: Any) -> None:
+    issued = ExecutionPolicy(**policy).apply({"exec.sync.loop.32x1.iterations": 320})
+    assert issued == expected
+
+
+def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
+    counts = {
+        "exec.sync.short.16x1.iterations": 64,
+        "exec.sync.short.16x1.pmem.load": 64,
+        "exec.sync.short.16x1.chain.fma.f32": 64,
+        "exec.sync.short.16x1.flop.fma.f32": 64,
+    }
+    assert ExecutionPolicy(vectorized="flat").apply(counts) == {"run.vector.arithmetic.f32.fma": 4}
+    assert ExecutionPolicy(short="loops").apply(counts) == {
+        "run.vector.iterations": 4,
+        "run.vector.pmem.load": 4,
+        "run.vector.chain.f32.arithmetic": 4,
+        "run.vector.arithmetic.f32.fma": 4,
+    }
+    assert ExecutionPolicy(interchanged=True).apply(counts) == {
+        "run.vector.iterations": 4,
+        "run.vector.rows.loop": 4,
+        "run.scalar.pmem.load": 64,
+        "run.vector.arithmetic.f32.fma": 4,
+    }
+
+
+def test_single_rows_of_odd_length_access_memory_one_by_one() -> None:
+    policy = ExecutionPolicy(odd_rows="apart")
+    for name, expected in (
+        ("free.flat.48x1.gmem.load.32.next", {"run.scalar.gmem.load.spread": 96}),
+        ("free.flat.64x1.gmem.load.32.next", {"run.vector.gmem.load.next": 6}),
+        ("free.flat.48x2.gmem.load.32.next", {"run.vector.gmem.load.next": 6}),
+        ("free.loop.48x1.gmem.load.32.next.far", {"run.vector.gmem.load.next": 6}),
+    ):
+        assert policy.apply({f"exec.{name}": 96}) == expected
+
+
+def test_narrow_rows_run_along_the_other_axis() -> None:
+    counts = {"exec.free.flat.4x32.gmem.load.32.next_far": 128}
+    assert ExecutionPolicy(unrolled=4).apply(counts) == {"run.scalar.gmem.load.gather": 128}
+    assert ExecutionPolicy(unrolled=0).apply(counts) == {"run.vector.gmem.load.next": 32}
+
+
+def test_policies_have_names_of_their_own() -> None:
+    from countperf.models import structural
+
+    first = structural.candidates()
+    policies = [model.policy for model in first.values()]
+    assert all(policy not in policies[:k] for k, policy in enumerate(policies))
+    for model in first.values():
+        for name, other in structural.refinements(model).items():
+            assert name != model.name
+            assert other.policy != model.policy

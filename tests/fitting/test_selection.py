@@ -18,6 +18,7 @@ from countperf.fitting.intervals import (
 )
 from countperf.fitting.selection import UNPREDICTED, held_out_figure, select_model
 from countperf.fitting.validation import HeldOutCase
+from countperf.models.definition import FittedModel
 from countperf.models.records import Support
 from countperf.models.shipped import MODELS
 from countperf.models.standard import from_expression
@@ -69,6 +70,20 @@ def test_the_model_that_made_the_times_is_chosen() -> None:
     assert errors[0] is not None
     assert errors[1] is not None
     assert errors[0] < 0.03 < errors[1]
+
+
+def test_the_best_is_refined_until_nothing_is_better() -> None:
+    asked: list[str] = []
+
+    def refine(model: FittedModel) -> dict[str, FittedModel]:
+        asked.append(model.name)
+        return {"overlap": CANDIDATES["overlap"]}
+
+    chosen, candidates = select_model(_cases(6.0), {"sum": CANDIDATES["sum"]}, refine=refine)
+
+    assert chosen is CANDIDATES["overlap"]
+    assert asked == ["sum", "overlap"]
+    assert [c.model for c in candidates] == ["overlap", "sum"]
 
 
 def test_a_model_that_cannot_be_fitted_is_listed_with_the_reason() -> None:
