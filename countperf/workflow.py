@@ -1268,8 +1268,8 @@ def publish(
         The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights of the
         paper's model (``linear.json``, from the paper's measurement kernels alone, all cases
         counting the same, as there), those of `model`
-        (``weights.json``), ``evaluation.json`` of the default ones, and ``ranking.json`` if
-        variants were measured.
+        (``weights.json``), ``evaluation.json`` of the default ones, ``linear-evaluation.json`` if
+        these are others, and ``ranking.json`` if variants were measured.
 
     Raises
     ------
@@ -1284,10 +1284,13 @@ def publish(
     classes = families(collection="paper")
     of_paper = replace(found, measurements=tuple(m for m in found if m.family in classes))
     result = fit(of_paper, weigh_noise=False, output=target / "linear.json")
-    if model is not None:
-        result = fit(found, model=model, output=target / "weights.json")
-    else:
+    if model is None:
         (target / "weights.json").unlink(missing_ok=True)
+        (target / "linear-evaluation.json").unlink(missing_ok=True)
+    else:
+        of_linear = evaluate(found, weights=result.weights)
+        of_linear.write_file(target / "linear-evaluation.json")
+        result = fit(found, model=model, output=target / "weights.json")
     evaluate(found, weights=result.weights).write_file(target / "evaluation.json")
     ranking = evaluate_ranking(found, weights=result.weights)
     if ranking.sets:

@@ -16,7 +16,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         default="linear",
         metavar="NAME|FILE",
         help="name of a model (linear, bounded, bounded-log, overlap, overlap3), a model document"
-        " (.toml), or auto: choose by leaving out families of kernels (default: linear)",
+        " (.toml); or auto: choose by leaving out families of kernels, structural: among execution"
+        " policies alone (default: linear)",
     )
     which.add_argument(
         "--expression",

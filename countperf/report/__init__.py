@@ -7,6 +7,7 @@ rely on.
 
 from __future__ import annotations
 
+from countperf.report.accuracy import accuracy_markdown, ranking_markdown
 from countperf.report.doctor import DeviceFinding, doctor_text
 from countperf.report.numbers import (
     format_percent,
@@ -23,7 +24,6 @@ from countperf.report.objects import (
 )
 from countperf.report.ranking import ranking_evaluation_object, ranking_evaluation_text
 from countperf.report.text import (
-    accuracy_markdown,
     candidates_text,
     comparison_text,
     count_text,
@@ -54,6 +54,7 @@ __all__ = [
     "prediction_text",
     "ranking_evaluation_object",
     "ranking_evaluation_text",
+    "ranking_markdown",
     "si_prefix",
     "verdicts_text",
     "weights_text",

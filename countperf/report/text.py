@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.metrics import mean_of_means
 from countperf.models.units import DERIVED, as_weight, parameter_unit
 from countperf.report.numbers import (
     format_percent,
@@ -322,27 +321,6 @@ def _remarks(case: EvaluatedCase) -> list[str]:
     if case.within_noise:
         found.append("within noise")
     return found if case.is_covered is not False else [*found, "outside its interval"]
-
-
-def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
-    """Write the mean errors of several devices as a Markdown table, kernels down, devices across.
-
-    The last column is each kernel's geometric mean over the devices; the last row each device's
-    over its kernels.
-    """
-    by_device = {evaluation.device: evaluation.by_kernel() for evaluation in evaluations}
-    kernels = dict.fromkeys(kernel for means in by_device.values() for kernel in means)
-    several = len(by_device) > 1
-    rows = [["kernel", *by_device, *(["all devices"] if several else [])]]
-    rows.append(["---", *["---:"] * (len(rows[0]) - 1)])
-    for kernel in kernels:
-        means = {device: found[kernel] for device, found in by_device.items() if kernel in found}
-        cells = [format_percent(means[d].value) if d in means else "" for d in by_device]
-        over = [format_percent(mean_of_means(means).value)] if several else []
-        rows.append([kernel, *cells, *over])
-    overall = [format_percent(evaluation.overall().value) for evaluation in evaluations]
-    rows.append(["**all kernels**", *overall, *([""] if several else [])])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _times_table(prediction: Prediction) -> str:

@@ -264,3 +264,54 @@ def test_a_log_fit_of_a_sum_recovers_its_weights() -> None:
 
 
 # }}}
+
+
+def test_linear_models_end_where_scipy_ends() -> None:
+    from scipy.optimize import least_squares
+
+    random = np.random.default_rng(3)
+    model = FittedModel.from_object(
+        {
+            "format": "countperf-model",
+            "version": 1,
+            "name": "many",
+            "residual": "log",
+            "loss": "soft_l1",
+            "loss_scale": 0.3,
+            "terms": {"cost": ["launches", "gmem.load.*.*", "flop.*.*", "lmem.*.*"]},
+            "expression": "cost",
+        }
+    )
+    counts = [
+        {"launches": 1, LOAD: int(a), ADD: int(b), LOCAL: int(c)}
+        for a, b, c in 10 ** random.uniform(4, 8, (60, 3))
+    ]
+    cases = [
+        Observation(
+            name=f"c{i}",
+            kernel="k",
+            family="f",
+            counts=each,
+            time_s=(1e-6 + 3e-11 * each[LOAD] + 1e-11 * each[ADD])
+            * float(np.exp(random.standard_t(3) * 0.1)),
+        )
+        for i, each in enumerate(counts)
+    ]
+
+    found = estimate(cases, model, recipe_of(model))
+
+    problem = Problem(build_design(cases, model), recipe_of(model))
+    reference = least_squares(
+        problem.residuals,
+        np.full(4, 1.0),
+        bounds=(0.0, np.inf),
+        loss="soft_l1",
+        f_scale=0.3,
+        xtol=1e-12,
+        ftol=1e-12,
+    )
+    ours = found.solution.coefficients
+    scaled = dict(zip(problem.function.keys, reference.x / problem.scale, strict=True))
+    assert found.converged
+    for key, value in zip(found.function.keys, ours, strict=True):
+        assert value * 1e7 == pytest.approx(scaled[key] * 1e7, rel=1e-3, abs=1e-6)

@@ -218,17 +218,16 @@ def test_an_evaluation_says_how_many_errors_were_zero_and_which_floor_was_used()
 
 
 def test_the_accuracy_table_of_several_devices() -> None:
-    table = accuracy_markdown(
-        [_evaluation("pocl", fast=1.1, slow=0.6), _evaluation("intel", fast=1.4, slow=1.9)]
-    )
+    pocl, intel = _evaluation("pocl", fast=1.1, slow=0.6), _evaluation("intel", fast=1.4, slow=1.9)
+    table = accuracy_markdown([pocl, intel])
 
-    assert table == (
-        "| kernel | pocl | intel | all devices |\n"
-        "| --- | ---: | ---: | ---: |\n"
-        "| fast | 10 % | 40 % | 20 % |\n"
-        "| slow | 40 % | 90 % | 60 % |\n"
-        "| **all kernels** | 20 % | 60 % |  |"
-    )
+    assert table.splitlines()[:5] == [
+        f"| kernel | pocl, {pocl.model} | intel, {intel.model} |",
+        "| --- | ---: | ---: |",
+        "| fast | 10 % | 40 % |",
+        "| slow | 40 % | 90 % |",
+        "| **test kernels** | 20 % | 60 % |",
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

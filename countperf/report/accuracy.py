@@ -1,0 +1,87 @@
+"""What is committed of accuracy and ranking, as Markdown tables for the README."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from countperf.metrics import Evaluation
+from countperf.report.numbers import format_percent
+
+if TYPE_CHECKING:
+    from countperf.fitting.ranking import RankedSet, RankingEvaluation
+
+_PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
+_TOP = (1, 5)
+
+
+def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
+    """Write the mean errors of devices and models as a Markdown table.
+
+    Kernels go down, by purpose, with their geometric mean (of variants only that), devices and
+    models across. The last row says how many of all cases lie in their 90 % intervals.
+    """
+    titles = [f"{each.device}, {each.model}" for each in evaluations]
+    rows = [["kernel", *titles], ["---", *["---:"] * len(titles)]]
+    by_purpose = [each.by_purpose() for each in evaluations]
+    for purpose, plural in _PURPOSES.items():
+        parts = [found.get(purpose) for found in by_purpose]
+        means = [{} if part is None else part.by_kernel() for part in parts]
+        kernels = dict.fromkeys(kernel for found in means for kernel in found)
+        if not kernels:
+            continue
+        if purpose != "variant":
+            rows += [
+                [kernel, *(format_percent(m[kernel].value) if kernel in m else "" for m in means)]
+                for kernel in kernels
+            ]
+        overall = ["" if part is None else format_percent(part.overall().value) for part in parts]
+        rows.append([f"**{plural}**", *overall])
+    held = [each.coverage() for each in evaluations]
+    rows.append(
+        [
+            "cases in their 90 % intervals",
+            *(f"{format_percent(inside / of)} of {of}" if of else "" for inside, of in held),
+        ]
+    )
+    return _markdown(rows)
+
+
+def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
+    """Write how well variants are put in order as a Markdown table: a row for each device and set.
+
+    Kendall's tau with noise as ties, pairs in the right order, and the time of the best of the 1
+    and 5 variants that are predicted to be fastest, as a multiple of the fastest one's.
+    """
+    rows = [
+        ["device, model", "set", "variants", "tau", "pairs right", *(f"top {k}" for k in _TOP)],
+        ["---", "---", *["---:"] * (3 + len(_TOP))],
+    ]
+    for each in rankings:
+        label = f"{each.device}, {each.model}"
+        rows += [
+            [
+                label,
+                found.family.removeprefix("variants-"),
+                str(len(found.variants)),
+                *_cells(found),
+            ]
+            for found in each.sets
+        ]
+        number = sum(len(found.variants) for found in each.sets)
+        rows.append([label, "**all**", str(number), *_cells(each)])
+    return _markdown(rows)
+
+
+def _cells(of: RankedSet | RankingEvaluation) -> list[str]:
+    tau, pairs = of.kendall_tau, of.pairwise_accuracy
+    regrets = [of.regret(top) for top in _TOP]
+    return [
+        "" if tau is None else f"{tau:.2f}",
+        "" if pairs is None else format_percent(pairs),
+        *("" if regret is None else f"{regret:.2f}" for regret in regrets),
+    ]
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
