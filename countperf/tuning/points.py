@@ -155,7 +155,7 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     kept = dict(choice)
 
     def refused(stage: Stage, error: CountperfError | str) -> Refused:
-        return Refused(choice=kept, stage=stage, reason=_one_line(str(error)))
+        return Refused(choice=kept, stage=stage, reason=one_line(str(error)))
 
     try:
         unit = _built(space, choice)
@@ -231,8 +231,45 @@ class _Counted:
             while len(self._found) > self._most:
                 self._found.popitem(last=False)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._found.clear()
+
 
 _counted = _Counted(most=1024)
+
+
+def forget_counts() -> None:
+    """Forget the counts that this process keeps for variants of the same structure."""
+    _counted.clear()
+
+
+def launchable(
+    space: SearchSpace, choice: Choice, limits: Limits | None = None
+) -> LaunchResources | Refused:
+    """Build and schedule a variant, and return what a launch of it asks for; predict nothing.
+
+    Parameters
+    ----------
+    space : SearchSpace
+        The space.
+    choice : Mapping from str to value
+        The variant.
+    limits : Limits, optional
+        Of the device.
+    """
+    from countperf.counting.resources import scheduled, without_disk_caches
+
+    try:
+        with without_disk_caches():
+            _, resources = scheduled(_built(space, choice))
+    except SearchSpaceError as error:
+        return Refused(choice=dict(choice), stage="build", reason=one_line(str(error)))
+    except CountingError as error:
+        return Refused(choice=dict(choice), stage="schedule", reason=one_line(str(error)))
+    if limits is not None and (too_much := exceeded(limits, resources)):
+        return Refused(choice=dict(choice), stage="limits", reason=too_much)
+    return resources
 
 
 def _built(space: SearchSpace, choice: Choice) -> Any:
@@ -266,7 +303,8 @@ def exceeded(limits: Limits, resources: Any) -> str:
     return ""
 
 
-def _one_line(text: str, limit: int = 400) -> str:
+def one_line(text: str, limit: int = 400) -> str:
+    """Return a text on one line, cut after so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 

@@ -359,7 +359,9 @@ class _Search:
         best_s = self._best_s() if self._tried else None
         ahead = None if following is None else self._points[following]
         try:
-            samples, cut_short = self._bench.time(point, best_s, ahead)
+            samples, cut_short = self._bench.time(
+                point.choice, best_s, None if ahead is None else ahead.choice
+            )
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
             self._refused[as_key(point.choice)] = refused
@@ -392,7 +394,7 @@ class _Search:
                 continue
             tried = self._tried[key]
             try:
-                more, _ = self._bench.time(self._points[self._places[key]], None)
+                more, _ = self._bench.time(tried.choice, None)
             except MeasurementError as error:
                 self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
                 continue
