@@ -13,13 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from countperf.counting.resources import without_disk_caches
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, read_journal
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Limits, Refused, Stage, launchable, load_space, one_line
+from countperf.tuning.points import Stage, load_space, one_line
 from countperf.tuning.result import Key, Plan, as_key
 from countperf.tuning.space import Choice, SearchSpace, Value
 
@@ -178,11 +179,12 @@ def record(
             most_s=plan.max_case_s,
             left_s=lambda: float("inf"),
         ) as bench,
+        without_disk_caches(),  # as where nobody built these variants before
     ):
         known = {as_key(each.choice): each for each in _read(journal.entries, space, journal.path)}
         for number, choice in enumerate(choices):
             if as_key(choice) not in known:
-                found = _measured(space, runner, bench, choice)
+                found = _measured(runner, bench, choice)
                 journal.append(_line(found))
                 known[as_key(choice)] = found
                 if progress is not None:
@@ -269,22 +271,8 @@ def part_of(space: SearchSpace, points: int) -> SearchSpace:
         del parameters[longest][len(parameters[longest]) // 2]
 
 
-def _measured(
-    space: SearchSpace, runner: CaseRunner, bench: Bench, choice: dict[str, Value]
-) -> Measured:
-    """Measure a variant, whether a model predicts it or not, if Loopy makes it."""
-    began_s = runner.clock.now()
-    limits = Limits(
-        max_group_size=runner.limits.max_group_size,
-        max_group_shape=runner.limits.max_group_shape,
-        local_memory_bytes=runner.limits.local_memory_bytes,
-    )
-    made = launchable(space, choice, limits)
-    if isinstance(made, Refused):
-        build_s = runner.clock.now() - began_s
-        return Measured(
-            choice=choice, build_s=build_s, stage=made.stage, reason=one_line(made.reason, _REASON)
-        )
+def _measured(runner: CaseRunner, bench: Bench, choice: dict[str, Value]) -> Measured:
+    """Measure a variant, whether a model predicts it or not."""
     began_s = runner.clock.now()
     try:
         samples, _ = bench.time(choice, None)

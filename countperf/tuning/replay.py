@@ -2,16 +2,17 @@
 
 `predicted_record` asks a model about the variants of a record, and takes the processor time that it
 needs for each. `ReplayRunner` and `ReplayExecutor` stand in for the device and for the pool: they
-return what was recorded and predicted, and let a clock advance by what it took. Costs are on the
-safe side for our own search: predictions hold it up, and nothing is built while something else is
-done.
+return what was recorded and predicted, and let a clock advance by what it took. While a variant is
+built, which keeps one processor busy, the others go on with predictions; while one is timed, none
+does. Costs are on the safe side for our own search: nothing is built ahead of its turn.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,15 +23,16 @@ from countperf.harness.clock import FakeClock, Timing
 from countperf.harness.devices import DeviceLimits
 from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
-from countperf.tuning import steps
+from countperf.tuning import shared_counts, steps
 from countperf.tuning.gate import Gate
 from countperf.tuning.measuring import Bench
-from countperf.tuning.points import Point, Predicted, Question, forget_counts, predict_points
+from countperf.tuning.points import Point, Predicted, Question, predict_points
 from countperf.tuning.records import Record
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
 
+_MOMENT_S = 1e-9
 _ERRORS: Mapping[str | None, type[MeasurementError]] = {
     "compile": KernelBuildError,
     "results": WrongResultError,
@@ -112,7 +114,7 @@ def predicted_record(record: Record, question: Question) -> Recording:
     if record.variants:
         predict_points(asked, [record.variants[0].choice])  # imports are no variant's cost
     steps.forget()
-    forget_counts()
+    shared_counts.forget()
     for each in record.variants:
         began_s = time.process_time()
         (point,) = predict_points(asked, [each.choice])
@@ -130,6 +132,8 @@ class ReplayRunner:
         What was measured.
     seed : int
         The runs of a variant come in another order, but for the first one.
+    beside : callable, optional
+        Is told for how long a variant is built, s: what goes on meanwhile.
 
     Attributes
     ----------
@@ -137,7 +141,9 @@ class ReplayRunner:
         As in `CaseRunner`; the clock shows what the search would have taken.
     """
 
-    def __init__(self, record: Record, seed: int = 0) -> None:
+    def __init__(
+        self, record: Record, seed: int = 0, beside: Callable[[float], None] | None = None
+    ) -> None:
         self.identity = record.device
         self.limits = DeviceLimits(
             max_group_size=2**31 - 1,
@@ -148,6 +154,7 @@ class ReplayRunner:
         )
         self.clock = FakeClock()
         self._known = {record.space.label(each.choice): each for each in record.variants}
+        self.beside = beside
         self._built: set[str] = set()
         self._random = random.Random(seed)
 
@@ -168,6 +175,8 @@ class ReplayRunner:
         if case.variant not in self._built:
             self._built.add(case.variant)
             self.clock.sleep(measured.build_s)
+            if self.beside is not None:
+                self.beside(measured.build_s)
         if not measured.samples_s:
             error = _ERRORS.get(measured.stage, MeasurementError)
             raise error(measured.reason, case=case.name)
@@ -188,6 +197,22 @@ class ReplayRunner:
         yield run
 
 
+@dataclass(slots=True)
+class _Task:
+    """Predictions that were asked for.
+
+    Attributes
+    ----------
+    points : list of Predicted or Refused
+        The answers.
+    left_s : float
+        Processor time that they still take, s.
+    """
+
+    points: list[Point]
+    left_s: float
+
+
 class ReplayExecutor(Executor):
     """Stands in for a pool: predictions as found before, which take their processor time.
 
@@ -196,7 +221,7 @@ class ReplayExecutor(Executor):
     recording : Recording
         What was predicted.
     clock : FakeClock
-        Advances by the time that all processors together need.
+        Advances while somebody waits for predictions.
     workers : int
         Processors.
     """
@@ -205,16 +230,58 @@ class ReplayExecutor(Executor):
         self._answers = recording.answers
         self._clock = clock
         self._max_workers = workers
+        self._tasks: dict[Future[Any], _Task] = {}
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Return the predictions of the points that a `Ranker` asks for."""
+        """Take on the prediction of the points that a `Ranker` asks for."""
         del fn, kwargs
         choices: Sequence[Choice] = args[1]
         answers = [self._answers[as_key(choice)] for choice in choices]
-        self._clock.sleep(sum(each.count_s for each in answers) / self._max_workers)
-        answer: Future[list[Point]] = Future()
-        answer.set_result([each.point for each in answers])
-        return answer
+        future: Future[Any] = Future()
+        self._tasks[future] = _Task(
+            [each.point for each in answers], sum(each.count_s for each in answers)
+        )
+        return future
+
+    def wait_in_replay(
+        self, tasks: Collection[Future[Any]], seconds: float | None, return_when: str
+    ) -> tuple[set[Future[Any]], set[Future[Any]]]:
+        """Let the clock advance until one of some tasks is done, or for so long, s."""
+        del return_when
+        left_s = math.inf if seconds is None else seconds
+        while left_s > 0 and not any(task.done() for task in tasks):
+            step_s = min(left_s, min(self._begun(self._max_workers), default=math.inf))
+            if step_s == math.inf:
+                break
+            self._clock.sleep(step_s)
+            self._work(step_s, self._max_workers)
+            left_s -= step_s
+        done = {task for task in tasks if task.done()}
+        return done, set(tasks) - done
+
+    def go_on(self, seconds: float) -> None:
+        """Work for so long, s, on all processors but one."""
+        while seconds > 0 and (busy := self._begun(self._max_workers - 1)):
+            step_s = min(seconds, *busy)
+            self._work(step_s, self._max_workers - 1)
+            seconds -= step_s
+
+    def _begun(self, workers: int) -> list[float]:
+        """Begin as many tasks as there are workers; return what is left of each, s."""
+        self._tasks = {future: task for future, task in self._tasks.items() if not future.done()}
+        begun = [future for future in self._tasks if future.running()]
+        for future in self._tasks:
+            if len(begun) < workers and future not in begun:
+                future.set_running_or_notify_cancel()
+                begun.append(future)
+        return [self._tasks[future].left_s for future in begun[:workers]]
+
+    def _work(self, seconds: float, workers: int) -> None:
+        for future in [future for future in self._tasks if future.running()][:workers]:
+            task = self._tasks[future]
+            task.left_s -= seconds
+            if task.left_s <= _MOMENT_S:
+                future.set_result(task.points)
 
 
 # {{{ searches
@@ -225,11 +292,13 @@ def replayed_tuning(
 ) -> TuningResult:
     """Search as `countperf.tuning.search.tune_space` would have within a budget, s."""
     runner = ReplayRunner(recording.record, seed)
+    executor = ReplayExecutor(recording, runner.clock, workers)
+    runner.beside = executor.go_on
     return tune_space(
         replace(recording.question, space=recording.record.part),
         runner,
         Budget(seconds=seconds),
-        executor=ReplayExecutor(recording, runner.clock, workers),
+        executor=executor,
         plan=plan,
     )
 

@@ -107,7 +107,12 @@ def tune_space(
         search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
         pool = stack.enter_context(pool_or(executor))
         ranker = Ranker(
-            question, pool, keep=keep, resume=search.earlier_ranking(), now=runner.clock.now
+            question,
+            pool,
+            keep=keep,
+            resume=search.earlier_ranking(),
+            now=runner.clock.now,
+            by_promise=budget.seconds is not None,
         )
         stack.enter_context(ranker)
         stack.enter_context(search.at(ranker, gate or Gate()))

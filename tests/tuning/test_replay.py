@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import FIRST_COMPLETED
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -106,7 +107,7 @@ def test_a_record_is_read_without_a_device(tmp_path: Path) -> None:
 def test_variants_are_measured_that_no_model_predicts_and_any_model_is_asked_later(
     tmp_path: Path,
 ) -> None:
-    """Loopy refuses a fetch of eight; the first model has no weight for anything."""
+    """Loopy refuses a fetch of eight; the first model has no weight for memory accesses."""
     path = tmp_path / "record.jsonl"
     content = WEIGHTS.to_object()
     kept = [each for each in content["weights"] if each["feature"] == "groups"]
@@ -117,9 +118,11 @@ def test_variants_are_measured_that_no_model_predicts_and_any_model_is_asked_lat
         recording = predicted_record(found, question)
         return [type(recording.answers[as_key(v.choice)].point) for v in found.variants]
 
-    found = record(DOUBLE, scripted(), path, points=100)
+    eights = [f"double/group={group},each=8,fetch=True" for group in (16, 32, 64)]
+    broken = {name: KernelBuildError("no fetch of eight") for name in eights}
+    found = record(DOUBLE, scripted(broken=broken), path, points=100)
 
-    refused = [each for each in found.variants if each.stage == "build"]
+    refused = [each for each in found.variants if each.stage == "compile"]
     assert [each.choice["each"] for each in refused] == [8, 8, 8]
     assert all(each.samples_s for each in found.variants if each not in refused)
     assert answers(unweighted) == [Refused] * 18
@@ -154,16 +157,26 @@ def test_a_replayed_failure_is_of_the_recorded_kind() -> None:
         replace(whole, variants=(failed,))
 
 
-def test_replayed_predictions_take_the_time_of_all_processors_together() -> None:
+def test_replayed_predictions_take_processor_time_while_somebody_waits_or_builds() -> None:
     recording = _recording()
     runner = ReplayRunner(recording.record)
     executor = ReplayExecutor(recording, runner.clock, workers=2)
-    choices = [each.choice for each in recording.record.variants[:6]]
+    choices = [each.choice for each in recording.record.variants]
 
-    points = executor.submit(print, QUESTION, choices).result()
+    first, second, third, last = (
+        executor.submit(print, QUESTION, choices[start : start + 4]) for start in (0, 4, 8, 12)
+    )
+    tasks = [first, second, third, last]
 
-    assert points == [recording.answers[as_key(choice)].point for choice in choices]
-    assert runner.clock.now() == pytest.approx(6 * 0.01 / 2)
+    assert executor.wait_in_replay(tasks, 0.03, FIRST_COMPLETED)[0] == set()
+    assert executor.wait_in_replay(tasks, None, FIRST_COMPLETED)[0] == {first, second}
+    assert first.result() == [recording.answers[as_key(c)].point for c in choices[:4]]
+    assert runner.clock.now() == pytest.approx(0.04)
+    executor.go_on(0.02)
+    assert last.cancel()
+    executor.go_on(1.0)
+    assert third.done()
+    assert runner.clock.now() == pytest.approx(0.04)
 
 
 def test_searches_keep_their_budget() -> None:
