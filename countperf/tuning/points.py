@@ -83,12 +83,15 @@ class Predicted:
         Work items per group.
     missing : tuple of str
         Properties without a weight, left out of the time.
+    written : int
+        Instructions that the code generator writes, copies included; 1 if not known.
     """
 
     choice: dict[str, Value]
     time_s: float
     group_shape: tuple[int | None, ...] = ()
     missing: tuple[str, ...] = ()
+    written: int = 1
 
 
 Point: TypeAlias = Predicted | Refused
@@ -144,6 +147,7 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     -------
     Predicted or Refused
     """
+    from countperf.counting.resources import written_instructions
     from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 
     kept = dict(choice)
@@ -153,7 +157,8 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
 
     view = question.weights.view
     try:
-        variant = scheduled_variant(_built(space, choice), view)
+        unit = _built(space, choice)
+        variant = scheduled_variant(unit, view)
     except SearchSpaceError as error:
         return refused("build", error)
     except CountingError as error:
@@ -182,6 +187,7 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
         time_s=time_s,
         group_shape=resources.group_shape,
         missing=prediction.missing,
+        written=written_instructions(unit),
     )
 
 

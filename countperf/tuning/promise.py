@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from countperf.tuning.posterior import Array, alike, ranks
 from countperf.tuning.space import Choice, SearchSpace
 
-MOST = 512
+MOST = 256
 """Points from which others are estimated: the latest ones."""
 
 _RIDGE = 0.02

@@ -24,8 +24,8 @@ KEPT = 10_000
 _FIRST_WINDOW = 8
 _LARGEST_WINDOW = 2048
 _LARGEST_CHUNK = 16
-_LARGEST_PROMISING_WINDOW = 64
-_AHEAD = 1024  # points among which those of promise are looked for
+_PROMISING_WINDOW = 16
+_AHEAD = 512  # points among which those of promise are looked for
 _IN_FLIGHT = 4
 _CHUNK_S = 0.1
 
@@ -230,15 +230,20 @@ class Ranker:
         while not (self._chunks or self._left == 0 or (self._at_end and not self._next)):
             wanted = self._window if self._left is None else min(self._window, self._left)
             self._take(wanted if self._promise is None else max(wanted, _AHEAD))
-            new = self._chosen(wanted)
-            if self._left is not None:
-                self._left -= len(new)
-            new.sort(key=lambda each: self._space.index(each[1]))
-            share = -(-len(new) // (2 * capacity(self._executor)))
-            size = min(max(1, share), _LARGEST_CHUNK if self._promise is None else self._brief())
-            self._chunks.extend(new[start : start + size] for start in range(0, len(new), size))
-            largest = _LARGEST_WINDOW if self._promise is None else _LARGEST_PROMISING_WINDOW
+            for new in self._chosen(wanted):
+                if self._left is not None:
+                    self._left -= len(new)
+                new.sort(key=lambda each: self._space.index(each[1]))
+                size = self._chunk_size(len(new))
+                self._chunks.extend(new[start : start + size] for start in range(0, len(new), size))
+            largest = _LARGEST_WINDOW
+            if self._promise is not None:
+                largest = max(_PROMISING_WINDOW, 4 * capacity(self._executor))
             self._window = min(2 * self._window, largest)
+
+    def _chunk_size(self, points: int) -> int:
+        most = _LARGEST_CHUNK if self._promise is None else self._brief()
+        return min(max(1, -(-points // (2 * capacity(self._executor)))), most)
 
     def _brief(self) -> int:
         """Return how many points take so little time that a measurement can wait for them."""
@@ -257,16 +262,15 @@ class Ranker:
         self._taken.extend(number for number, _ in taken)
         self._next.extend(each for each in taken if each[0] not in self._done)
 
-    def _chosen(self, count: int) -> list[Numbered]:
-        """Choose points for a window: the next ones, and as many that promise short times."""
+    def _chosen(self, count: int) -> list[list[Numbered]]:
+        """Choose points for a window: some that promise short times, and as many next ones."""
         if self._promise is None or not self._tally.predicted or len(self._next) <= count:
-            return [self._next.popleft() for _ in range(min(count, len(self._next)))]
-        new = [self._next.popleft() for _ in range(count // 2)]
+            return [[self._next.popleft() for _ in range(min(count, len(self._next)))]]
         order = self._promise.order([choice for _, choice in self._next])
-        places = set(order[: count - len(new)])
-        new += [each for place, each in enumerate(self._next) if place in places]
+        places = set(order[: count - count // 2])
+        promising = [each for place, each in enumerate(self._next) if place in places]
         self._next = deque(e for place, e in enumerate(self._next) if place not in places)
-        return new
+        return [promising, [self._next.popleft() for _ in range(count // 2)]]
 
     def _submit(self, until_s: float | None, most: int) -> None:
         while len(self._pending) < most and (until_s is None or self._now() < until_s):
