@@ -42,9 +42,10 @@ STRATEGIES = (
     "greedy_ils",
     "genetic_algorithm",
     "simulated_annealing",
-    "diff_evo",
+    "mls",
 )
-"""Strategies of Kernel Tuner, with their default options."""
+"""Strategies of Kernel Tuner, with their default options; diff_evo of version 1.5.0 fails where the
+population is larger than the space."""
 
 _ERROR = "CompilationFailedConfig"
 

@@ -46,6 +46,7 @@ class Candidates:
         self._builds = BuildTimes()
         self._written: Array = np.empty(0)
         self._posterior: Posterior
+        self._found: LogTimes | None = None  # of the posterior as it is
         self._ranking: Ranking | None = None
         self.points: tuple[Predicted, ...] = ()
         self.tried: dict[Key, Tried] = {}
@@ -65,6 +66,7 @@ class Candidates:
             )
         self.points = tuple(kept.values())
         self._places = {key: place for place, key in enumerate(kept)}
+        self._found = None
         self._written = np.array([point.written for point in self.points], np.float64)
         self._posterior = Posterior(
             self._space,
@@ -82,12 +84,20 @@ class Candidates:
         self.tried[key] = tried
         place = self._places[key]
         self._posterior.add(place, tried.time_s)
+        self._found = None
         if build_s is not None:
             self._builds.add(self._written[place], build_s)
 
     def refuse(self, refused: Refused) -> None:
         """Take a variant out that failed."""
         self.refused[as_key(refused.choice)] = refused
+
+    @property
+    def _times(self) -> LogTimes:
+        """Distributions of the candidates' times."""
+        if self._found is None:
+            self._found = self._posterior.log_times()
+        return self._found
 
     @property
     def best_s(self) -> float | None:
@@ -130,7 +140,7 @@ class Candidates:
         """Return all that was not measured: candidates, and what was not kept as one."""
         assert self._ranking is not None
         dropped = self._ranking.predicted - len(self._ranking.best)
-        candidates = Rest(times=select(self._posterior.log_times(), self.remaining))
+        candidates = Rest(times=select(self._times, self.remaining))
         if not dropped:
             return (candidates,)
         cutoff = self._posterior.unknown(self._ranking.best[-1].time_s)
@@ -154,7 +164,7 @@ class Candidates:
         ahead : key or None
             Which one is built already.
         """
-        times = self._posterior.log_times()
+        times = self._times
         cost_s = self._builds.expected_s(self._written) + FEWEST_RUNS * np.exp(times.mean)
         eligible = self.remaining
         if self.tried or self.refused:  # the first one is always tried

@@ -138,7 +138,8 @@ class Ranker:
         self._wait = getattr(executor, "wait_in_replay", wait)
         self._tally = Tally(keep, space, resume)
         self._position = 0 if resume is None else resume.position
-        self._spent_s = 0.0 if resume is None else resume.seconds
+        self._earlier_s = 0.0 if resume is None else resume.seconds
+        self._spent_s = self._earlier_s
         self._left = None if points is None else max(0, points - visited)
         self._waiting = space.visit(self._position)
         self._done = set(() if resume is None else resume.ahead)
@@ -247,9 +248,10 @@ class Ranker:
 
     def _brief(self) -> int:
         """Return how many points take so little time that a measurement can wait for them."""
-        if not self.answered or not self._spent_s:
+        worked_s = self._spent_s - self._earlier_s
+        if not self.answered or worked_s <= 0:
             return 1
-        point_s = self._spent_s * capacity(self._executor) / self.answered
+        point_s = worked_s * capacity(self._executor) / self.answered
         return max(1, min(_LARGEST_CHUNK, int(_CHUNK_S / point_s)))
 
     def _take(self, count: int) -> None:

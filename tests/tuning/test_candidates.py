@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from countperf.tuning.building import PRIOR_S, WRITTEN, BuildTimes
@@ -48,12 +49,12 @@ def _point(x: int, time_s: float, written: int = 1) -> Predicted:
 
 def test_building_takes_longer_the_more_is_written() -> None:
     times = BuildTimes()
-    before = times.expected_s(WRITTEN)
+    before = times.expected_s(np.array([WRITTEN]))
     times.add(WRITTEN, 4.0)
     times.add(0.0, 1.0)
 
     assert before == 2 * PRIOR_S
-    assert times.expected_s(3 * WRITTEN) == pytest.approx(4 * 1.5)
+    assert times.expected_s(np.array([3 * WRITTEN])) == pytest.approx(4 * 1.5)
 
 
 def test_where_seconds_are_scarce_what_takes_long_to_build_comes_later() -> None:
