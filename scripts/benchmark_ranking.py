@@ -1,14 +1,15 @@
 """Time to rank variants of the matrix product from source to order, and where it goes.
 
-``python scripts/benchmark_ranking.py [POINTS] [REPETITIONS]``: the whole with a pool of a process
-per processor, pool and imports included; then, in one process, the processor time of a point, which
-other load on the machine leaves alone: with what variants share, and step by step without.
+``python scripts/benchmark_ranking.py [POINTS] [REPETITIONS] [--weights WEIGHTS] [--space SPACE]``:
+the whole with a pool of a process per processor, pool and imports included; then, in one process,
+the processor time of a point, which other load on the machine leaves alone: with what variants
+share, and step by step without.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -23,8 +24,6 @@ from countperf.tuning.points import Question, load_space, predict_points
 from countperf.tuning.pools import processors
 from countperf.tuning.ranker import rank_points
 
-WEIGHTS = "pocl-epyc-zen5"
-
 
 def timed(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float]:
     """Call a function, and return its result and the processor time that it took, s."""
@@ -35,7 +34,7 @@ def timed(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[
 
 def shared_s(question: Question, points: int) -> float:
     """Return the processor time of a point when many are predicted in order, s."""
-    space = load_space("matmul")
+    space = load_space(str(question.space))
     choices = sorted(islice(space.choices(), points), key=space.index)
     _, seconds = timed(predict_points, question, choices)
     return seconds / points
@@ -43,14 +42,14 @@ def shared_s(question: Question, points: int) -> float:
 
 def unshared_s(question: Question, points: int) -> dict[str, float]:
     """Return the mean processor time of each step for one point, nothing shared, s."""
-    space = load_space("matmul")
+    space = load_space(str(question.space))
     times: dict[str, list[float]] = {}
     for choice in islice(space.choices(), points):
         steps.forget()
         with without_disk_caches():
             unit, build_s = timed(space.build, **choice)
             (unit, _), schedule_s = timed(scheduled, unit)
-            vector, count_s = timed(count_kernel, unit, cache=False)
+            vector, count_s = timed(count_kernel, unit, view=question.weights.view, cache=False)
         _, predict_s = timed(question.weights.predict, vector, space.sizes, incomplete_ok=True)
         for name, seconds in (
             ("transformations", build_s),
@@ -62,19 +61,22 @@ def unshared_s(question: Question, points: int) -> dict[str, float]:
     return {name: statistics.mean(values) for name, values in times.items()}
 
 
-def main(points: int, repetitions: int) -> None:
+def main(options: argparse.Namespace) -> None:
     """Measure and print."""
-    question = Question(space="matmul", weights=load_weights(WEIGHTS), sizes={}, incomplete_ok=True)
+    points = options.points
+    question = Question(
+        space=options.space, weights=load_weights(options.weights), sizes={}, incomplete_ok=True
+    )
     totals: list[float] = []
-    for _ in range(repetitions):
+    for _ in range(options.repetitions):
         start = time.perf_counter()
         ranking = rank_points(question, points=points)
         seconds = time.perf_counter() - start
         totals.append(seconds)
         print(f"{ranking.predicted} predicted, {ranking.refused} refused: {seconds:.1f} s")
-    print(
-        f"{points} points on {processors()} processors: {statistics.median(totals):.1f} s, median"
-    )
+    if totals:
+        middle = statistics.median(totals)
+        print(f"{points} points on {processors()} processors: {middle:.1f} s, median")
     print(f"  {shared_s(question, points) * 1e3:.1f} ms a point, processor time; unshared:")
     for name, seconds in unshared_s(question, max(1, points // 20)).items():
         print(f"  {name}: {seconds * 1e3:.1f} ms a point, processor time")
@@ -82,5 +84,9 @@ def main(points: int, repetitions: int) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    given = [int(argument) for argument in sys.argv[1:]]
-    main(*(given + [1000, 5][len(given) :]))
+    command = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    command.add_argument("points", type=int, nargs="?", default=1000)
+    command.add_argument("repetitions", type=int, nargs="?", default=5)
+    command.add_argument("--weights", default="pocl-epyc-zen5", help="slug or path")
+    command.add_argument("--space", default="matmul")
+    main(command.parse_args())

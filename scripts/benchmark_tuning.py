@@ -1,14 +1,16 @@
 """How good tuning is against random search and Kernel Tuner, on spaces that were measured whole.
 
 ``python scripts/benchmark_tuning.py [--device DEVICE] [--points N] [--families NAME ...]``
+``python scripts/benchmark_tuning.py --replay-only SLUG [--weights WEIGHTS]``
 
 First a part of each space is measured, all of it (fewer values of its parameters, so that
-there are at most N variants), and recorded in ``--folder`` (a file for each family; the command
-goes on where it was interrupted). Then searches are played again from the records: our own with 5 %
-of the time that the exhaustive one took, random search and strategies of Kernel Tuner (simulation
-mode) with the same, and the model alone. A search's result is the fastest variant's time as a
-fraction of the time of the variant that it found: the median of the repetitions, and the geometric
-mean over the families. Written to ``fits/<device>/tuning.json``, and printed as a table.
+there are at most N variants), and recorded in ``fits/<device>/tuning`` (a file for each family; the
+command goes on where it was interrupted). With ``--replay-only`` no device is needed: the records
+are there. Then the variants are predicted, and searches are played again: our own with 5 % of the
+time that the exhaustive one took, random search and strategies of Kernel Tuner (simulation mode)
+with the same, and the model alone. A search's result is the fastest variant's time as a fraction of
+the time of the variant that it found: the median of the repetitions, and the geometric mean over
+the families. Written to ``fits/<device>/tuning.json``, and printed as a table.
 """
 
 from __future__ import annotations
@@ -29,15 +31,10 @@ from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
-from countperf.tuning.points import Limits, Question
+from countperf.tuning.points import Question
 from countperf.tuning.pools import processors
-from countperf.tuning.replay import (
-    Recording,
-    first_pick,
-    random_search,
-    record,
-    replayed_tuning,
-)
+from countperf.tuning.records import Record, read_record, record
+from countperf.tuning.replay import Recording, predicted_record, random_search, replayed_tuning
 from measurement_kernels.variants import spaces
 
 STRATEGIES = (
@@ -45,53 +42,61 @@ STRATEGIES = (
     "greedy_ils",
     "genetic_algorithm",
     "simulated_annealing",
-    "diff_evo",
+    "mls",
 )
-"""Strategies of Kernel Tuner, with their default options."""
+"""Strategies of Kernel Tuner, with their default options; diff_evo of version 1.5.0 fails where the
+population is larger than the space."""
 
 _ERROR = "CompilationFailedConfig"
 
 
-def recordings(options: argparse.Namespace) -> dict[str, Recording]:
+def records(options: argparse.Namespace) -> dict[str, Record]:
     """Measure the spaces, or read what was measured."""
+    folder = None if options.folder is None else Path(options.folder)
+    if options.replay_only:
+        folder = folder or Path("fits") / options.replay_only / "tuning"
+        return {
+            family: read_record(folder / f"{family}.jsonl", points=options.points)
+            for family in options.families
+        }
     device = find_device(options.device)
     runner = KernelRunner.open(device, EventClock())
-    limits = Limits(
-        max_group_size=device.limits.max_group_size,
-        max_group_shape=device.limits.max_group_shape,
-        local_memory_bytes=device.limits.local_memory_bytes,
-    )
-    weights = load_weights(options.weights or device.identity.slug)
-    sizes = dict(pair.split("=") for pair in options.sizes)
-    found: dict[str, Recording] = {}
-    for family in options.families:
-        known = spaces()[family].sizes
-        question = Question(
-            space=family,
-            weights=weights,
-            sizes={name: int(value) for name, value in sizes.items() if name in known},
-            limits=limits,
-            incomplete_ok=True,
+    folder = folder or Path("fits") / device.identity.slug / "tuning"
+    sizes = {name: int(value) for name, value in (pair.split("=") for pair in options.sizes)}
+    return {
+        family: record(
+            family,
+            runner,
+            folder / f"{family}.jsonl",
+            points=options.points,
+            sizes={n: value for n, value in sizes.items() if n in spaces()[family].sizes},
+            progress=print,
         )
-        path = Path(options.folder) / f"{device.identity.slug}-{family}.jsonl"
-        found[family] = record(question, runner, path, points=options.points, progress=print)
-    return found
+        for family in options.families
+    }
+
+
+def predicted(record: Record, options: argparse.Namespace) -> Recording:
+    """Predict what was recorded."""
+    weights = load_weights(options.weights or record.device.slug)
+    question = Question(space=record.space, weights=weights, sizes={}, incomplete_ok=True)
+    return predicted_record(record, question)
 
 
 def kernel_tuner_quality(
-    recording: Recording, strategy: str, seconds: float, seed: int
+    record: Record, strategy: str, seconds: float, seed: int
 ) -> tuple[float, int]:
     """Let a strategy of Kernel Tuner search the record; return its result and evaluations."""
     import kernel_tuner
 
-    space = recording.space
+    space = record.part
 
     def is_recorded(configuration: dict[str, Any]) -> bool:
         return space.satisfies(configuration)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         path = Path(folder) / "cache.json"
-        path.write_text(json.dumps(_kernel_tuner_cache(recording)))
+        path.write_text(json.dumps(_kernel_tuner_cache(record)))
         found, _ = kernel_tuner.tune_kernel(
             space.name,
             "",
@@ -109,13 +114,13 @@ def kernel_tuner_quality(
         )
     times = {space.label(each): each["time"] for each in found if isinstance(each["time"], float)}
     best_ms = min(times.values(), default=math.inf)
-    return recording.best_s * 1e3 / best_ms, len(times)
+    return record.best_s * 1e3 / best_ms, len(times)
 
 
-def _kernel_tuner_cache(recording: Recording) -> dict[str, Any]:
-    space = recording.space
+def _kernel_tuner_cache(record: Record) -> dict[str, Any]:
+    space = record.part
     cache: dict[str, Any] = {}
-    for each in recording.variants:
+    for each in record.variants:
         result: dict[str, Any] = {"time": _ERROR, "__error__": _ERROR}
         if each.samples_s:
             result = {"time": each.time_s * 1e3, "times": [s * 1e3 for s in each.samples_s]}
@@ -127,7 +132,7 @@ def _kernel_tuner_cache(recording: Recording) -> dict[str, Any]:
             "benchmark_time": sum(each.samples_s) * 1e3,
         }
     return {
-        "device_name": recording.device.slug,
+        "device_name": record.device.slug,
         "kernel_name": space.name,
         "problem_size": [1],
         "tune_params_keys": list(space.parameters),
@@ -139,33 +144,34 @@ def _kernel_tuner_cache(recording: Recording) -> dict[str, Any]:
 
 def results(recording: Recording, options: argparse.Namespace) -> dict[str, Any]:
     """Play all searches of a family again."""
-    seconds = options.share * recording.exhaustive_s
+    record = recording.record
+    seconds = options.share * record.exhaustive_s
     seeds = range(options.repetitions)
     tuned = [
         replayed_tuning(recording, seconds, seed=seed, workers=options.workers) for seed in seeds
     ]
     quality = {
-        "model alone": [recording.quality(first_pick(recording))],
-        "tune": [recording.quality(found.winner.choice) for found in tuned],
+        "model alone": [record.quality(recording.first_pick)],
+        "tune": [record.quality(found.winner.choice) for found in tuned],
         "random search": [
-            recording.quality(random_search(recording, seconds, seed=seed)) for seed in seeds
+            record.quality(random_search(record, seconds, seed=seed)) for seed in seeds
         ],
     }
     evaluations: dict[str, float] = {"tune": median(len(found.tried) for found in tuned)}
     for strategy in options.strategies:
-        pairs = [kernel_tuner_quality(recording, strategy, seconds, seed) for seed in seeds]
+        pairs = [kernel_tuner_quality(record, strategy, seconds, seed) for seed in seeds]
         quality[f"Kernel Tuner, {strategy}"] = [found for found, _ in pairs]
         evaluations[f"Kernel Tuner, {strategy}"] = median(count for _, count in pairs)
     ranking_s = recording.count_s / options.workers
     return {
-        "variants": len(recording.variants),
-        "failed": sum(not each.samples_s for each in recording.variants),
-        "best_s": recording.best_s,
-        "exhaustive_s": recording.exhaustive_s,
+        "variants": len(record.variants),
+        "failed": sum(not each.samples_s for each in record.variants),
+        "best_s": record.best_s,
+        "exhaustive_s": record.exhaustive_s,
         "budget_s": seconds,
         "tune_spent_s": median(found.spent_s for found in tuned),
         "ranking_s": ranking_s,
-        "exhaustive_over_ranking": recording.exhaustive_s / ranking_s,
+        "exhaustive_over_ranking": record.exhaustive_s / ranking_s,
         "quality": {name: median(values) for name, values in quality.items()},
         "repetitions": quality,
         "evaluations": evaluations,
@@ -203,6 +209,7 @@ def main() -> None:
     """Record, play again, print and write."""
     command = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     command.add_argument("--device", help="pocl:0, or part of a name")
+    command.add_argument("--replay-only", metavar="SLUG", help="read fits/SLUG/tuning, no device")
     command.add_argument("--weights", help="slug or path; by default the device's")
     command.add_argument("--points", type=int, default=120, help="variants of each family")
     command.add_argument("--families", nargs="+", default=list(spaces()), choices=list(spaces()))
@@ -211,11 +218,11 @@ def main() -> None:
     command.add_argument("--repetitions", type=int, default=7)
     command.add_argument("--workers", type=int, default=processors(), help="predicting processes")
     command.add_argument("--strategies", nargs="*", default=list(STRATEGIES))
-    command.add_argument("--folder", default="runs/tuning", help="of the records")
+    command.add_argument("--folder", help="of the records; by default fits/<device>/tuning")
     command.add_argument("--output", help="by default fits/<device>/tuning.json")
     options = command.parse_args()
-    found = recordings(options)
-    families = {name: results(recording, options) for name, recording in found.items()}
+    found = records(options)
+    families = {name: results(predicted(each, options), options) for name, each in found.items()}
     searches = next(iter(families.values()))["quality"]
     means = {
         name: geometric_mean([family["quality"][name] for family in families.values()])

@@ -1,7 +1,8 @@
-"""Kernels that differ in nothing that the source view counts: whether loops are written out.
+"""Kernels that differ in nothing but whether loops are written out, which scheduling ignores.
 
 Loopy's ``unr`` and ``ilp`` tell the code generator to write the copies of a loop's body one after
-the other; scheduling and the source view's counts are those of the loop. This holds where
+the other; scheduling and the source view's counts are those of the loop. The structure view tells
+copies from loops, but takes the same schedule. This holds where
 
 1. the loop variable occurs in subscripts only, and in none that is read from data: outside of them
    an unrolled variable is a number in each copy, which takes part in what is folded;
@@ -64,6 +65,25 @@ def with_loops_as_loops(t_unit: TranslationUnit) -> TranslationUnit:
         and not (name in uses.reduced and iname.tags_of_type(UnrolledIlpTag))
     }
     return t_unit.with_kernel(kernel.copy(inames={**kernel.inames, **inames}))
+
+
+def with_tags_of(scheduled: TranslationUnit, t_unit: TranslationUnit) -> TranslationUnit:
+    """Return the schedule of a unit, made of that of another one.
+
+    Parameters
+    ----------
+    scheduled : loopy.TranslationUnit
+        A unit, scheduled, for which `with_loops_as_loops` is the same.
+    t_unit : loopy.TranslationUnit
+        Whose loops are to be written as it says; not scheduled.
+    """
+    wanted = t_unit.default_entrypoint.inames
+    kernel = scheduled.default_entrypoint
+    inames = {
+        name: iname.copy(tags=wanted[name].tags) if name in wanted else iname
+        for name, iname in kernel.inames.items()
+    }
+    return scheduled.with_kernel(kernel.copy(inames=inames))
 
 
 def _as_loop(tag: Any) -> Any:

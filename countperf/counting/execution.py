@@ -164,7 +164,12 @@ class ExecutionCounts:
     reasons: frozenset[str] = frozenset()
 
 
-def count_execution(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> ExecutionCounts:
+def count_execution(
+    t_unit: Any,
+    *,
+    statistics: Mapping[str, Any] | None = None,
+    footprints: dict[Any, Any] | None = None,
+) -> ExecutionCounts:
     """Count a kernel's operations and accesses by how they are executed.
 
     Parameters
@@ -173,6 +178,9 @@ def count_execution(t_unit: Any, *, statistics: Mapping[str, Any] | None = None)
         With one entry point; preprocessed and scheduled here unless that is done already.
     statistics : mapping from str to number or str, optional
         What data decides, as for `countperf.count_kernel`.
+    footprints : dict, optional
+        What is known of what groups access; what is found here is added. For kernels that differ
+        only in how loops are written (`countperf.counting.equivalence`).
 
     Raises
     ------
@@ -188,7 +196,7 @@ def count_execution(t_unit: Any, *, statistics: Mapping[str, Any] | None = None)
         )
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
-    result = _Executions(domains, given).counted()
+    result = _Executions(domains, given, {} if footprints is None else footprints).counted()
     given.check_names()
     return result
 
@@ -205,8 +213,11 @@ class _GlobalAccess:
 class _Executions:
     """Goes through a kernel, region by region."""
 
-    def __init__(self, domains: Domains, statistics: Statistics) -> None:
+    def __init__(
+        self, domains: Domains, statistics: Statistics, footprints: dict[Any, Any]
+    ) -> None:
         self.domains = domains
+        self.footprints = footprints
         self.kernel = domains.kernel
         self.statistics = statistics
         self.tallies = CompiledCounter(domains, statistics=statistics, powers="emitted")
@@ -227,6 +238,7 @@ class _Executions:
         )
         self.global_accesses: list[tuple[Grid, _GlobalAccess]] = []
         self.reasons: set[str] = set()
+        self._found_strides: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
 
     def counted(self) -> ExecutionCounts:
         """Count all device programs."""
@@ -385,10 +397,15 @@ class _Executions:
     def _strides(
         self, access: MemoryAccess, place: Place, kinds: Mapping[str, Any]
     ) -> tuple[AxisStride, ...]:
-        layout = self.analyzer.layout(access.array)
-        address = address_of(access, layout, self.domains.to_polynomial)
-        opaque = address or address_of(access, layout, self.analyzer.to_opaque)
-        return strides_of(place, opaque, kinds, self.analyzer.changing)
+        key = (access, id(place))
+        found = self._found_strides.get(key)
+        if found is None:
+            layout = self.analyzer.layout(access.array)
+            address = address_of(access, layout, self.domains.to_polynomial)
+            opaque = address or address_of(access, layout, self.analyzer.to_opaque)
+            strides = strides_of(place, opaque, kinds, self.analyzer.changing)
+            self._found_strides[key] = found = (place, strides)  # kept, and with it its identity
+        return found[1]
 
     def _sorted(
         self,
@@ -507,7 +524,10 @@ class _Executions:
             by_array[found.access.array, found.access.direction].append((grid, found))
         for (array, direction), members in by_array.items():
             size = members[0][1].access.bits // 8
-            touched = self._touched(array, members)
+            key = (array, direction, tuple((m.index, m.place.within, m.cases) for _, m in members))
+            if key not in self.footprints:
+                self.footprints[key] = self._touched(array, members)
+            touched = self.footprints[key]
             if touched is None:
                 executed = PiecewiseQuasiPolynomial.sum(
                     self.domains.executions(m.place.within, m.cases, grid) for grid, m in members

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -66,6 +67,31 @@ def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
         local_memory_bytes=_local_memory(kernel),
     )
     return t_unit.copy(callables_table=callables).with_kernel(kernel), resources
+
+
+def written_instructions(t_unit: Any) -> int:
+    """Count the instructions that Loopy writes into the code, copies of unrolled loops included.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point. Loops of symbolic length count once.
+    """
+    from loopy import LoopyError
+    from loopy.kernel.data import UnrolledIlpTag, UnrollTag
+
+    kernel = t_unit.default_entrypoint
+    copies: dict[str, int] = {}
+    for name in kernel.all_inames():
+        if kernel.iname_tags_of_type(name, (UnrollTag, UnrolledIlpTag)):
+            try:
+                copies[name] = int(kernel.get_constant_iname_length(name))
+            except LoopyError:
+                copies[name] = 1
+    return sum(
+        math.prod(copies.get(name, 1) for name in each.within_inames | each.reduction_inames())
+        for each in kernel.instructions
+    )
 
 
 @contextmanager

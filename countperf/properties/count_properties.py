@@ -248,5 +248,51 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
     )
 
 
+def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> PropertyVector:
+    """Count what an execution policy needs: the structure view without what Loopy emits.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point; preprocessed and scheduled here unless that is done already.
+    footprints : dict, optional
+        As for `count_execution`.
+
+    Returns
+    -------
+    PropertyVector
+        Of the structure view. A model with a policy predicts the same from it as from the whole.
+
+    Raises
+    ------
+    CountingError
+        Something cannot be counted exactly.
+    """
+    executed = count_execution(t_unit, footprints=footprints)
+    once = {
+        "barrier.local": executed.barriers,
+        "groups": executed.groups,
+        "launches": executed.launches,
+    }
+    reason = "; ".join(sorted(executed.reasons))
+    vector = PropertyVector(
+        {
+            name: Count(
+                quantity=quantity,
+                granularity=granularity_of(name),
+                exact=not reason,
+                reason=reason,
+            )
+            for name, quantity in once.items()
+        },
+        kernel=executed.kernel,
+        parameters=executed.parameters,
+        assumptions=assumptions_text(executed.assumptions),
+        assumption_guards=tuple(guards_of(executed.assumptions)),
+        view="structure",
+    )
+    return with_structure(vector, executed)
+
+
 def _place(site: Site) -> str:
     return f"{site.context}.{site.placement}.{site.shape[0]}x{site.shape[1]}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from countperf.documents.files import read_file_text
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
 from countperf.harness.store import open_locked, sync_folder, write_synced
@@ -79,12 +80,7 @@ class Journal:
             journal.append(wanted)
             sync_folder(path.parent)
             return journal
-        lines = [_parsed(path, number, line) for number, line in enumerate(raw[:kept].splitlines())]
-        if not lines or lines[0].get("format") != FORMAT:
-            raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
-        if lines[0].get("version") != VERSION:
-            message = f"{path} has version {lines[0].get('version')}; this reads {VERSION}"
-            raise DocumentError(message, path=str(path), field="$.version")
+        lines = _lines(path, raw[:kept])
         different = sorted(k for k in {*lines[0], *wanted} if lines[0].get(k) != wanted.get(k))
         if different:
             said = "; ".join(
@@ -111,6 +107,30 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
+
+
+def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Read a file without going on with it: its header, and the entries.
+
+    Raises
+    ------
+    DocumentError
+        There is no such file, or it is damaged, or something else.
+    """
+    raw = read_file_text(path).encode()
+    header, *entries = _lines(path, raw[: raw.rfind(b"\n") + 1])
+    return header, entries
+
+
+def _lines(path: Path, raw: bytes) -> list[dict[str, Any]]:
+    """Read the header and the entries, and check what the header says of the format."""
+    lines = [_parsed(path, number, line) for number, line in enumerate(raw.splitlines())]
+    if not lines or lines[0].get("format") != FORMAT:
+        raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
+    if lines[0].get("version") != VERSION:
+        message = f"{path} has version {lines[0].get('version')}; this reads {VERSION}"
+        raise DocumentError(message, path=str(path), field="$.version")
+    return lines
 
 
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from countperf.errors import KernelBuildError, MeasurementError, WrongResultErro
 from countperf.harness.runner import CaseRunner
 from countperf.measurements import KernelCase
 from countperf.tuning.gate import Gate
-from countperf.tuning.points import Predicted, Stage
+from countperf.tuning.points import Stage
 from countperf.tuning.result import Plan
 from countperf.tuning.silence import silence
-from countperf.tuning.space import SearchSpace
+from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.stopping import is_hopeless
 
 FEWEST_RUNS = 2
@@ -63,17 +63,17 @@ class Bench:
         self._ahead: Future[None] | None = None
 
     def time(
-        self, point: Predicted, best_s: float | None, following: Predicted | None = None
+        self, choice: Choice, best_s: float | None, following: Choice | None = None
     ) -> tuple[tuple[float, ...], bool]:
         """Check a variant's numbers and run it.
 
         Parameters
         ----------
-        point : Predicted
+        choice : Mapping from str to value
             The variant.
         best_s : float or None
             Best time so far, s.
-        following : Predicted, optional
+        following : Mapping from str to value, optional
             What is likely to be measured next: it is built by another thread while this one is
             built and checked, and finished before it is timed.
 
@@ -87,7 +87,7 @@ class Bench:
         MeasurementError
             It does not build, or run, or its numbers are wrong.
         """
-        case = self._case(point)
+        case = self._case(choice)
         with self._gate.working(), silence():
             if following is not None:
                 self._ahead = self._helper.submit(self._runner.prepare, self._case(following))
@@ -114,8 +114,8 @@ class Bench:
                     break
         return tuple(samples), False
 
-    def _case(self, point: Predicted) -> KernelCase:
-        return self._space.case(point.choice, self._sizes, point.group_shape)
+    def _case(self, choice: Choice) -> KernelCase:
+        return self._space.case(choice, self._sizes)
 
     def _finish_building(self) -> None:
         if self._ahead is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,10 +22,7 @@ from countperf.errors import (
 from countperf.tuning.space import Choice, SearchSpace, Value
 
 if TYPE_CHECKING:
-    from countperf.counting.resources import LaunchResources
     from countperf.models.weights import WeightSet
-    from countperf.properties.taxonomy import View
-    from countperf.properties.vector import PropertyVector
 
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
@@ -88,12 +83,15 @@ class Predicted:
         Work items per group.
     missing : tuple of str
         Properties without a weight, left out of the time.
+    written : int
+        Instructions that the code generator writes, copies included; 1 if not known.
     """
 
     choice: dict[str, Value]
     time_s: float
     group_shape: tuple[int | None, ...] = ()
     missing: tuple[str, ...] = ()
+    written: int = 1
 
 
 Point: TypeAlias = Predicted | Refused
@@ -149,37 +147,30 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     -------
     Predicted or Refused
     """
-    from countperf.counting.resources import scheduled
-    from countperf.properties.count_properties import count_kernel
+    from countperf.counting.resources import written_instructions
+    from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 
     kept = dict(choice)
 
     def refused(stage: Stage, error: CountperfError | str) -> Refused:
-        return Refused(choice=kept, stage=stage, reason=_one_line(str(error)))
+        return Refused(choice=kept, stage=stage, reason=one_line(str(error)))
 
+    view = question.weights.view
     try:
         unit = _built(space, choice)
+        variant = scheduled_variant(unit, view)
     except SearchSpaceError as error:
         return refused("build", error)
-    view = question.weights.view
-    key = _structure(unit, view)
-    found = _counted.get(key)
-    if found is None:
-        try:
-            unit, resources = scheduled(unit)
-        except CountingError as error:
-            return refused("schedule", error)
-        vector = None
-    else:
-        resources, vector = found
+    except CountingError as error:
+        return refused("schedule", error)
+    resources = variant.resources
     if question.limits is not None and (too_much := exceeded(question.limits, resources)):
         return refused("limits", too_much)
-    if vector is None:
-        try:
-            vector = count_kernel(unit, view=view, cache=False)
-        except CountperfError as error:
-            return refused("count", error)
-        _counted.put(key, (resources, vector))
+    try:
+        has_policy = question.weights.definition.policy is not None
+        vector = counted_variant(variant, view, policy=has_policy)
+    except CountperfError as error:
+        return refused("count", error)
     try:
         prediction = question.weights.predict(
             vector, {**space.sizes, **question.sizes}, incomplete_ok=question.incomplete_ok
@@ -196,43 +187,8 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
         time_s=time_s,
         group_shape=resources.group_shape,
         missing=prediction.missing,
+        written=written_instructions(unit),
     )
-
-
-def _structure(unit: Any, view: View) -> str | None:
-    """Return what variants with the same counts have in common; None if nothing is known of it."""
-    from loopy import TranslationUnit
-
-    from countperf.counting.equivalence import with_loops_as_loops
-    from countperf.properties.cache import content_key
-
-    if view != "source" or not isinstance(unit, TranslationUnit):
-        return None
-    return content_key(with_loops_as_loops(unit), {})
-
-
-class _Counted:
-    """Launch resources and counts of the latest structures; of this process."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._found: OrderedDict[str, tuple[LaunchResources, PropertyVector]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str | None) -> tuple[LaunchResources, PropertyVector] | None:
-        with self._lock:
-            return None if key is None else self._found.get(key)
-
-    def put(self, key: str | None, counts: tuple[LaunchResources, PropertyVector]) -> None:
-        if key is None:
-            return
-        with self._lock:
-            self._found[key] = counts
-            while len(self._found) > self._most:
-                self._found.popitem(last=False)
-
-
-_counted = _Counted(most=1024)
 
 
 def _built(space: SearchSpace, choice: Choice) -> Any:
@@ -266,7 +222,8 @@ def exceeded(limits: Limits, resources: Any) -> str:
     return ""
 
 
-def _one_line(text: str, limit: int = 400) -> str:
+def one_line(text: str, limit: int = 400) -> str:
+    """Return a text on one line, cut after so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 

@@ -115,7 +115,7 @@ class Posterior:
         prior_scatter: float = 0.5,
     ) -> None:
         self._log_predicted = np.log(np.asarray(predicted_s, np.float64))
-        self._codes, self._numeric = _codes(space, choices, groups)
+        self._codes, self._numeric = ranks(space, choices, groups)
         self._prior_scatter = prior_scatter
         count = len(self._log_predicted)
         self._single = np.empty((count, 0))
@@ -141,9 +141,8 @@ class Posterior:
         self._ratios.append(ratio)
 
     def _alike(self, position: int) -> tuple[Array, Array]:
-        apart = np.abs(self._codes - self._codes[position])
-        alike = np.where(self._numeric, np.exp(-apart), apart == 0)
-        return alike.mean(axis=1), np.prod((1 + alike) / 2, axis=1)
+        similar = alike(np.abs(self._codes - self._codes[position]), self._numeric)
+        return similar.mean(axis=1), np.prod((1 + similar) / 2, axis=1)
 
     def log_times(self) -> LogTimes:
         """Return the distributions of all variants' times, those measured included."""
@@ -192,10 +191,15 @@ class Posterior:
         return evidence, reach.T @ white, variance, freedom
 
 
-def _codes(
-    space: SearchSpace, choices: Sequence[Choice], groups: Sequence[str]
+def alike(apart: Array, is_number: NDArray[np.bool_] | np.bool_) -> Array:
+    """Return how alike values of parameters are whose ranks are so far apart; see the module."""
+    return np.where(is_number, np.exp(-apart), apart == 0)
+
+
+def ranks(
+    space: SearchSpace, choices: Sequence[Choice], groups: Sequence[str] = ()
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Write choices as ranks of values, and tell which parameters are numbers."""
+    """Write choices as ranks of values, shape (n, p), and tell which parameters are numbers."""
     columns: list[list[int]] = []
     numeric: list[bool] = []
     for name, values in space.parameters.items():

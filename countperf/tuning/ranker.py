@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from countperf.errors import SearchSpaceError
-from countperf.tuning.points import Point, Question, load_space, predict_points
+from countperf.tuning.points import Point, Question, Refused, load_space, predict_points
 from countperf.tuning.pools import capacity, pool_or
+from countperf.tuning.promise import Promise
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.space import Value
 
@@ -23,7 +24,10 @@ KEPT = 10_000
 _FIRST_WINDOW = 8
 _LARGEST_WINDOW = 2048
 _LARGEST_CHUNK = 16
+_PROMISING_WINDOW = 16
+_AHEAD = 512  # points among which those of promise are looked for
 _IN_FLIGHT = 4
+_CHUNK_S = 0.1
 
 Numbered = tuple[int, dict[str, Value]]
 
@@ -91,7 +95,8 @@ class Ranker:
 
     Points are taken in windows of the order of `SearchSpace.visit`, small ones first, so that early
     answers come from all over the space. A window is sorted before it is cut into chunks, so that
-    the points of a chunk share steps of their builder and counts.
+    the points of a chunk share steps of their builder and counts. Where not all may be predicted,
+    the first windows are followed by such that prefer points of promise.
 
     Parameters
     ----------
@@ -101,6 +106,9 @@ class Ranker:
         What builds, counts and predicts.
     keep, points, resume, on_point, now
         As for `rank_points`.
+    by_promise : bool
+        Whether half of a window are the points, among the next ones of the space, that should have
+        the shortest predicted times.
 
     Attributes
     ----------
@@ -118,6 +126,7 @@ class Ranker:
         resume: Ranking | None = None,
         on_point: Callable[[Point], None] | None = None,
         now: Callable[[], float] = time.monotonic,
+        by_promise: bool = False,
     ) -> None:
         space = load_space(question.space) if isinstance(question.space, str) else question.space
         visited = 0 if resume is None else resume.predicted + resume.refused
@@ -126,9 +135,11 @@ class Ranker:
         self._executor = executor
         self._on_point = on_point
         self._now = now
+        self._wait = getattr(executor, "wait_in_replay", wait)
         self._tally = Tally(keep, space, resume)
         self._position = 0 if resume is None else resume.position
-        self._spent_s = 0.0 if resume is None else resume.seconds
+        self._earlier_s = 0.0 if resume is None else resume.seconds
+        self._spent_s = self._earlier_s
         self._left = None if points is None else max(0, points - visited)
         self._waiting = space.visit(self._position)
         self._done = set(() if resume is None else resume.ahead)
@@ -136,6 +147,11 @@ class Ranker:
         self._window = _FIRST_WINDOW
         self._chunks: deque[list[Numbered]] = deque()
         self._pending: dict[Future[list[Point]], list[Numbered]] = {}
+        self._next: deque[Numbered] = deque()  # taken, and not in a chunk yet
+        self._promise = Promise(space) if by_promise else None
+        if self._promise is not None and resume is not None:
+            for point in resume.best:
+                self._promise.add(point.choice, point.time_s)
         self._at_end = False
         self.answered = 0
 
@@ -211,20 +227,52 @@ class Ranker:
             task.cancel()
 
     def _fill(self) -> None:
-        """Take another window of points when all that were taken are under way."""
-        while not (self._chunks or self._at_end or self._left == 0):
+        """Make chunks of another window of points when all those before are under way."""
+        while not (self._chunks or self._left == 0 or (self._at_end and not self._next)):
             wanted = self._window if self._left is None else min(self._window, self._left)
-            taken = list(islice(self._waiting, wanted))
-            self._at_end = len(taken) < wanted
-            self._taken.extend(number for number, _ in taken)
-            new = [each for each in taken if each[0] not in self._done]
-            if self._left is not None:
-                self._left -= len(new)
-            new.sort(key=lambda each: self._space.index(each[1]))
-            share = -(-len(new) // (2 * capacity(self._executor)))
-            size = min(max(1, share), _LARGEST_CHUNK)
-            self._chunks.extend(new[start : start + size] for start in range(0, len(new), size))
-            self._window = min(2 * self._window, _LARGEST_WINDOW)
+            self._take(wanted if self._promise is None else max(wanted, _AHEAD))
+            for new in self._chosen(wanted):
+                if self._left is not None:
+                    self._left -= len(new)
+                new.sort(key=lambda each: self._space.index(each[1]))
+                size = self._chunk_size(len(new))
+                self._chunks.extend(new[start : start + size] for start in range(0, len(new), size))
+            largest = _LARGEST_WINDOW
+            if self._promise is not None:
+                largest = max(_PROMISING_WINDOW, 4 * capacity(self._executor))
+            self._window = min(2 * self._window, largest)
+
+    def _chunk_size(self, points: int) -> int:
+        most = _LARGEST_CHUNK if self._promise is None else self._brief()
+        return min(max(1, -(-points // (2 * capacity(self._executor)))), most)
+
+    def _brief(self) -> int:
+        """Return how many points take so little time that a measurement can wait for them."""
+        worked_s = self._spent_s - self._earlier_s
+        if not self.answered or worked_s <= 0:
+            return 1
+        point_s = worked_s * capacity(self._executor) / self.answered
+        return max(1, min(_LARGEST_CHUNK, int(_CHUNK_S / point_s)))
+
+    def _take(self, count: int) -> None:
+        """Go through the space until there are so many points to choose from."""
+        missing = count - len(self._next)
+        if missing <= 0 or self._at_end:
+            return
+        taken = list(islice(self._waiting, missing))
+        self._at_end = len(taken) < missing
+        self._taken.extend(number for number, _ in taken)
+        self._next.extend(each for each in taken if each[0] not in self._done)
+
+    def _chosen(self, count: int) -> list[list[Numbered]]:
+        """Choose points for a window: some that promise short times, and as many next ones."""
+        if self._promise is None or not self._tally.predicted or len(self._next) <= count:
+            return [[self._next.popleft() for _ in range(min(count, len(self._next)))]]
+        order = self._promise.order([choice for _, choice in self._next])
+        places = set(order[: count - count // 2])
+        promising = [each for place, each in enumerate(self._next) if place in places]
+        self._next = deque(e for place, e in enumerate(self._next) if place not in places)
+        return [promising, [self._next.popleft() for _ in range(count // 2)]]
 
     def _submit(self, until_s: float | None, most: int) -> None:
         while len(self._pending) < most and (until_s is None or self._now() < until_s):
@@ -238,12 +286,15 @@ class Ranker:
     def _collect(self, seconds: float | None) -> None:
         if not self._pending:
             return
-        done, _ = wait(self._pending, seconds, FIRST_COMPLETED)
+        done, _ = self._wait(self._pending, seconds, return_when=FIRST_COMPLETED)
         for task in done:
             chunk = self._pending.pop(task)
             for (number, _), point in zip(chunk, self._answer(task), strict=True):
                 self._done.add(number)
                 self._tally.add(number, point)
+                if self._promise is not None:
+                    time_s = None if isinstance(point, Refused) else point.time_s
+                    self._promise.add(point.choice, time_s)
                 self.answered += 1
                 if self._on_point is not None:
                     self._on_point(point)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from countperf.tuning.points import Point, Predicted, Refused
@@ -26,6 +26,17 @@ class RefusalCount:
 
     count: int
     examples: tuple[Refused, ...]
+
+
+def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
+    """Sum up points that fell out, by stage."""
+    found: dict[str, list[Refused]] = {}
+    for each in refused:
+        found.setdefault(each.stage, []).append(each)
+    return {
+        stage: RefusalCount(count=len(some), examples=tuple(some[:_EXAMPLES]))
+        for stage, some in found.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

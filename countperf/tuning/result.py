@@ -237,7 +237,7 @@ def ranking_line(ranking: Ranking) -> dict[str, Any]:
     return {
         "kind": "ranking",
         "best": [
-            [list(p.choice.values()), p.time_s, list(p.group_shape), list(p.missing)]
+            [list(p.choice.values()), p.time_s, list(p.group_shape), list(p.missing), p.written]
             for p in ranking.best
         ],
         "predicted": ranking.predicted,
@@ -271,8 +271,9 @@ def read_ranking(
                 time_s=float(time_s),
                 group_shape=tuple(shape),
                 missing=tuple(missing),
+                written=int(written),
             )
-            for values, time_s, shape, missing in line["best"]
+            for values, time_s, shape, missing, written in line["best"]
         ),
         predicted=int(line["predicted"]),
         refusals={

@@ -6,27 +6,36 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import FIRST_COMPLETED
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from countperf.errors import IncompatibleMeasurementsError, KernelBuildError, TuningError
-from countperf.tuning.points import Predicted
+from countperf.errors import (
+    DocumentError,
+    IncompatibleMeasurementsError,
+    KernelBuildError,
+    TuningError,
+)
+from countperf.models.weights import WeightSet
+from countperf.tuning.points import Predicted, Question, Refused
+from countperf.tuning.records import Measured, Record, read_record, record
 from countperf.tuning.replay import (
-    Recorded,
+    Answer,
     Recording,
     ReplayExecutor,
     ReplayRunner,
-    first_pick,
+    predicted_record,
     random_search,
-    record,
     replayed_tuning,
 )
-from countperf.tuning.result import Plan
+from countperf.tuning.result import Plan, as_key
 from tests.harness.conftest import _needs_device, device  # pyright: ignore[reportPrivateUsage]
 from tests.harness.fakes import IDENTITY
+from tests.tuning.spaces import DOUBLE
+from tests.tuning.test_ranking import WEIGHTS
 from tests.tuning.test_search import BEST, BEST_S, LARGE, QUESTION, scripted
 
 __all__ = ["_needs_device", "device"]
@@ -34,21 +43,27 @@ __all__ = ["_needs_device", "device"]
 ROOT = Path(__file__).parents[2]
 
 
-def _recording() -> Recording:
+def _recording(count_s: float = 0.01, build_s: float = 1.0) -> Recording:
     """Variants of 2 s each (1 s to build, ten runs of 0.1 s), the last ones slightly faster."""
     choices = list(LARGE.choices())
     return Recording(
+        record=Record(
+            space=LARGE,
+            sizes=LARGE.sizes,
+            device=IDENTITY,
+            variants=tuple(
+                Measured(choice=choice, build_s=build_s, samples_s=(0.1 - number / 1000,) * 10)
+                for number, choice in enumerate(choices)
+            ),
+        ),
         question=QUESTION,
-        device=IDENTITY,
-        variants=tuple(
-            Recorded(
-                predicted=Predicted(choice=choice, time_s=1.0 - number / 100, group_shape=(8,)),
-                count_s=0.01,
-                build_s=1.0,
-                samples_s=(0.1 - number / 1000,) * 10,
+        answers={
+            as_key(choice): Answer(
+                point=Predicted(choice=choice, time_s=1.0 - number / 100, group_shape=(8,)),
+                count_s=count_s,
             )
             for number, choice in enumerate(choices)
-        ),
+        },
     )
 
 
@@ -57,9 +72,9 @@ def test_a_record_holds_what_was_measured_and_goes_on(tmp_path: Path) -> None:
     broken = {"double/group=16,each=1,fetch=False": KernelBuildError("no registers left")}
 
     runner = scripted(broken=broken)
-    first = record(QUESTION, runner, path, points=10, plan=Plan(runs=3))
+    first = record(LARGE, runner, path, points=10, plan=Plan(runs=3))
     again = scripted(broken=broken)
-    whole = record(QUESTION, again, path, points=16, plan=Plan(runs=3))
+    whole = record(LARGE, again, path, points=16, plan=Plan(runs=3, tolerance=0.1))
 
     assert len(first.variants) == len(runner.checked) == 9  # three values of each parameter
     assert len(again.checked) + len(runner.checked) == 16
@@ -70,14 +85,55 @@ def test_a_record_holds_what_was_measured_and_goes_on(tmp_path: Path) -> None:
     assert [(each.stage, each.reason) for each in failed] == [("compile", "no registers left")]
     assert all(len(each.samples_s) == 3 for each in whole.variants if each not in failed)
     with pytest.raises(IncompatibleMeasurementsError):
-        record(QUESTION, scripted(), path, points=16, plan=Plan(runs=4))
+        record(LARGE, scripted(), path, points=16, plan=Plan(runs=4))
+
+
+def test_a_record_is_read_without_a_device(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    measured = record(LARGE, scripted(), path, points=9)
+
+    found = read_record(path, points=9, space=LARGE)
+
+    assert (found.sizes, found.device) == (measured.sizes, measured.device)
+    assert [each.choice for each in found.variants] == [each.choice for each in measured.variants]
+    assert found.variants[-1].samples_s == pytest.approx(measured.variants[-1].samples_s, abs=1e-9)
+    with pytest.raises(DocumentError, match="lacks 7 of 16 variants"):
+        read_record(path, points=16, space=LARGE)
+    path.write_text(path.read_text() + '{"choice": [1]}\n')
+    with pytest.raises(DocumentError, match="line 11, is damaged"):
+        read_record(path, space=LARGE)
+
+
+def test_variants_are_measured_that_no_model_predicts_and_any_model_is_asked_later(
+    tmp_path: Path,
+) -> None:
+    """Loopy refuses a fetch of eight; the first model has no weight for memory accesses."""
+    path = tmp_path / "record.jsonl"
+    content = WEIGHTS.to_object()
+    kept = [each for each in content["weights"] if each["feature"] == "groups"]
+    unweighted = WeightSet.from_object({**content, "weights": kept, "covariance_s2": None})
+
+    def answers(weights: WeightSet) -> list[type]:
+        question = Question(space=DOUBLE, weights=weights, sizes={})
+        recording = predicted_record(found, question)
+        return [type(recording.answers[as_key(v.choice)].point) for v in found.variants]
+
+    eights = [f"double/group={group},each=8,fetch=True" for group in (16, 32, 64)]
+    broken = {name: KernelBuildError("no fetch of eight") for name in eights}
+    found = record(DOUBLE, scripted(broken=broken), path, points=100)
+
+    refused = [each for each in found.variants if each.stage == "compile"]
+    assert [each.choice["each"] for each in refused] == [8, 8, 8]
+    assert all(each.samples_s for each in found.variants if each not in refused)
+    assert answers(unweighted) == [Refused] * 18
+    assert answers(WEIGHTS) == [Refused if v in refused else Predicted for v in found.variants]
 
 
 def test_a_replayed_device_takes_the_recorded_time() -> None:
-    recording = _recording()
-    runner = ReplayRunner(recording)
-    recorded = recording.variants[3]
-    case = recording.space.case(recorded.choice)
+    record = _recording().record
+    runner = ReplayRunner(record)
+    recorded = record.variants[3]
+    case = record.space.case(recorded.choice)
 
     runner.check(case)
     runner.check(case)
@@ -89,50 +145,55 @@ def test_a_replayed_device_takes_the_recorded_time() -> None:
 
 
 def test_a_replayed_failure_is_of_the_recorded_kind() -> None:
-    failed = Recorded(
-        predicted=Predicted(choice=dict(BEST), time_s=1.0),
-        count_s=0.01,
-        build_s=0.5,
-        stage="compile",
-        reason="no registers left",
-    )
-    recording = _recording()
-    others = tuple(each for each in recording.variants if each.choice != BEST)
-    runner = ReplayRunner(replace(recording, variants=(failed, *others)))
+    failed = Measured(choice=dict(BEST), build_s=0.5, stage="compile", reason="no registers left")
+    whole = _recording().record
+    others = tuple(each for each in whole.variants if each.choice != BEST)
+    runner = ReplayRunner(replace(whole, variants=(failed, *others)))
 
     with pytest.raises(KernelBuildError, match="no registers left"):
         runner.check(LARGE.case(BEST))
     assert runner.clock.now() == 0.5
     with pytest.raises(TuningError, match="no variant that was recorded ran"):
-        replace(recording, variants=(failed,))
+        replace(whole, variants=(failed,))
 
 
-def test_replayed_predictions_take_the_time_of_all_processors_together() -> None:
+def test_replayed_predictions_take_processor_time_while_somebody_waits_or_builds() -> None:
     recording = _recording()
-    runner = ReplayRunner(recording)
+    runner = ReplayRunner(recording.record)
     executor = ReplayExecutor(recording, runner.clock, workers=2)
-    choices = [each.choice for each in recording.variants[:6]]
+    choices = [each.choice for each in recording.record.variants]
 
-    points = executor.submit(print, QUESTION, choices).result()
+    first, second, third, last = (
+        executor.submit(print, QUESTION, choices[start : start + 4]) for start in (0, 4, 8, 12)
+    )
+    tasks = [first, second, third, last]
 
-    assert points == [each.predicted for each in recording.variants[:6]]
-    assert runner.clock.now() == pytest.approx(6 * 0.01 / 2)
+    assert executor.wait_in_replay(tasks, 0.03, FIRST_COMPLETED)[0] == set()
+    assert executor.wait_in_replay(tasks, None, FIRST_COMPLETED)[0] == {first, second}
+    assert first.result() == [recording.answers[as_key(c)].point for c in choices[:4]]
+    assert runner.clock.now() == pytest.approx(0.04)
+    executor.go_on(0.02)
+    assert last.cancel()
+    executor.go_on(1.0)
+    assert third.done()
+    assert runner.clock.now() == pytest.approx(0.04)
 
 
 def test_searches_keep_their_budget() -> None:
     """Of variants of 2 s, 4.5 s allow two; one that is under way may end later."""
     recording = _recording()
+    record = recording.record
 
     found = replayed_tuning(recording, 4.5, seed=0, workers=2)
-    lucky = recording.variants[-1].choice
+    lucky = record.variants[-1].choice
 
     assert found.predicted == 16
     assert 1 <= len(found.tried) <= 3
     assert found.spent_s <= 4.5 + 2.0
-    assert found.winner.choice == first_pick(recording) == lucky
-    picks = [random_search(recording, 4.5, seed=seed) for seed in range(20)]
+    assert found.winner.choice == recording.first_pick == lucky
+    picks = [random_search(record, 4.5, seed=seed) for seed in range(20)]
     assert len({LARGE.label(pick) for pick in picks}) > 4
-    assert all(recording.quality(random_search(recording, 1e6, seed=s)) == 1.0 for s in range(3))
+    assert all(record.quality(random_search(record, 1e6, seed=s)) == 1.0 for s in range(3))
 
 
 @pytest.mark.parametrize(
@@ -143,18 +204,14 @@ def test_any_budget_goes_partly_into_predictions_and_partly_into_measurements(
     seconds: float, predicted: range, tried: int
 ) -> None:
     """Predicting all takes 16 s on two processors, building a variant 0.4 s."""
-    recording = _recording()
-    slow = replace(
-        recording,
-        variants=tuple(replace(v, count_s=2.0, build_s=0.4) for v in recording.variants),
-    )
+    slow = _recording(count_s=2.0, build_s=0.4)
 
     found = replayed_tuning(slow, seconds, seed=0, workers=2)
 
     assert found.predicted in predicted
     assert len(found.tried) >= tried
     assert found.spent_s <= seconds + 1.0
-    assert recording.quality(found.winner.choice) > 0.9
+    assert slow.record.quality(found.winner.choice) > 0.9
 
 
 @pytest.mark.device

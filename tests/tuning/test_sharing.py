@@ -14,12 +14,16 @@ import numpy as np
 import pytest
 
 from countperf.counting.equivalence import with_loops_as_loops
-from countperf.counting.resources import scheduled
+from countperf.counting.resources import scheduled, written_instructions
+from countperf.models.definition import FittedModel, Term
 from countperf.models.library import load_weights
+from countperf.policies import ExecutionPolicy
 from countperf.properties.cache import content_key
-from countperf.properties.count_properties import count_kernel
-from countperf.tuning import steps
+from countperf.properties.count_properties import count_executed, count_kernel
+from countperf.properties.taxonomy import is_emitted
+from countperf.tuning import shared_counts, steps
 from countperf.tuning.points import Predicted, Question, load_space, predict_points
+from tests.models.builders import make_weights
 
 FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution")
 
@@ -46,6 +50,70 @@ def test_shared_counts_predict_what_direct_ones_do(family: str) -> None:
         assert point.time_s == float(direct.time_s)
         assert point.group_shape == resources.group_shape
         assert point.missing == direct.missing
+
+
+@pytest.mark.parametrize("family", ["stencil", "convolution"])
+def test_shared_schedules_and_footprints_give_the_counts_of_the_structure_view(
+    family: str,
+) -> None:
+    space = load_space(family)
+    start = space.cardinality // 3
+    near = [space.at(index) for index in range(start, start + 60)]
+    units = [space.build(**c) for c in filter(space.satisfies, near)][:8]
+    shared_counts.forget()
+
+    shared = [shared_counts.scheduled_variant(unit, "structure") for unit in units]
+    found = [shared_counts.counted_variant(v, "structure", policy=True) for v in shared]
+
+    assert len({id(variant.footprints) for variant in shared}) < len(shared)
+    for unit, vector in random.Random(0).sample(list(zip(units, found, strict=True)), 4):
+        direct = count_kernel(unit, view="structure", cache=False)
+        executed = {n for n in direct if not is_emitted(n)} | {"groups", "launches"}
+        assert executed <= set(vector)
+        assert {name: vector[name] for name in vector} == {name: direct[name] for name in vector}
+        assert (vector.parameters, vector.assumption_guards, vector.view) == (
+            direct.parameters,
+            direct.assumption_guards,
+            direct.view,
+        )
+
+
+def test_a_model_with_a_policy_predicts_the_same_from_what_is_executed() -> None:
+    unit = load_space("transpose").build(
+        items_i=4, items_j=16, rows=2, columns=1, tile=True, lanes="j", block="unr"
+    )
+    charged = [
+        *("launches", "groups", "barrier.local", "bytes.group.load.dense"),
+        *(f"run.vector.gmem.{direction}.next" for direction in ("load", "store")),
+    ]
+    definition = FittedModel(
+        name="toy",
+        policy=ExecutionPolicy(width=8),
+        terms={"cost": Term(charged=tuple(charged))},
+        expression="cost",
+    )
+    weights = make_weights(
+        {name: 1e-9 * number for number, name in enumerate(charged, 1)},
+        definition=definition,
+        view="structure",
+    )
+
+    executed = count_executed(unit)
+    whole = count_kernel(unit, view="structure", cache=False)
+
+    sizes = {"n": 256, "m": 256}
+    few, all_of_it = (
+        weights.predict(vector, sizes, incomplete_ok=True) for vector in (executed, whole)
+    )
+    assert few.breakdown == all_of_it.breakdown
+    assert few.time_s == all_of_it.time_s > 0
+
+
+def test_instructions_that_are_written_out_count_with_their_copies() -> None:
+    plain = _unit("out[i, k] = 2*a[i, k]")
+    copied = _unit("out[i, k] = 2*a[i, k]", k="unr")
+
+    assert [written_instructions(unit) for unit in (plain, copied)] == [1, 4]
 
 
 def _unit(instruction: str, **tags: str) -> Any:

@@ -1,0 +1,131 @@
+"""Schedules and counts that variants share which differ only in how loops are written.
+
+`countperf.counting.equivalence` says which do. In the source view they have the same counts; in the
+structure view, which tells copies from loops, the same schedule and footprints.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from countperf.counting.resources import LaunchResources
+    from countperf.properties.taxonomy import View
+    from countperf.properties.vector import PropertyVector
+
+REMEMBERED = 256
+"""Structures that a process keeps: the latest ones."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scheduled:
+    """A variant, scheduled.
+
+    Attributes
+    ----------
+    unit : loopy.TranslationUnit
+        What is counted.
+    resources : LaunchResources
+        What a launch asks for.
+    vector : PropertyVector or None
+        Counts of the source view, if they are known.
+    footprints : dict
+        What is known of what groups access, for `countperf.counting.execution.count_execution`.
+    """
+
+    unit: Any
+    resources: LaunchResources
+    vector: PropertyVector | None = None
+    footprints: dict[Any, Any] = field(default_factory=dict)
+
+
+_known: OrderedDict[str, Scheduled] = OrderedDict()
+_lock = threading.Lock()
+
+
+def scheduled_variant(unit: Any, view: View) -> Scheduled:
+    """Schedule a variant, or take the schedule of one that differs only in how loops are written.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        As it was built.
+    view : {"source", "compiled", "structure"}
+        How it is to be counted.
+
+    Raises
+    ------
+    CountingError
+        Loopy does not schedule it.
+    """
+    from countperf.counting.equivalence import with_tags_of
+    from countperf.counting.resources import scheduled
+
+    key = _structure(unit, view)
+    with _lock:
+        found = None if key is None else _known.get(key)
+    if found is not None:
+        if view == "source":
+            return found
+        return Scheduled(
+            unit=with_tags_of(found.unit, unit),
+            resources=found.resources,
+            footprints=found.footprints,
+        )
+    ready, resources = scheduled(unit)
+    fresh = Scheduled(unit=ready, resources=resources)
+    if key is not None:
+        with _lock:
+            _known[key] = fresh
+            while len(_known) > REMEMBERED:
+                _known.popitem(last=False)
+    return fresh
+
+
+def counted_variant(variant: Scheduled, view: View, *, policy: bool) -> PropertyVector:
+    """Count a scheduled variant.
+
+    Parameters
+    ----------
+    variant : Scheduled
+        The variant; remembers what others can use.
+    view : {"source", "compiled", "structure"}
+        As it was scheduled for.
+    policy : bool
+        Whether nothing but what an execution policy needs is of interest.
+
+    Raises
+    ------
+    CountingError
+        Something cannot be counted exactly.
+    """
+    from countperf.properties.count_properties import count_executed, count_kernel
+
+    if view == "structure" and policy:
+        return count_executed(variant.unit, footprints=variant.footprints)
+    if view != "source":
+        return count_kernel(variant.unit, view=view, cache=False)
+    if variant.vector is None:
+        variant.vector = count_kernel(variant.unit, view=view, cache=False)
+    return variant.vector
+
+
+def forget() -> None:
+    """Forget all schedules and counts."""
+    with _lock:
+        _known.clear()
+
+
+def _structure(unit: Any, view: View) -> str | None:
+    """Return what variants with the same schedule have in common; None if nothing is known."""
+    from loopy import TranslationUnit
+
+    from countperf.counting.equivalence import with_loops_as_loops
+    from countperf.properties.cache import content_key
+
+    if view == "compiled" or not isinstance(unit, TranslationUnit):
+        return None
+    return f"{view} {content_key(with_loops_as_loops(unit), {})}"

@@ -1,0 +1,142 @@
+"""Which variant a search tries next, and in which order points are predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countperf.tuning.building import PRIOR_S, WRITTEN, BuildTimes
+from countperf.tuning.candidates import Candidates
+from countperf.tuning.points import Point, Predicted, Question, Refused
+from countperf.tuning.promise import Promise
+from countperf.tuning.ranker import Ranker
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.result import Plan, Tried, as_key
+from countperf.tuning.space import Choice, SearchSpace
+from tests.tuning.spaces import make_space
+from tests.tuning.test_ranking import WEIGHTS, Inline
+
+SPACE = make_space(parameters={"x": range(8), "y": [1, 2]}, sizes={})
+INFINITE = float("inf")
+
+
+def _known(*points: Predicted) -> Candidates:
+    candidates = Candidates(SPACE, Plan())
+    candidates.look(
+        Ranking(
+            space="toy",
+            sizes={},
+            device="abacus",
+            best=tuple(sorted(points, key=lambda point: point.time_s)),
+            predicted=len(points),
+            refusals={},
+            position=0,
+            complete=True,
+            seconds=0.0,
+        )
+    )
+    return candidates
+
+
+def _point(x: int, time_s: float, written: int = 1) -> Predicted:
+    return Predicted(choice={"x": x, "y": 1}, time_s=time_s, written=written)
+
+
+def test_building_takes_longer_the_more_is_written() -> None:
+    times = BuildTimes()
+    before = times.expected_s(np.array([WRITTEN]))
+    times.add(WRITTEN, 4.0)
+    times.add(0.0, 1.0)
+
+    assert before == 2 * PRIOR_S
+    assert times.expected_s(np.array([3 * WRITTEN])) == pytest.approx(4 * 1.5)
+
+
+def test_where_seconds_are_scarce_what_takes_long_to_build_comes_later() -> None:
+    large, small, slow = _point(1, 1e-3, written=1000), _point(2, 1.1e-3), _point(3, 1.0)
+    candidates = _known(large, small, slow)
+
+    assert candidates.promising(INFINITE, None)[0] == large
+    assert candidates.promising(60.0, None)[0] == small
+
+
+def test_what_there_is_no_time_for_is_not_tried_but_the_first_one_always_is() -> None:
+    large, small = _point(1, 1e-3, written=1000), _point(2, 1.1e-3)
+    candidates = _known(large, small)
+
+    assert candidates.promising(0.01, None)
+    candidates.learn(Tried(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
+    assert candidates.promising(1.0, None) == []
+    assert candidates.promising(10.0, None) == [large]
+
+
+def test_what_is_built_already_is_tried_if_it_is_nearly_as_good() -> None:
+    first, second, hopeless = _point(1, 1e-3), _point(4, 1.01e-3), _point(7, 1.0)
+    candidates = _known(first, second, hopeless)
+
+    assert candidates.promising(INFINITE, None) == [first, second]
+    assert candidates.promising(INFINITE, as_key(second.choice)) == [second, first]
+    assert candidates.promising(INFINITE, as_key(hopeless.choice)) == [first, second]
+
+
+def _time_s(choice: Choice) -> float | None:
+    """Short for large x and y; a corner has no prediction."""
+    x, y = int(choice["x"]), int(choice["y"])
+    return None if x == 0 else 2.0 ** -(x + y)
+
+
+def test_points_like_fast_ones_promise_to_be_fast() -> None:
+    promise = Promise(SPACE)
+    choices = list(SPACE.choices())
+    for choice in choices[::2]:
+        promise.add(choice, _time_s(choice))
+
+    order = [choices[1::2][place] for place in promise.order(choices[1::2])]
+
+    assert Promise(SPACE).order(choices) == list(range(len(choices)))
+    actual = [_time_s(choice) or 1.0 for choice in order]
+    assert max(actual[:3]) < min(actual[-3:])
+
+
+def _ranked(space: SearchSpace, points: int, *, by_promise: bool) -> tuple[float, Ranking]:
+    """Return the shortest time among so many points of a space, and the ranking."""
+
+    class Told(Inline):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            del fn
+            return super().submit(told, *args, **kwargs)
+
+    def told(_: Question, choices: list[Choice]) -> list[Point]:
+        times = [(dict(choice), _time_s(choice)) for choice in choices]
+        return [
+            Refused(choice=choice, stage="build", reason="no corner")
+            if time_s is None
+            else Predicted(choice=choice, time_s=time_s)
+            for choice, time_s in times
+        ]
+
+    question = Question(space=space, weights=WEIGHTS, sizes={})
+    with Ranker(question, Told(), points=points, by_promise=by_promise) as ranker:
+        while not ranker.is_done:
+            ranker.work(None, most=1)
+        ranking = ranker.ranking()
+    return ranking.best[0].time_s, ranking
+
+
+def test_promising_points_are_predicted_early_and_none_twice() -> None:
+    space = replace(SPACE, parameters={"x": range(60), "y": range(10)})
+
+    spread_s, _ = _ranked(space, 60, by_promise=False)
+    chosen_s, part = _ranked(space, 60, by_promise=True)
+    _, whole = _ranked(space, 10**6, by_promise=True)
+
+    assert chosen_s < spread_s
+    assert part.predicted + part.refused == 60
+    assert (part.complete, whole.complete) == (False, True)
+    assert whole.predicted + whole.refused == space.cardinality
+    assert len({as_key(point.choice) for point in whole.best}) == whole.predicted
