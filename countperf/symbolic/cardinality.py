@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import islpy as isl
 
@@ -29,6 +29,9 @@ _COUNTED_FORMS: dict[Any, PiecewiseQuasiPolynomial] = {}
 
 _MAXIMUM_FORMS = 4096
 
+Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
+"""What is at least zero, and what equals zero."""
+
 
 def forget_counts() -> None:
     """Forget what the process has counted and parsed; for honest timings."""
@@ -36,6 +39,7 @@ def forget_counts() -> None:
     forget_parsed()
     sets.forget_contexts()
     _guards_of.cache_clear()
+    _guards_of_congruences.cache_clear()
     _without_floors.cache_clear()
     forget_products()
 
@@ -239,6 +243,13 @@ class Counter:
             }
         )
 
+    def assumption_guards(self) -> tuple[Guards, ...]:
+        """Return the assumptions as guards, alternatives; none if there are no assumptions."""
+        context = self.context
+        if context.rows is not None:
+            return (_guards_of_congruences(context.rows),)
+        return () if context.assumptions is None else tuple(guards_of(context.assumptions))
+
     # {{{ proofs
 
     def is_empty(
@@ -302,7 +313,7 @@ class Counter:
         nonnegative : frozenset of QuasiPolynomial
             Further guards that may be assumed; the affine ones are used.
         """
-        stated = self.context.lower_bounds()
+        stated = self.context.lower_bounds
         # factors that are at least one do not change the sign
         polynomial = polynomial.without_common_powers(n for n, low in stated.items() if low > 0)
         if polynomial.is_constant:
@@ -494,20 +505,16 @@ def _from_pw_qpolynomial(parsed: Any) -> PiecewiseQuasiPolynomial:
     return PiecewiseQuasiPolynomial(terms)
 
 
-def guards_of(
-    parameter_set: sets.IntegerSet,
-) -> list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]]:
+def guards_of(parameter_set: sets.IntegerSet) -> list[Guards]:
     """Return disjoint parts of a parameter set as guards, existentials as floors."""
     return list(_guards_of(sets.ByText.of(parameter_set)))
 
 
 @lru_cache(maxsize=256)
-def _guards_of(
-    parameter_set: sets.ByText,
-) -> tuple[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], ...]:
+def _guards_of(parameter_set: sets.ByText) -> tuple[Guards, ...]:
     kinds = isl.dim_type
     whole = sets.as_set(parameter_set.integer_set)
-    result: list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]] = []
+    result: list[Guards] = []
     pieces = whole.compute_divs().get_basic_sets()
     if len(pieces) > 1:
         pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
@@ -528,6 +535,26 @@ def _guards_of(
             )
         )
     return tuple(result)
+
+
+@lru_cache(maxsize=256)
+def _guards_of_congruences(rows: Polyhedron) -> Guards:
+    """Return `Context.rows` as guards."""
+    first = 1 + len(rows.parameters)
+    zero: set[QuasiPolynomial] = set()
+    for row in rows.equalities:
+        sign = sum(row[1:first])  # of the one parameter in it
+        modulus = abs(sum(row[first:]))
+        zero.add((_expression(row[:first], rows.parameters) * sign).modulo(modulus) * sign)
+    found = (_expression(row[:first], rows.parameters) for row in rows.inequalities)
+    nonnegative = frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
+    return nonnegative, frozenset(zero)
+
+
+def _expression(row: sets.Row, names: Sequence[str]) -> QuasiPolynomial:
+    return QuasiPolynomial.affine(
+        [(n, c) for n, c in zip(names, row[1:], strict=True) if c], row[0]
+    )
 
 
 def _solved_division(

@@ -74,10 +74,13 @@ class FactoredDomain:
     ----------
     polyhedron : Polyhedron
         The set.
+    context : Context, optional
+        What is known of the parameters: what follows from it is left out of projections.
     """
 
-    def __init__(self, polyhedron: Polyhedron) -> None:
+    def __init__(self, polyhedron: Polyhedron, context: sets.Context | None = None) -> None:
         self.polyhedron = polyhedron
+        self._context = context
         first = 1 + len(polyhedron.parameters)
         columns = range(first, first + len(polyhedron.dimensions))
         groups = {k: [k] for k in columns}
@@ -109,10 +112,12 @@ class FactoredDomain:
         self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}
 
     @staticmethod
-    def of(integer_set: sets.IntegerSet) -> FactoredDomain | None:
+    def of(
+        integer_set: sets.IntegerSet, context: sets.Context | None = None
+    ) -> FactoredDomain | None:
         """Take a set apart; None if it is no basic set or has existentials."""
         polyhedron = sets.as_polyhedron(integer_set)
-        return None if polyhedron is None else FactoredDomain(polyhedron)
+        return None if polyhedron is None else FactoredDomain(polyhedron, context)
 
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
@@ -163,9 +168,21 @@ class FactoredDomain:
     @cached_property
     def _restricting(self) -> frozenset[int]:
         """The factors that say something of the parameters too, or may do so."""
-        shadows = (self._projected(n, frozenset()) for n in range(len(self._factors)))
-        return frozenset(
-            n
-            for n, shadow in enumerate(shadows)
-            if shadow is None or shadow.inequalities or shadow.equalities
+        is_silent: dict[tuple[tuple[Row, ...], ...], bool] = {}
+        result: list[int] = []
+        for number, (_, factor) in enumerate(self._factors):
+            key = (factor.equalities, factor.inequalities)
+            if key not in is_silent:
+                is_silent[key] = self._is_implied(self._projected(number, frozenset()))
+            if not is_silent[key]:
+                result.append(number)
+        return frozenset(result)
+
+    def _is_implied(self, shadow: Polyhedron | None) -> bool:
+        """Whether a projection onto the parameters is known to be everything."""
+        if shadow is None or shadow.equalities:
+            return False
+        context = self._context
+        return not shadow.inequalities or (
+            context is not None and context.implies(context.rescale(shadow))
         )

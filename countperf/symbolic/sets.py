@@ -174,20 +174,32 @@ class Context:
     ----------
     assumptions : IntegerSet or None
         A set without dimensions. What is not convex in it is left out of simplification.
+    text : str, optional
+        What isl writes of it.
 
     Attributes
     ----------
+    text : str
+        The assumptions in isl's notation; the universe if there are none.
+    rows : Polyhedron or None
+        The assumptions exactly, if each equality gives one parameter as a constant plus an integer
+        times a quotient that stands nowhere else, and is a dimension here.
     congruences : dict from str to (int, int)
         Parameters that are known modulo an integer: modulus and remainder. Counting replaces
         such a parameter by modulus times itself plus remainder, so that floors cancel.
+    lower_bounds : dict from str to int
+        Lower bounds of parameters that the assumptions state directly.
     """
 
-    def __init__(self, assumptions: IntegerSet | None) -> None:
+    def __init__(self, assumptions: IntegerSet | None, text: str | None = None) -> None:
         self.assumptions = assumptions
+        self.text = "{ : }" if assumptions is None else text or str(assumptions)
+        self.rows: Polyhedron | None = None
         self.congruences: dict[str, tuple[int, int]] = {}
         self._hull: Polyhedron | None = None
         self._known: list[tuple[int, Row, frozenset[str]]] = []
         self._lower: dict[str, int] = {}
+        self.lower_bounds: dict[str, int] = {}
         self._as_set = lru_cache(maxsize=256)(self._found_as_set)
         self._originals: dict[str, QuasiPolynomial] = {}
         self._quotients: dict[str, QuasiPolynomial] = {}
@@ -203,16 +215,17 @@ class Context:
         dimensions = tuple(f"_e{k}" for k in range(lifted.dim(_DT.set)))
         rows = from_isl(lifted, names, dimensions)
         are_plain = _are_congruences_of_one(rows)
+        if are_plain and isinstance(assumptions, isl.BasicSet):
+            self.rows = rows
         self._find_congruences(hull, rows, are_plain=are_plain)
         for name, (modulus, remainder) in self.congruences.items():
             self._originals[name] = (QuasiPolynomial.name(name) - remainder) / modulus
             self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
-        scaled = self.rescale(rows)
         # existentials that are quotients of a parameter need not be projected out
-        hull = _tidy(scaled.in_parameters()) if are_plain else None
+        hull = _tidy(self.rescale(rows.in_parameters())) if are_plain else None
         if hull is None:
-            basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
-            hull = from_isl(basic, names, ())
+            basic = to_isl(self.rescale(rows)).project_out(_DT.set, 0, len(dimensions))
+            hull = from_isl(basic.remove_divs(), names, ())
         self._hull = hull
         for kind, rows in enumerate((self._hull.equalities, self._hull.inequalities)):
             for row in rows:
@@ -224,14 +237,9 @@ class Context:
                 name = names[occurring[0] - 1]
                 bound = -(row[0] // row[occurring[0]])  # -k/c rounded up
                 self._lower[name] = max(bound, self._lower.get(name, bound))
-
-    def lower_bounds(self) -> dict[str, int]:
-        """Return lower bounds of parameters that the assumptions state directly."""
-        result: dict[str, int] = {}
         for name, bound in self._lower.items():
             modulus, remainder = self.congruences.get(name, (1, 0))
-            result[name] = modulus * bound + remainder
-        return result
+            self.lower_bounds[name] = modulus * bound + remainder
 
     def known_of(self, names: tuple[str, ...]) -> tuple[Row, ...] | None:
         """Return what is known of the quotients of some parameters, without their names.
@@ -372,7 +380,7 @@ def context_of(assumptions: IntegerSet | None) -> Context:
 
 @lru_cache(maxsize=256)
 def _context(assumptions: ByText) -> Context:
-    return Context(assumptions.integer_set)
+    return Context(assumptions.integer_set, assumptions.text)
 
 
 def forget_contexts() -> None:
