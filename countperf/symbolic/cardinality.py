@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import islpy as isl
@@ -14,34 +13,23 @@ from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import remainder, sets
 from countperf.symbolic.elimination import Polyhedron, Term, sum_weight
 from countperf.symbolic.factors import canonical_form
+from countperf.symbolic.memory import kept_by_hand, kept_in_process
 from countperf.symbolic.piecewise import (
     PiecewiseQuasiPolynomial,
     Region,
     disjoint_regions,
     fixed_parameters,
-    forget_parsed,
     one_count,
 )
-from countperf.symbolic.quasipolynomial import ONE, Number, QuasiPolynomial, forget_products
+from countperf.symbolic.quasipolynomial import ONE, Number, QuasiPolynomial
 
-_COUNTED_FORMS: dict[Any, PiecewiseQuasiPolynomial] = {}
+_COUNTED_FORMS: dict[Any, PiecewiseQuasiPolynomial] = kept_by_hand({})
 """Polyhedra counted in this process, up to names, with what is known of their parameters."""
 
 _MAXIMUM_FORMS = 4096
 
 Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
 """What is at least zero, and what equals zero."""
-
-
-def forget_counts() -> None:
-    """Forget what the process has counted and parsed; for honest timings."""
-    _COUNTED_FORMS.clear()
-    forget_parsed()
-    sets.forget_contexts()
-    _guards_of.cache_clear()
-    _guards_of_congruences.cache_clear()
-    _without_floors.cache_clear()
-    forget_products()
 
 
 _INSTALLED = remainder.installed_barvinok()
@@ -74,6 +62,7 @@ class Counter:
         self._summation = summation
         self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
+        self._factors_by_id: dict[int, tuple[Polyhedron, PiecewiseQuasiPolynomial]] = {}
         self._bounds_memo: dict[Any, sets.Bounds] = {}
 
     def count(
@@ -201,18 +190,22 @@ class Counter:
         CountingError
             As for `count`.
         """
-        counts: list[PiecewiseQuasiPolynomial] = []
-        for factor in factors:
-            key = (factor.parameters, factor.equalities, factor.inequalities)
-            found = self._factors.get(key)
-            if found is None:
-                try:
-                    found = self._count_factor(self.context.rescale(factor))
-                except UncountableSetError as error:
-                    found = self._count_refused(sets.to_isl(factor), ONE, error)
-                self._factors[key] = found
-            counts.append(found)
-        return PiecewiseQuasiPolynomial.product(counts)
+        return PiecewiseQuasiPolynomial.product([self._factor(factor) for factor in factors])
+
+    def _factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
+        known = self._factors_by_id.get(id(factor))
+        if known is not None:
+            return known[1]
+        key = (factor.parameters, factor.equalities, factor.inequalities)
+        found = self._factors.get(key)
+        if found is None:
+            try:
+                found = self._count_factor(self.context.rescale(factor))
+            except UncountableSetError as error:
+                found = self._count_refused(sets.to_isl(factor), ONE, error)
+            self._factors[key] = found
+        self._factors_by_id[id(factor)] = factor, found
+        return found
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
         """Count a factor that is written in the quotients of the parameters, in the parameters."""
@@ -437,7 +430,7 @@ def _all_nonnegative(polynomial: QuasiPolynomial) -> bool:
     return all(value >= 0 for value in polynomial.terms.values())
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def _without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
     """Return a lower bound without floors, if the floors stand alone in their monomials."""
     result = QuasiPolynomial()
@@ -510,7 +503,7 @@ def guards_of(parameter_set: sets.IntegerSet) -> list[Guards]:
     return list(_guards_of(sets.ByText.of(parameter_set)))
 
 
-@lru_cache(maxsize=256)
+@kept_in_process(256)
 def _guards_of(parameter_set: sets.ByText) -> tuple[Guards, ...]:
     kinds = isl.dim_type
     whole = sets.as_set(parameter_set.integer_set)
@@ -537,7 +530,7 @@ def _guards_of(parameter_set: sets.ByText) -> tuple[Guards, ...]:
     return tuple(result)
 
 
-@lru_cache(maxsize=256)
+@kept_in_process(256)
 def _guards_of_congruences(rows: Polyhedron) -> Guards:
     """Return `Context.rows` as guards."""
     first = 1 + len(rows.parameters)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 from countperf.symbolic import sets
@@ -88,7 +89,7 @@ class FactoredDomain:
         involved: list[tuple[int, int, Row]] = []  # kind, one of the dimensions in it, row
         for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
             for row in rows:
-                one, *others = [k for k in columns if row[k]] or [0]
+                one, *others = [*compress(columns, row[first:])] or [0]
                 involved.append((kind, one, row))
                 for k in others:
                     if groups[k] is not groups[one]:
@@ -101,12 +102,14 @@ class FactoredDomain:
         self._factors: list[tuple[frozenset[str], Polyhedron]] = []
         for group in {id(g): g for g in groups.values()}.values():
             kept = sorted(group)
-            equalities, inequalities = (
-                tuple(row[:first] + tuple([row[k] for k in kept]) for row in rows)
-                for rows in members[id(group)]
-            )
+            equalities, inequalities = members[id(group)]
             names = tuple([polyhedron.dimensions[k - first] for k in kept])
-            part = Polyhedron(polyhedron.parameters, names, equalities, inequalities)
+            part = Polyhedron(
+                polyhedron.parameters,
+                names,
+                tuple([row[:first] + tuple([row[k] for k in kept]) for row in equalities]),
+                tuple([row[:first] + tuple([row[k] for k in kept]) for row in inequalities]),
+            )
             self._factors.append((frozenset(names), part))
         self._numbers = {name: n for n, (names, _) in enumerate(self._factors) for name in names}
         self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}

@@ -11,11 +11,11 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from countperf.errors import CountingError
 from countperf.symbolic.elimination import Term, multiply_terms
+from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import (
     ONE,
     ZERO,
@@ -78,6 +78,9 @@ class PiecewiseQuasiPolynomial:
     @staticmethod
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the product of counts; that of unguarded ones is found first."""
+        counts = tuple(counts)
+        if len(counts) == 1:
+            return counts[0]
         polynomials: list[QuasiPolynomial] = []
         guarded: PiecewiseQuasiPolynomial | None = None
         reasons = frozenset[str]()
@@ -396,7 +399,7 @@ _PLAIN = re.compile(rf"-?{_TERM}(?: [+-] {_TERM})*", re.ASCII)
 """A sum of products as `QuasiPolynomial` writes it, without floors: most of what is read back."""
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def _monomial(text: str) -> Monomial:
     """Parse a product of powers of names."""
     exponents: dict[str, int] = {}
@@ -440,7 +443,7 @@ def _from_written(text: str) -> QuasiPolynomial | None:
     return _from_plain(text).substitute(floors) if _PLAIN.fullmatch(text) else None
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def parse_polynomial(text: str) -> QuasiPolynomial:
     """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``.
 
@@ -457,12 +460,6 @@ def parse_polynomial(text: str) -> QuasiPolynomial:
     except SyntaxError as error:
         raise CountingError(f"{text!r} is no quasi-polynomial: {error.msg}", where=text) from error
     return _from_tree(tree, text)
-
-
-def forget_parsed() -> None:
-    """Forget the texts that were parsed; for honest timings."""
-    parse_polynomial.cache_clear()
-    _monomial.cache_clear()
 
 
 def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from math import comb, gcd, lcm
 from typing import TypeAlias
+
+from countperf.symbolic.memory import kept_in_process
 
 Number: TypeAlias = int | Fraction
 
@@ -60,7 +61,7 @@ def _number(value: Number) -> Number:
     return value.numerator if value.denominator == 1 else value
 
 
-@lru_cache(maxsize=65536)
+@kept_in_process(65536)
 def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     if not left:
         return right
@@ -70,11 +71,6 @@ def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     for atom, exponent in right:
         exponents[atom] = exponents.get(atom, 0) + exponent
     return tuple(sorted(exponents.items(), key=lambda item: _atom_key(item[0])))
-
-
-def forget_products() -> None:
-    """Forget the products of monomials that were found; for honest timings."""
-    _multiply_monomials.cache_clear()
 
 
 class QuasiPolynomial:
@@ -175,11 +171,12 @@ class QuasiPolynomial:
     @property
     def is_linear(self) -> bool:
         """Whether the degree is at most one, and there are no floors."""
-        return all(
-            not monomial
-            or (len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], str))
-            for monomial in self.terms
-        )
+        for monomial in self.terms:
+            if monomial:
+                atom, exponent = monomial[0]
+                if exponent != 1 or len(monomial) != 1 or not isinstance(atom, str):
+                    return False
+        return True
 
     # }}}
 
@@ -432,7 +429,7 @@ def product(factors: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
     return result
 
 
-@lru_cache(maxsize=64)
+@kept_in_process(64)
 def power_sum_coefficients(exponent: int) -> tuple[Fraction, ...]:
     r"""Return the coefficients of Faulhaber's polynomial.
 

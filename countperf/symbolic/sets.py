@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from islpy.version import VERSION_TEXT
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles, without_dimension
+from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
 
 IntegerSet: TypeAlias = Any
@@ -51,12 +53,12 @@ def _matrix(rows: Sequence[Row], columns: int) -> Any:
     return matrix
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def _isl_value(value: int) -> Any:
     return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value) if abs(value) < 2**62 else isl.Val(value)
 
 
-@lru_cache(maxsize=1024)
+@kept_in_process(1024)
 def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
     return isl.Space.create_from_names(
         isl.DEFAULT_CONTEXT, set=list(dimensions), params=list(parameters)
@@ -219,7 +221,9 @@ class Context:
             self.rows = rows
         self._find_congruences(hull, rows, are_plain=are_plain)
         for name, (modulus, remainder) in self.congruences.items():
-            self._originals[name] = (QuasiPolynomial.name(name) - remainder) / modulus
+            self._originals[name] = QuasiPolynomial.affine(
+                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
+            )
             self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
         # existentials that are quotients of a parameter need not be projected out
         hull = _tidy(self.rescale(rows.in_parameters())) if are_plain else None
@@ -378,14 +382,9 @@ def context_of(assumptions: IntegerSet | None) -> Context:
     return Context(None) if assumptions is None else _context(ByText.of(assumptions))
 
 
-@lru_cache(maxsize=256)
+@kept_in_process(256)
 def _context(assumptions: ByText) -> Context:
     return Context(assumptions.integer_set, assumptions.text)
-
-
-def forget_contexts() -> None:
-    """Forget the contexts that were found."""
-    _context.cache_clear()
 
 
 def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from countperf.errors import CountingError
 from countperf.symbolic import sets
-from countperf.symbolic.cardinality import Counter, forget_counts
+from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.elimination import Polyhedron, without_dimension
+from countperf.symbolic.memory import forget_counts
 
 _rows = st.lists(
     st.tuples(st.integers(-6, 6), *(st.integers(-3, 3) for _ in range(3))), min_size=1, max_size=5
