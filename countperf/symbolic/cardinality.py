@@ -21,10 +21,11 @@ from countperf.symbolic.piecewise import (
     fixed_parameters,
     one_count,
 )
-from countperf.symbolic.quasipolynomial import ONE, Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, Floor, Monomial, Number, QuasiPolynomial
 
-_COUNTED_FORMS: dict[Any, PiecewiseQuasiPolynomial] = kept_by_hand({})
-"""Polyhedra counted in this process, up to names, with what is known of their parameters."""
+_COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = kept_by_hand({})
+"""By polyhedron up to names and what is known of its parameters: their names where it was counted
+first, and the count in their quotients."""
 
 _MAXIMUM_FORMS = 4096
 
@@ -216,23 +217,18 @@ class Counter:
         if form is None:
             counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
             return counted.substitute(originals)
-        nameless = [f"_p{k}" for k in range(len(form.parameters))]
         known = _COUNTED_FORMS.get(form.key)
         if known is None:
             counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-            known = counted.substitute(
-                {
-                    name: QuasiPolynomial.name(other)
-                    for name, other in zip(form.parameters, nameless, strict=True)
-                }
-            )
             if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
                 _COUNTED_FORMS.clear()
-            _COUNTED_FORMS[form.key] = known
-        return known.substitute(
+            _COUNTED_FORMS[form.key] = form.parameters, counted
+            return counted.substitute(originals)
+        others, counted = known
+        return counted.substitute(
             {
                 other: originals.get(name) or QuasiPolynomial.name(name)
-                for name, other in zip(form.parameters, nameless, strict=True)
+                for name, other in zip(form.parameters, others, strict=True)
             }
         )
 
@@ -536,9 +532,12 @@ def _guards_of_congruences(rows: Polyhedron) -> Guards:
     first = 1 + len(rows.parameters)
     zero: set[QuasiPolynomial] = set()
     for row in rows.equalities:
-        sign = sum(row[1:first])  # of the one parameter in it
+        place, sign = next((k, c) for k, c in enumerate(row) if c and k)
         modulus = abs(sum(row[first:]))
-        zero.add((_expression(row[:first], rows.parameters) * sign).modulo(modulus) * sign)
+        name, rest = rows.parameters[place - 1], sign * row[0] % modulus
+        floor = Floor(QuasiPolynomial.affine([(name, 1)], rest), modulus)
+        terms: dict[Monomial, Number] = {((floor, 1),): -sign * modulus, ((name, 1),): sign}
+        zero.add(QuasiPolynomial({**terms, (): sign * rest}))
     found = (_expression(row[:first], rows.parameters) for row in rows.inequalities)
     nonnegative = frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
     return nonnegative, frozenset(zero)

@@ -452,14 +452,13 @@ def parse_polynomial(text: str) -> QuasiPolynomial:
     CountingError
         The text is none.
     """
-    written = _from_written(text)
-    if written is not None:
-        return written
     try:
-        tree = ast.parse(text.replace("^", "**"), mode="eval").body
-    except SyntaxError as error:
-        raise CountingError(f"{text!r} is no quasi-polynomial: {error.msg}", where=text) from error
-    return _from_tree(tree, text)
+        written = _from_written(text)
+        if written is not None:
+            return written
+        return _from_tree(ast.parse(text.replace("^", "**"), mode="eval").body, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # of Python's parser
+        raise CountingError(f"{text!r} is no quasi-polynomial: {error}", where=text) from error
 
 
 def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:

@@ -102,16 +102,16 @@ def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]
 def from_isl(
     basic_set: IntegerSet, parameters: tuple[str, ...], dimensions: tuple[str, ...]
 ) -> Polyhedron:
-    """Return a basic set without existentially quantified variables as a polyhedron."""
+    """Return a basic set as a polyhedron; existentially quantified variables need names too."""
     count = len(dimensions)
-    if basic_set.dim(_DT.div):
+    if basic_set.dim(_DT.set) + basic_set.dim(_DT.div) != count:
         raise CountingError(f"{basic_set} is no polyhedron in {parameters} and {dimensions}")
     equalities, inequalities = written_rows(basic_set)
     return Polyhedron(
         parameters,
         dimensions,
-        tuple((row[-1], *row[count:-1], *row[:count]) for row in equalities),
-        tuple((row[-1], *row[count:-1], *row[:count]) for row in inequalities),
+        tuple([(row[-1], *row[count:-1], *row[:count]) for row in equalities]),
+        tuple([(row[-1], *row[count:-1], *row[:count]) for row in inequalities]),
     )
 
 
@@ -152,21 +152,28 @@ class ByText:
         return ByText(str(integer_set), integer_set)
 
 
-def _are_congruences_of_one(lifted: Polyhedron) -> bool:
-    """Whether each equality says what one parameter is modulo an integer, and nothing else."""
+def _congruences_of_one(lifted: Polyhedron) -> dict[str, tuple[int, int]] | None:
+    """Return modulus and remainder of parameters if that is all that the equalities say.
+
+    Each has one parameter and one dimension, neither of which stands in any other row with a
+    dimension; else None.
+    """
     first = 1 + len(lifted.parameters)
-    occurring = [[k for k, c in enumerate(row) if k and c] for row in lifted.equalities]
-    return (
-        all(
-            len(found) == 2
-            and found[0] < first <= found[1]
-            and abs(row[found[0]]) == 1
-            and abs(row[found[1]]) > 1
-            for row, found in zip(lifted.equalities, occurring, strict=True)
-        )
-        and len({k for found in occurring for k in found}) == 2 * len(occurring)
-        and not any(row[k] for row in lifted.inequalities for k in range(first, len(row)))
-    )
+    if any(any(row[first:]) for row in lifted.inequalities):
+        return None
+    result: dict[str, tuple[int, int]] = {}
+    seen: set[int] = set()
+    for row in lifted.equalities:
+        occurring = [k for k, c in enumerate(row) if c and k]
+        if len(occurring) != 2 or not seen.isdisjoint(occurring):
+            return None
+        (place, quotient) = occurring
+        modulus = abs(row[quotient])
+        if not place < first <= quotient or abs(row[place]) != 1 or modulus == 1:
+            return None
+        seen.update(occurring)
+        result[lifted.parameters[place - 1]] = modulus, -row[place] * row[0] % modulus
+    return result
 
 
 class Context:
@@ -213,20 +220,21 @@ class Context:
             else assumptions.coalesce().simple_hull()
         )
         names = names_of(hull, parameters=True)
-        lifted = hull.lift().flatten() if hull.dim(_DT.div) else hull
-        dimensions = tuple(f"_e{k}" for k in range(lifted.dim(_DT.set)))
-        rows = from_isl(lifted, names, dimensions)
-        are_plain = _are_congruences_of_one(rows)
-        if are_plain and isinstance(assumptions, isl.BasicSet):
-            self.rows = rows
-        self._find_congruences(hull, rows, are_plain=are_plain)
+        dimensions = tuple([f"_e{k}" for k in range(hull.dim(_DT.div))])
+        rows = from_isl(hull, names, dimensions)
+        congruences = _congruences_of_one(rows)
+        if congruences is None:
+            self._find_congruences(hull, names)
+        else:
+            self.congruences = congruences
+            self.rows = rows if isinstance(assumptions, isl.BasicSet) else None
         for name, (modulus, remainder) in self.congruences.items():
             self._originals[name] = QuasiPolynomial.affine(
                 [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
             )
             self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
         # existentials that are quotients of a parameter need not be projected out
-        hull = _tidy(self.rescale(rows.in_parameters())) if are_plain else None
+        hull = None if congruences is None else _tidy(self.rescale(rows.in_parameters()))
         if hull is None:
             basic = to_isl(self.rescale(rows)).project_out(_DT.set, 0, len(dimensions))
             hull = from_isl(basic.remove_divs(), names, ())
@@ -280,13 +288,7 @@ class Context:
                 smallest += c * bound
         return smallest >= 0
 
-    def _find_congruences(self, hull: Any, lifted: Polyhedron, *, are_plain: bool) -> None:
-        names = lifted.parameters
-        if are_plain:
-            for row in lifted.equalities:
-                ((k, sign), (_, modulus)) = [(k, c) for k, c in enumerate(row) if k and c]
-                self.congruences[names[k - 1]] = abs(modulus), -sign * row[0] % abs(modulus)
-            return
+    def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
         moved = isl.Set.from_basic_set(hull)
         if moved.is_params():
             moved = moved.from_params()
@@ -875,7 +877,7 @@ def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPo
         if any(row[count:last]):
             continue  # holds modulo something only
         terms = zip((*dimensions, *parameters), row[:count] + row[last:-1], strict=True)
-        left = QuasiPolynomial.affine(terms, row[-1]).substitute(found)
+        left = QuasiPolynomial.affine(terms, row[-1]).substitute(found).primitive()
         for name in candidates:
             factor = left.terms.get(((name, 1),), 0)
             if abs(factor) == 1:
