@@ -205,6 +205,8 @@ def test_what_is_proved_holds(
         "[n, m] -> { : (n + m) mod 4 = 0 }",
         "[n, m] -> { : (2n) mod 6 = 4 and m = 3n }",
         "[n, m] -> { : n = 3 and m mod 2 = 1 }",
+        "[n, m] -> { : m = 5*floor(n/3) }",
+        "[n, m] -> { : n mod 4 = 0 and 2*floor(n/3) <= m <= 3*floor(n/3) }",
     ],
 )
 def test_assumptions_as_guards_hold_where_the_assumptions_do(text: str) -> None:
