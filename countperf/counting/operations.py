@@ -160,7 +160,7 @@ class InstructionCounter(RefusingMapper):
         self._context: str | None = None
         self._instruction = ""
         self._type_reader: Any = None
-        self.to_index = cache(to_condition.to_polynomial)  # nothing counts in what it can map
+        self.to_index = cache(to_condition.to_polynomial.rec)  # nothing counts in what it can map
 
     # {{{ bookkeeping
 

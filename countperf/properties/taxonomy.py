@@ -169,9 +169,14 @@ def describe(name: str) -> KernelProperty:
     PropertyNameError
         The name does not follow the grammar.
     """
-    for pattern, unit, description in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
-        if pattern.fullmatch(name):
-            return KernelProperty(name=name, unit=unit, description=description)
+    _, unit, description = _rule_of(name)
+    return KernelProperty(name=name, unit=unit, description=description)
+
+
+def _rule_of(name: str) -> tuple[re.Pattern[str], str, str]:
+    for rule in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
+        if rule[0].fullmatch(name):
+            return rule
     raise PropertyNameError(
         f"{name!r} is no property name; names look like flop.add.f32, flop.special.f32.rsqrt, "
         "gmem.load.32.stride1, lmem.load.32, barrier.local, groups, launches",
@@ -188,4 +193,5 @@ def validate_name(name: str) -> str:
     PropertyNameError
         It does not.
     """
-    return describe(name).name
+    _rule_of(name)
+    return name

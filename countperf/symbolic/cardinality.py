@@ -94,7 +94,7 @@ class Counter:
         dimensions = sets.names_of(integer_set, parameters=False)
         renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
         renamed = weight if weight.is_constant else weight.substitute(renaming)
-        renamed = renamed.substitute(self.context.quotients())
+        renamed = renamed.substitute(self.context.quotients)
         terms: list[Term] = []
         refused = PiecewiseQuasiPolynomial()
         try:
@@ -109,7 +109,7 @@ class Counter:
                 named = sets.to_isl(replace(piece, dimensions=dimensions + lifted))
                 rest = self._count_refused(named, weight, error, len(lifted))
                 refused = refused + rest
-        counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters())
+        counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
         return counted + refused if refused else counted
 
     def sum(
@@ -212,7 +212,7 @@ class Counter:
         """Count a factor that is written in the quotients of the parameters, in the parameters."""
         if self.context.implies(factor):
             return one_count()
-        originals = self.context.original_parameters()
+        originals = self.context.original_parameters
         form = canonical_form(factor, self.context)
         if form is None:
             counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
@@ -304,7 +304,7 @@ class Counter:
         """
         stated = self.context.lower_bounds
         # factors that are at least one do not change the sign
-        polynomial = polynomial.without_common_powers(n for n, low in stated.items() if low > 0)
+        polynomial = polynomial.without_common_powers(self.context.positive)
         if polynomial.is_constant:
             return polynomial.constant_term >= 0
         names = sorted(polynomial.names())
@@ -345,7 +345,7 @@ class Counter:
 
     def simplified(self, count: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
         """Return an equal count with floors and guards simplified under the assumptions."""
-        replaced = count.substitute(self.context.quotients())
+        replaced = count.substitute(self.context.quotients)
         terms: list[Term] = []
         for term in replaced.terms:
             if not all(g.is_linear for g in (*term.nonnegative, *term.zero)):
@@ -356,7 +356,7 @@ class Counter:
             polyhedron = Polyhedron(tuple(names), (), rows[1], rows[0])
             terms += sum_weight(polyhedron, term.value, self.context.simplify)
         return PiecewiseQuasiPolynomial(terms, count.approximations).substitute(
-            self.context.original_parameters()
+            self.context.original_parameters
         )
 
     def minimum(

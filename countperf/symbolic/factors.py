@@ -45,16 +45,17 @@ def canonical_form(polyhedron: Polyhedron, context: sets.Context) -> CanonicalFo
     """
     rows = (*polyhedron.equalities, *polyhedron.inequalities)
     first = 1 + len(polyhedron.parameters)
-    columns = [tuple(sorted(column)) for column in zip(*rows, strict=True)]
+    columns = [*zip(*rows, strict=True)]
     used = [k for k in range(1, first) if rows and any(columns[k])]
-    used.sort(key=columns.__getitem__)
+    if len(used) > 1:
+        used.sort(key=lambda k: sorted(columns[k]))
     names = tuple(polyhedron.parameters[k - 1] for k in used)
     known = context.known_of(names)
     if known is None:
         return None
     dimensions = list(range(first, first + len(polyhedron.dimensions)))
     if len(dimensions) > 1:
-        dimensions.sort(key=columns.__getitem__)
+        dimensions.sort(key=lambda k: sorted(columns[k]))
 
     def ordered(row: Row) -> Row:
         return (row[0], *(row[k] for k in used), *(row[k] for k in dimensions))
@@ -149,8 +150,8 @@ class FactoredDomain:
             Factors of the projection; None if one of them is not a single polyhedron.
         """
         result: list[Polyhedron] = []
-        touched = (self._numbers[name] for name in names if name in self._numbers)
-        for number in sorted(self._restricting.union(touched)):
+        touched = {self._numbers[name] for name in names if name in self._numbers}
+        for number in sorted(touched | self._restricting):
             projected = self._projected(number, names)
             if projected is None:
                 return None

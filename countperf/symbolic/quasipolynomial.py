@@ -9,6 +9,7 @@ taken out of it has been taken out, so that equal values are mostly equal object
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from math import comb, gcd, lcm
 from typing import TypeAlias
@@ -325,14 +326,15 @@ class QuasiPolynomial:
             parts.setdefault(exponent, {})[tuple(rest)] = value
         return {exponent: _trusted(terms) for exponent, terms in parts.items()}
 
-    def without_common_powers(self, names: Iterable[str]) -> QuasiPolynomial:
+    def without_common_powers(self, names: AbstractSet[str]) -> QuasiPolynomial:
         """Return this divided by the powers of some names that all monomials have in common."""
-        exponents = [dict(monomial) for monomial in self.terms]
-        common: dict[Atom, int] = {}
-        for name in names:
-            power = min((e.get(name, 0) for e in exponents), default=0)
-            if power:
-                common[name] = power
+        common: dict[Atom, int] | None = None
+        for monomial in self.terms:
+            if common is None:
+                common = {atom: e for atom, e in monomial if atom in names}
+            else:
+                powers = dict(monomial)
+                common = {a: min(e, powers[a]) for a, e in common.items() if a in powers}
         if not common:
             return self
         return _trusted(
@@ -378,13 +380,15 @@ class QuasiPolynomial:
         if not self.terms:
             return "0"
         parts: list[str] = []
-        for monomial, value in sorted(
-            self.terms.items(),
-            key=lambda item: (
-                -sum(e for _, e in item[0]),
-                [(_atom_key(a), -e) for a, e in item[0]],
-            ),
-        ):
+        terms = list(self.terms.items())
+        if len(terms) > 1:
+            terms.sort(
+                key=lambda item: (
+                    -sum(e for _, e in item[0]),
+                    [(_atom_key(a), -e) for a, e in item[0]],
+                )
+            )
+        for monomial, value in terms:
             factors = [f"{a}^{e}" if e > 1 else str(a) for a, e in monomial]
             sign = "-" if value < 0 else "+"
             size = abs(value)

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -30,6 +30,7 @@ Bounds: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 
 _DT = isl.dim_type
 _SPLITTING_OPERATIONS = 10_000_000
+_MAXIMUM_SPACES = 256
 _COLUMNS = (_DT.cst, _DT.param, _DT.set, _DT.div)
 
 
@@ -198,6 +199,8 @@ class Context:
         such a parameter by modulus times itself plus remainder, so that floors cancel.
     lower_bounds : dict from str to int
         Lower bounds of parameters that the assumptions state directly.
+    positive : frozenset of str
+        Parameters that are at least one by such a bound.
     """
 
     def __init__(self, assumptions: IntegerSet | None, text: str | None = None) -> None:
@@ -209,9 +212,8 @@ class Context:
         self._known: list[tuple[int, Row, frozenset[str]]] = []
         self._lower: dict[str, int] = {}
         self.lower_bounds: dict[str, int] = {}
-        self._as_set = lru_cache(maxsize=256)(self._found_as_set)
-        self._originals: dict[str, QuasiPolynomial] = {}
-        self._quotients: dict[str, QuasiPolynomial] = {}
+        self.positive = frozenset[str]()
+        self._sets: dict[tuple[tuple[str, ...], tuple[str, ...]], IntegerSet] = {}
         if assumptions is None:
             return
         hull = (
@@ -228,11 +230,6 @@ class Context:
         else:
             self.congruences = congruences
             self.rows = rows if isinstance(assumptions, isl.BasicSet) else None
-        for name, (modulus, remainder) in self.congruences.items():
-            self._originals[name] = QuasiPolynomial.affine(
-                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
-            )
-            self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
         # existentials that are quotients of a parameter need not be projected out
         hull = None if congruences is None else _tidy(self.rescale(rows.in_parameters()))
         if hull is None:
@@ -252,6 +249,7 @@ class Context:
         for name, bound in self._lower.items():
             modulus, remainder = self.congruences.get(name, (1, 0))
             self.lower_bounds[name] = modulus * bound + remainder
+        self.positive = frozenset([n for n, low in self.lower_bounds.items() if low > 0])
 
     def known_of(self, names: tuple[str, ...]) -> tuple[Row, ...] | None:
         """Return what is known of the quotients of some parameters, without their names.
@@ -324,20 +322,38 @@ class Context:
         return Polyhedron(
             polyhedron.parameters,
             polyhedron.dimensions,
-            tuple(scaled(r) for r in polyhedron.equalities),
-            tuple(scaled(r) for r in polyhedron.inequalities),
+            tuple([scaled(r) for r in polyhedron.equalities]),
+            tuple([scaled(r) for r in polyhedron.inequalities]),
         )
 
+    @cached_property
     def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
-        """Return what to substitute for the quotients to come back to the parameters."""
-        return self._originals
+        """What to substitute for the quotients to come back to the parameters."""
+        return {
+            name: QuasiPolynomial.affine(
+                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
+            )
+            for name, (modulus, remainder) in self.congruences.items()
+        }
 
+    @cached_property
     def quotients(self) -> Mapping[str, QuasiPolynomial]:
-        """Return what to substitute for the parameters to write them in their quotients."""
-        return self._quotients
+        """What to substitute for the parameters to write them in their quotients."""
+        return {
+            name: QuasiPolynomial.affine([(name, modulus)], remainder)
+            for name, (modulus, remainder) in self.congruences.items()
+        }
 
-    def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
+    def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         """Return the hull as a set in a space; parameters that it lacks are projected out."""
+        found = self._sets.get((parameters, dimensions))
+        if found is None:
+            if len(self._sets) == _MAXIMUM_SPACES:
+                self._sets.clear()
+            found = self._sets[parameters, dimensions] = self._found_as_set(parameters, dimensions)
+        return found
+
+    def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         hull = self._hull
         rows: list[list[Row]] = [[], []]
         if hull is not None:
@@ -403,14 +419,14 @@ def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
         previous = tightest.get(row[1:])
         tightest[row[1:]] = row[0] if previous is None else min(previous, row[0])
     for direction, constant in tightest.items():
-        opposite = tightest.get(tuple(-c for c in direction))
+        opposite = tightest.get(tuple([-c for c in direction]))
         if opposite is not None and opposite + constant < 0:
             return None
     return Polyhedron(
         polyhedron.parameters,
         polyhedron.dimensions,
         polyhedron.equalities,
-        tuple((constant, *direction) for direction, constant in tightest.items()),
+        tuple([(constant, *direction) for direction, constant in tightest.items()]),
     )
 
 
