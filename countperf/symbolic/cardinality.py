@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import islpy as isl
 
@@ -15,6 +15,7 @@ from countperf.symbolic.elimination import Polyhedron, Term, sum_weight
 from countperf.symbolic.factors import canonical_form
 from countperf.symbolic.memory import kept_by_hand, kept_in_process
 from countperf.symbolic.piecewise import (
+    Guards,
     PiecewiseQuasiPolynomial,
     Region,
     disjoint_regions,
@@ -28,10 +29,6 @@ _COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = ke
 first, and the count in their quotients."""
 
 _MAXIMUM_FORMS = 4096
-
-Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
-"""What is at least zero, and what equals zero."""
-
 
 _INSTALLED = remainder.installed_barvinok()
 

@@ -145,14 +145,16 @@ def _interval(polyhedron: Polyhedron) -> tuple[Row, QuasiPolynomial] | None:
     return gap, _as_polynomial(upper, names).floor_divide(high) - first + 1
 
 
-def _term(polyhedron: Polyhedron, value: QuasiPolynomial) -> Term:
+def _term(
+    polyhedron: Polyhedron,
+    value: QuasiPolynomial,
+    congruences: frozenset[QuasiPolynomial] = frozenset(),
+) -> Term:
     """Return a value that counts where a polyhedron without dimensions has its point."""
     names = polyhedron.parameters
-    return Term(
-        frozenset(_as_polynomial(row, names) for row in polyhedron.inequalities),
-        frozenset(_as_polynomial(row, names) for row in polyhedron.equalities),
-        value,
-    )
+    guards = frozenset([_as_polynomial(row, names) for row in polyhedron.inequalities])
+    zeros = congruences.union([_as_polynomial(row, names) for row in polyhedron.equalities])
+    return Term(guards, zeros, value)
 
 
 _MAXIMUM_DEPTH = 200
@@ -205,10 +207,7 @@ def _sum(
     polyhedron, weight, congruences = solved
     polyhedron = without_determined(polyhedron, weight.names())
     if not polyhedron.dimensions:
-        names = polyhedron.parameters
-        guards = frozenset(_as_polynomial(row, names) for row in polyhedron.inequalities)
-        zeros = congruences | {_as_polynomial(row, names) for row in polyhedron.equalities}
-        return (Term(guards, zeros, weight),)
+        return (_term(polyhedron, weight, congruences),)
     if len(polyhedron.dimensions) > 1:
         polyhedron = fuse_tiles(polyhedron, weight.names())
         components = _components(polyhedron, weight)

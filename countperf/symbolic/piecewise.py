@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from countperf.errors import CountingError
 from countperf.symbolic.elimination import Term, multiply_terms
@@ -24,6 +24,9 @@ from countperf.symbolic.quasipolynomial import (
     QuasiPolynomial,
     product,
 )
+
+Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
+"""What is at least zero, and what equals zero."""
 
 _NONE: frozenset[QuasiPolynomial] = frozenset()
 _MAXIMUM_REGIONS = 4096
@@ -48,7 +51,7 @@ class PiecewiseQuasiPolynomial:
         self, terms: Iterable[Term] = (), approximations: frozenset[str] = frozenset()
     ) -> None:
         self.approximations = approximations
-        merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+        merged: dict[Guards, Any] = {}
         for given in terms:
             term = _with_fixed_parameters(given) if given.zero else given
             guards = _normal_guards(term)
@@ -64,7 +67,7 @@ class PiecewiseQuasiPolynomial:
         counts = tuple(counts)
         if len(counts) == 1:
             return counts[0]
-        merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+        merged: dict[Guards, Any] = {}
         reasons = frozenset[str]()
         for count in counts:
             reasons |= count.approximations
@@ -295,7 +298,7 @@ def fixed_parameters(
 
 def _normal_guards(
     term: Term,
-) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]] | None:
+) -> Guards | None:
     if not term.nonnegative and not term.zero:
         return _NONE, _NONE
     guards: set[QuasiPolynomial] = set()
@@ -344,7 +347,7 @@ def disjoint_regions(
     CountingError
         There are too many parts.
     """
-    by_guards: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+    by_guards: dict[Guards, Any] = {}
     for index, count in enumerate(counts):
         for term in count.terms:
             values = by_guards.setdefault((term.nonnegative, term.zero), [ZERO] * len(counts))
