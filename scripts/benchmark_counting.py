@@ -26,7 +26,7 @@ from loopy.tools import LoopyKeyBuilder
 
 from countperf.properties import cache
 from countperf.properties.count_properties import count_kernel
-from countperf.symbolic.cardinality import forget_counts
+from countperf.symbolic.memory import forget_counts
 from measurement_kernels.catalog import entry
 
 LINEARITY = (125, 250, 500, 1000)

@@ -202,8 +202,9 @@ def step_along(
     QuasiPolynomial or None
         None if the change is not the same everywhere.
     """
-    resolved = expression if expression.is_linear else sets.resolve_floors(expression, bounds)
-    if resolved.is_linear:
+    is_linear = expression.is_linear
+    resolved = expression if is_linear else sets.resolve_floors(expression, bounds)
+    if is_linear or resolved.is_linear:
         return QuasiPolynomial.constant(resolved.terms.get(((name, 1),), 0))
     step = resolved.substitute({name: QuasiPolynomial.name(name) + 1}) - resolved
     return None if any(other in bounds for other in step.names()) else step

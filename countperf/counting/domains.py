@@ -351,7 +351,10 @@ class Domains:
         key = id(whole)  # Loopy gives one object for all loops of the same domains
         if key not in self._factored:
             unknown = set(sets.names_of(whole, parameters=True)) - self.sizes
-            self._factored[key] = whole, None if unknown else FactoredDomain.of(whole)
+            self._factored[key] = (
+                whole,
+                None if unknown else FactoredDomain.of(whole, self.counter.context),
+            )
         return self._factored[key][1]
 
     def _count_factors(

@@ -53,14 +53,24 @@ def _as_written(expr: Any) -> Any:
 _WRITTEN = SubstitutionMapper(_as_written)
 
 
+def tagged_inames(kernel: Any, kinds: type | tuple[type, ...]) -> frozenset[str]:
+    """Return the loop variables that have a tag of some kinds."""
+    return frozenset(
+        [
+            name
+            for name, iname in kernel.inames.items()
+            for tag in iname.tags
+            if isinstance(tag, kinds)
+        ]
+    )
+
+
 class FunctionCounter(InstructionCounter):
     """An instruction counter that knows the functions that Loopy defines."""
 
     def __init__(self, kernel: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(kernel, *arguments, **options)
-        self.unrolled: frozenset[str] = frozenset(
-            name for name, iname in kernel.inames.items() if iname.tags_of_type(_UNROLLED)
-        )
+        self.unrolled = tagged_inames(kernel, _UNROLLED)
 
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key occurs; a tuple is assigned operand by operand."""

@@ -337,7 +337,9 @@ def _access_counts(
         executions = PiecewiseQuasiPolynomial.sum(parts)
         if not executions:
             continue
-        reasons = totals.reasons.get((access, within), frozenset[str]())
+        reasons = frozenset[str]()
+        if totals.reasons:
+            reasons = totals.reasons.get((access, within), reasons)
         element = (access.array, access.component_of)
         if element not in layouts:
             array = kernel.arg_dict.get(access.array)

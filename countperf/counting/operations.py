@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ from loopy.type_inference import TypeReader
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
 from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
 from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
+from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import Number
 
 DType = np.dtype[Any]
@@ -58,7 +59,7 @@ _LIMITS = {
 _CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 
 
-@lru_cache(maxsize=256)
+@kept_in_process(256)
 def _joined(left: DType, right: DType) -> DType:
     """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
     for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here
@@ -159,7 +160,7 @@ class InstructionCounter(RefusingMapper):
         self._context: str | None = None
         self._instruction = ""
         self._type_reader: Any = None
-        self.to_index = cache(to_condition.to_polynomial)  # nothing counts in what it can map
+        self.to_index = cache(to_condition.to_polynomial.rec)  # nothing counts in what it can map
 
     # {{{ bookkeeping
 

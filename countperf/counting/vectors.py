@@ -30,6 +30,7 @@ from loopy.types import NumpyType
 
 from countperf.counting.complex_arithmetic import ComplexCounter
 from countperf.counting.domains import Domains
+from countperf.counting.functions import tagged_inames
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.operations import DType, Tally
 from countperf.errors import UnsupportedExpressionError
@@ -63,10 +64,10 @@ def vector_axis(array: Any) -> int | None:
 def has_vectors(kernel: Any) -> bool:
     """Whether a kernel has vector types, vector axes or vectorized loops."""
     variables = [*kernel.args, *kernel.temporary_variables.values()]
-    return any(
+    return bool(tagged_inames(kernel, VectorizeTag)) or any(
         vector_axis(variable) is not None or variable.dtype.numpy_dtype.fields
         for variable in variables
-    ) or any(iname.tags_of_type(VectorizeTag) for iname in kernel.inames.values())
+    )
 
 
 class VectorCounter(ComplexCounter):
@@ -83,9 +84,7 @@ class VectorCounter(ComplexCounter):
     def __init__(self, domains: Domains, **options: Any) -> None:
         super().__init__(domains.kernel, domains.callables, domains.to_condition, **options)
         self.domains = domains
-        self.vectorized: frozenset[str] = frozenset(
-            name for name, iname in self.kernel.inames.items() if iname.tags_of_type(VectorizeTag)
-        )
+        self.vectorized = tagged_inames(self.kernel, VectorizeTag)
         self._lane: str | None = None
 
     # {{{ loops

@@ -13,7 +13,6 @@ from countperf.errors import CountingError, GranularityError, PropertyNameError
 from countperf.properties.cache import remembered
 from countperf.properties.taxonomy import View, validate_name
 from countperf.properties.vector import Count, PropertyVector, granularity_of
-from countperf.symbolic.cardinality import assumptions_text, guards_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 
@@ -189,8 +188,8 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
         {name: counted(name, quantity) for name, quantity in quantities.items()},
         kernel=counts.kernel,
         parameters=counts.parameters,
-        assumptions=assumptions_text(counts.assumptions),
-        assumption_guards=tuple(guards_of(counts.assumptions)),
+        assumptions=counts.counter.context.text,
+        assumption_guards=counts.counter.assumption_guards(),
         view=view,
     )
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, get_args
 
 from countperf.errors import PropertyNameError
+from countperf.symbolic.memory import kept_in_process
 
 COUNTING_RULES_VERSION = 2
 """Raised whenever the same kernel would get other counts; weights fitted under another version
@@ -155,7 +155,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     )
 )
 
-PROPERTY_ROOTS = frozenset(pattern.pattern.split(r"\.")[0] for pattern, _, _ in _GRAMMAR)
+_GRAMMAR_OF_ROOT: dict[str, list[tuple[re.Pattern[str], str, str]]] = {}
+for _rule in _GRAMMAR:
+    _GRAMMAR_OF_ROOT.setdefault(_rule[0].pattern.split(r"\.")[0], []).append(_rule)
+
+PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 """What property names begin with."""
 
 
@@ -172,9 +176,14 @@ def describe(name: str) -> KernelProperty:
     PropertyNameError
         The name does not follow the grammar.
     """
-    for pattern, unit, description in _GRAMMAR:
-        if pattern.fullmatch(name):
-            return KernelProperty(name=name, unit=unit, description=description)
+    _, unit, description = _rule_of(name)
+    return KernelProperty(name=name, unit=unit, description=description)
+
+
+def _rule_of(name: str) -> tuple[re.Pattern[str], str, str]:
+    for rule in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
+        if rule[0].fullmatch(name):
+            return rule
     raise PropertyNameError(
         f"{name!r} is no property name; names look like flop.add.f32, flop.special.f32.rsqrt, "
         "gmem.load.32.stride1, lmem.load.32, barrier.local, groups, launches",
@@ -182,7 +191,7 @@ def describe(name: str) -> KernelProperty:
     )
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def validate_name(name: str) -> str:
     """Return a property name if it follows the grammar.
 
@@ -191,4 +200,5 @@ def validate_name(name: str) -> str:
     PropertyNameError
         It does not.
     """
-    return describe(name).name
+    _rule_of(name)
+    return name

@@ -23,12 +23,10 @@ from countperf.properties.taxonomy import (
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.piecewise import (
     ZERO_COUNT,
+    Guards,
     PiecewiseQuasiPolynomial,
     parse_polynomial,
 )
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
-
-Guards = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
 
 FORMAT = "countperf-property-vector"
 VERSION = 1

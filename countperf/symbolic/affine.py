@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.mapper import Mapper
 
-from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 Conjunction: TypeAlias = frozenset[QuasiPolynomial]
 """Quasi-polynomials that are all at least zero."""
@@ -103,13 +103,16 @@ class ToQuasiPolynomial(RefusingMapper):
 
     def map_sum(self, expr: Any) -> QuasiPolynomial:
         """Add."""
-        return sum((self.rec(child) for child in expr.children), ZERO)
+        (result, *others) = map(self.rec, expr.children)
+        for other in others:
+            result = result + other
+        return result
 
     def map_product(self, expr: Any) -> QuasiPolynomial:
         """Multiply."""
-        result = ONE
-        for child in expr.children:
-            result = result * self.rec(child)
+        (result, *others) = map(self.rec, expr.children)
+        for other in others:
+            result = result * other
         return result
 
     def map_power(self, expr: Any) -> QuasiPolynomial:

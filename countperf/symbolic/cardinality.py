@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import islpy as isl
@@ -14,31 +13,22 @@ from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import remainder, sets
 from countperf.symbolic.elimination import Polyhedron, Term, sum_weight
 from countperf.symbolic.factors import canonical_form
+from countperf.symbolic.memory import kept_by_hand, kept_in_process
 from countperf.symbolic.piecewise import (
+    Guards,
     PiecewiseQuasiPolynomial,
     Region,
     disjoint_regions,
     fixed_parameters,
-    forget_parsed,
     one_count,
 )
-from countperf.symbolic.quasipolynomial import ONE, Number, QuasiPolynomial, forget_products
+from countperf.symbolic.quasipolynomial import ONE, Floor, Monomial, Number, QuasiPolynomial
 
-_COUNTED_FORMS: dict[Any, PiecewiseQuasiPolynomial] = {}
-"""Polyhedra counted in this process, up to names, with what is known of their parameters."""
+_COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = kept_by_hand({})
+"""By polyhedron up to names and what is known of its parameters: their names where it was counted
+first, and the count in their quotients."""
 
 _MAXIMUM_FORMS = 4096
-
-
-def forget_counts() -> None:
-    """Forget what the process has counted and parsed; for honest timings."""
-    _COUNTED_FORMS.clear()
-    forget_parsed()
-    sets.forget_contexts()
-    _guards_of.cache_clear()
-    _without_floors.cache_clear()
-    forget_products()
-
 
 _INSTALLED = remainder.installed_barvinok()
 
@@ -70,6 +60,7 @@ class Counter:
         self._summation = summation
         self._memo: dict[Any, tuple[Term, ...] | UncountableSetError] = {}
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
+        self._factors_by_id: dict[int, tuple[Polyhedron, PiecewiseQuasiPolynomial]] = {}
         self._bounds_memo: dict[Any, sets.Bounds] = {}
 
     def count(
@@ -100,7 +91,7 @@ class Counter:
         dimensions = sets.names_of(integer_set, parameters=False)
         renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
         renamed = weight if weight.is_constant else weight.substitute(renaming)
-        renamed = renamed.substitute(self.context.quotients())
+        renamed = renamed.substitute(self.context.quotients)
         terms: list[Term] = []
         refused = PiecewiseQuasiPolynomial()
         try:
@@ -115,7 +106,7 @@ class Counter:
                 named = sets.to_isl(replace(piece, dimensions=dimensions + lifted))
                 rest = self._count_refused(named, weight, error, len(lifted))
                 refused = refused + rest
-        counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters())
+        counted = PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
         return counted + refused if refused else counted
 
     def sum(
@@ -197,47 +188,53 @@ class Counter:
         CountingError
             As for `count`.
         """
-        counts: list[PiecewiseQuasiPolynomial] = []
-        for factor in factors:
-            key = (factor.parameters, factor.equalities, factor.inequalities)
-            found = self._factors.get(key)
-            if found is None:
-                try:
-                    found = self._count_factor(self.context.rescale(factor))
-                except UncountableSetError as error:
-                    found = self._count_refused(sets.to_isl(factor), ONE, error)
-                self._factors[key] = found
-            counts.append(found)
-        return PiecewiseQuasiPolynomial.product(counts)
+        return PiecewiseQuasiPolynomial.product([self._factor(factor) for factor in factors])
+
+    def _factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
+        known = self._factors_by_id.get(id(factor))
+        if known is not None:
+            return known[1]
+        key = (factor.parameters, factor.equalities, factor.inequalities)
+        found = self._factors.get(key)
+        if found is None:
+            try:
+                found = self._count_factor(self.context.rescale(factor))
+            except UncountableSetError as error:
+                found = self._count_refused(sets.to_isl(factor), ONE, error)
+            self._factors[key] = found
+        self._factors_by_id[id(factor)] = factor, found
+        return found
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
         """Count a factor that is written in the quotients of the parameters, in the parameters."""
         if self.context.implies(factor):
             return one_count()
-        originals = self.context.original_parameters()
+        originals = self.context.original_parameters
         form = canonical_form(factor, self.context)
         if form is None:
             counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
             return counted.substitute(originals)
-        nameless = [f"_p{k}" for k in range(len(form.parameters))]
         known = _COUNTED_FORMS.get(form.key)
         if known is None:
             counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-            known = counted.substitute(
-                {
-                    name: QuasiPolynomial.name(other)
-                    for name, other in zip(form.parameters, nameless, strict=True)
-                }
-            )
             if len(_COUNTED_FORMS) == _MAXIMUM_FORMS:
                 _COUNTED_FORMS.clear()
-            _COUNTED_FORMS[form.key] = known
-        return known.substitute(
+            _COUNTED_FORMS[form.key] = form.parameters, counted
+            return counted.substitute(originals)
+        others, counted = known
+        return counted.substitute(
             {
                 other: originals.get(name) or QuasiPolynomial.name(name)
-                for name, other in zip(form.parameters, nameless, strict=True)
+                for name, other in zip(form.parameters, others, strict=True)
             }
         )
+
+    def assumption_guards(self) -> tuple[Guards, ...]:
+        """Return the assumptions as guards, alternatives; none if there are no assumptions."""
+        context = self.context
+        if context.rows is not None:
+            return (_guards_of_congruences(context.rows),)
+        return () if context.assumptions is None else tuple(guards_of(context.assumptions))
 
     # {{{ proofs
 
@@ -302,9 +299,9 @@ class Counter:
         nonnegative : frozenset of QuasiPolynomial
             Further guards that may be assumed; the affine ones are used.
         """
-        stated = self.context.lower_bounds()
+        stated = self.context.lower_bounds
         # factors that are at least one do not change the sign
-        polynomial = polynomial.without_common_powers(n for n, low in stated.items() if low > 0)
+        polynomial = polynomial.without_common_powers(self.context.positive)
         if polynomial.is_constant:
             return polynomial.constant_term >= 0
         names = sorted(polynomial.names())
@@ -345,7 +342,7 @@ class Counter:
 
     def simplified(self, count: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
         """Return an equal count with floors and guards simplified under the assumptions."""
-        replaced = count.substitute(self.context.quotients())
+        replaced = count.substitute(self.context.quotients)
         terms: list[Term] = []
         for term in replaced.terms:
             if not all(g.is_linear for g in (*term.nonnegative, *term.zero)):
@@ -356,7 +353,7 @@ class Counter:
             polyhedron = Polyhedron(tuple(names), (), rows[1], rows[0])
             terms += sum_weight(polyhedron, term.value, self.context.simplify)
         return PiecewiseQuasiPolynomial(terms, count.approximations).substitute(
-            self.context.original_parameters()
+            self.context.original_parameters
         )
 
     def minimum(
@@ -426,7 +423,7 @@ def _all_nonnegative(polynomial: QuasiPolynomial) -> bool:
     return all(value >= 0 for value in polynomial.terms.values())
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def _without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
     """Return a lower bound without floors, if the floors stand alone in their monomials."""
     result = QuasiPolynomial()
@@ -494,20 +491,16 @@ def _from_pw_qpolynomial(parsed: Any) -> PiecewiseQuasiPolynomial:
     return PiecewiseQuasiPolynomial(terms)
 
 
-def guards_of(
-    parameter_set: sets.IntegerSet,
-) -> list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]]:
+def guards_of(parameter_set: sets.IntegerSet) -> list[Guards]:
     """Return disjoint parts of a parameter set as guards, existentials as floors."""
     return list(_guards_of(sets.ByText.of(parameter_set)))
 
 
-@lru_cache(maxsize=256)
-def _guards_of(
-    parameter_set: sets.ByText,
-) -> tuple[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], ...]:
+@kept_in_process(256)
+def _guards_of(parameter_set: sets.ByText) -> tuple[Guards, ...]:
     kinds = isl.dim_type
     whole = sets.as_set(parameter_set.integer_set)
-    result: list[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]] = []
+    result: list[Guards] = []
     pieces = whole.compute_divs().get_basic_sets()
     if len(pieces) > 1:
         pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
@@ -528,6 +521,29 @@ def _guards_of(
             )
         )
     return tuple(result)
+
+
+@kept_in_process(256)
+def _guards_of_congruences(rows: Polyhedron) -> Guards:
+    """Return `Context.rows` as guards."""
+    first = 1 + len(rows.parameters)
+    zero: set[QuasiPolynomial] = set()
+    for row in rows.equalities:
+        place, sign = next((k, c) for k, c in enumerate(row) if c and k)
+        modulus = abs(sum(row[first:]))
+        name, rest = rows.parameters[place - 1], sign * row[0] % modulus
+        floor = Floor(QuasiPolynomial.affine([(name, 1)], rest), modulus)
+        terms: dict[Monomial, Number] = {((floor, 1),): -sign * modulus, ((name, 1),): sign}
+        zero.add(QuasiPolynomial({**terms, (): sign * rest}))
+    found = (_expression(row[:first], rows.parameters) for row in rows.inequalities)
+    nonnegative = frozenset(g for g in found if not (g.is_constant and g.constant_term >= 0))
+    return nonnegative, frozenset(zero)
+
+
+def _expression(row: sets.Row, names: Sequence[str]) -> QuasiPolynomial:
+    return QuasiPolynomial.affine(
+        [(n, c) for n, c in zip(names, row[1:], strict=True) if c], row[0]
+    )
 
 
 def _solved_division(

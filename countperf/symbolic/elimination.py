@@ -120,7 +120,41 @@ def sum_weight(
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()
+    if weight == ONE and len(simplified.inequalities) == 2 and not simplified.equalities:
+        interval = _interval(simplified)
+        if interval is not None:
+            gap, value = interval
+            guarded = simplify(Polyhedron(simplified.parameters, (), (), (gap,)))
+            return () if guarded is None else (_term(guarded, value),)
     return _sum(simplified, weight, frozenset(), _Search(simplify, polyhedron), 0)
+
+
+def _interval(polyhedron: Polyhedron) -> tuple[Row, QuasiPolynomial] | None:
+    """Return a row that tells whether an interval has points, and how many it has then.
+
+    The same as the general elimination finds; None if the two rows are no such bounds.
+    """
+    (upper, lower) = polyhedron.inequalities
+    if lower[-1] < 0:
+        lower, upper = upper, lower
+    if len(polyhedron.dimensions) != 1 or lower[-1] <= 0 or upper[-1] >= 0:
+        return None
+    names, low, high = polyhedron.parameters, lower[-1], -upper[-1]
+    gap = tuple(low * u + high * v for u, v in zip(upper[:-1], lower[:-1], strict=True))
+    first = (-_as_polynomial(lower, names) + (low - 1)).floor_divide(low)
+    return gap, _as_polynomial(upper, names).floor_divide(high) - first + 1
+
+
+def _term(
+    polyhedron: Polyhedron,
+    value: QuasiPolynomial,
+    congruences: frozenset[QuasiPolynomial] = frozenset(),
+) -> Term:
+    """Return a value that counts where a polyhedron without dimensions has its point."""
+    names = polyhedron.parameters
+    guards = frozenset([_as_polynomial(row, names) for row in polyhedron.inequalities])
+    zeros = congruences.union([_as_polynomial(row, names) for row in polyhedron.equalities])
+    return Term(guards, zeros, value)
 
 
 _MAXIMUM_DEPTH = 200
@@ -173,10 +207,7 @@ def _sum(
     polyhedron, weight, congruences = solved
     polyhedron = without_determined(polyhedron, weight.names())
     if not polyhedron.dimensions:
-        names = polyhedron.parameters
-        guards = frozenset(_as_polynomial(row, names) for row in polyhedron.inequalities)
-        zeros = congruences | {_as_polynomial(row, names) for row in polyhedron.equalities}
-        return (Term(guards, zeros, weight),)
+        return (_term(polyhedron, weight, congruences),)
     if len(polyhedron.dimensions) > 1:
         polyhedron = fuse_tiles(polyhedron, weight.names())
         components = _components(polyhedron, weight)

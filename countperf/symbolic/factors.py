@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 from countperf.symbolic import sets
@@ -44,16 +45,17 @@ def canonical_form(polyhedron: Polyhedron, context: sets.Context) -> CanonicalFo
     """
     rows = (*polyhedron.equalities, *polyhedron.inequalities)
     first = 1 + len(polyhedron.parameters)
-    columns = [tuple(sorted(column)) for column in zip(*rows, strict=True)]
+    columns = [*zip(*rows, strict=True)]
     used = [k for k in range(1, first) if rows and any(columns[k])]
-    used.sort(key=columns.__getitem__)
+    if len(used) > 1:
+        used.sort(key=lambda k: sorted(columns[k]))
     names = tuple(polyhedron.parameters[k - 1] for k in used)
     known = context.known_of(names)
     if known is None:
         return None
     dimensions = list(range(first, first + len(polyhedron.dimensions)))
     if len(dimensions) > 1:
-        dimensions.sort(key=columns.__getitem__)
+        dimensions.sort(key=lambda k: sorted(columns[k]))
 
     def ordered(row: Row) -> Row:
         return (row[0], *(row[k] for k in used), *(row[k] for k in dimensions))
@@ -74,10 +76,13 @@ class FactoredDomain:
     ----------
     polyhedron : Polyhedron
         The set.
+    context : Context, optional
+        What is known of the parameters: what follows from it is left out of projections.
     """
 
-    def __init__(self, polyhedron: Polyhedron) -> None:
+    def __init__(self, polyhedron: Polyhedron, context: sets.Context | None = None) -> None:
         self.polyhedron = polyhedron
+        self._context = context
         first = 1 + len(polyhedron.parameters)
         columns = range(first, first + len(polyhedron.dimensions))
         groups = {k: [k] for k in columns}
@@ -85,7 +90,7 @@ class FactoredDomain:
         involved: list[tuple[int, int, Row]] = []  # kind, one of the dimensions in it, row
         for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
             for row in rows:
-                one, *others = [k for k in columns if row[k]] or [0]
+                one, *others = [*compress(columns, row[first:])] or [0]
                 involved.append((kind, one, row))
                 for k in others:
                     if groups[k] is not groups[one]:
@@ -98,21 +103,25 @@ class FactoredDomain:
         self._factors: list[tuple[frozenset[str], Polyhedron]] = []
         for group in {id(g): g for g in groups.values()}.values():
             kept = sorted(group)
-            equalities, inequalities = (
-                tuple(row[:first] + tuple([row[k] for k in kept]) for row in rows)
-                for rows in members[id(group)]
-            )
+            equalities, inequalities = members[id(group)]
             names = tuple([polyhedron.dimensions[k - first] for k in kept])
-            part = Polyhedron(polyhedron.parameters, names, equalities, inequalities)
+            part = Polyhedron(
+                polyhedron.parameters,
+                names,
+                tuple([row[:first] + tuple([row[k] for k in kept]) for row in equalities]),
+                tuple([row[:first] + tuple([row[k] for k in kept]) for row in inequalities]),
+            )
             self._factors.append((frozenset(names), part))
         self._numbers = {name: n for n, (names, _) in enumerate(self._factors) for name in names}
         self._projections: dict[tuple[int, frozenset[str]], Polyhedron | None] = {}
 
     @staticmethod
-    def of(integer_set: sets.IntegerSet) -> FactoredDomain | None:
+    def of(
+        integer_set: sets.IntegerSet, context: sets.Context | None = None
+    ) -> FactoredDomain | None:
         """Take a set apart; None if it is no basic set or has existentials."""
         polyhedron = sets.as_polyhedron(integer_set)
-        return None if polyhedron is None else FactoredDomain(polyhedron)
+        return None if polyhedron is None else FactoredDomain(polyhedron, context)
 
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
@@ -141,8 +150,8 @@ class FactoredDomain:
             Factors of the projection; None if one of them is not a single polyhedron.
         """
         result: list[Polyhedron] = []
-        touched = (self._numbers[name] for name in names if name in self._numbers)
-        for number in sorted(self._restricting.union(touched)):
+        touched = {self._numbers[name] for name in names if name in self._numbers}
+        for number in sorted(touched | self._restricting):
             projected = self._projected(number, names)
             if projected is None:
                 return None
@@ -163,9 +172,21 @@ class FactoredDomain:
     @cached_property
     def _restricting(self) -> frozenset[int]:
         """The factors that say something of the parameters too, or may do so."""
-        shadows = (self._projected(n, frozenset()) for n in range(len(self._factors)))
-        return frozenset(
-            n
-            for n, shadow in enumerate(shadows)
-            if shadow is None or shadow.inequalities or shadow.equalities
+        is_silent: dict[tuple[tuple[Row, ...], ...], bool] = {}
+        result: list[int] = []
+        for number, (_, factor) in enumerate(self._factors):
+            key = (factor.equalities, factor.inequalities)
+            if key not in is_silent:
+                is_silent[key] = self._is_implied(self._projected(number, frozenset()))
+            if not is_silent[key]:
+                result.append(number)
+        return frozenset(result)
+
+    def _is_implied(self, shadow: Polyhedron | None) -> bool:
+        """Whether a projection onto the parameters is known to be everything."""
+        if shadow is None or shadow.equalities:
+            return False
+        context = self._context
+        return not shadow.inequalities or (
+            context is not None and context.implies(context.rescale(shadow))
         )

@@ -11,11 +11,11 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from countperf.errors import CountingError
 from countperf.symbolic.elimination import Term, multiply_terms
+from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import (
     ONE,
     ZERO,
@@ -24,6 +24,9 @@ from countperf.symbolic.quasipolynomial import (
     QuasiPolynomial,
     product,
 )
+
+Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
+"""What is at least zero, and what equals zero."""
 
 _NONE: frozenset[QuasiPolynomial] = frozenset()
 _MAXIMUM_REGIONS = 4096
@@ -48,7 +51,7 @@ class PiecewiseQuasiPolynomial:
         self, terms: Iterable[Term] = (), approximations: frozenset[str] = frozenset()
     ) -> None:
         self.approximations = approximations
-        merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+        merged: dict[Guards, Any] = {}
         for given in terms:
             term = _with_fixed_parameters(given) if given.zero else given
             guards = _normal_guards(term)
@@ -64,7 +67,7 @@ class PiecewiseQuasiPolynomial:
         counts = tuple(counts)
         if len(counts) == 1:
             return counts[0]
-        merged: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+        merged: dict[Guards, Any] = {}
         reasons = frozenset[str]()
         for count in counts:
             reasons |= count.approximations
@@ -78,6 +81,9 @@ class PiecewiseQuasiPolynomial:
     @staticmethod
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the product of counts; that of unguarded ones is found first."""
+        counts = tuple(counts)
+        if len(counts) == 1:
+            return counts[0]
         polynomials: list[QuasiPolynomial] = []
         guarded: PiecewiseQuasiPolynomial | None = None
         reasons = frozenset[str]()
@@ -292,7 +298,7 @@ def fixed_parameters(
 
 def _normal_guards(
     term: Term,
-) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]] | None:
+) -> Guards | None:
     if not term.nonnegative and not term.zero:
         return _NONE, _NONE
     guards: set[QuasiPolynomial] = set()
@@ -341,7 +347,7 @@ def disjoint_regions(
     CountingError
         There are too many parts.
     """
-    by_guards: dict[tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], Any] = {}
+    by_guards: dict[Guards, Any] = {}
     for index, count in enumerate(counts):
         for term in count.terms:
             values = by_guards.setdefault((term.nonnegative, term.zero), [ZERO] * len(counts))
@@ -396,7 +402,7 @@ _PLAIN = re.compile(rf"-?{_TERM}(?: [+-] {_TERM})*", re.ASCII)
 """A sum of products as `QuasiPolynomial` writes it, without floors: most of what is read back."""
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def _monomial(text: str) -> Monomial:
     """Parse a product of powers of names."""
     exponents: dict[str, int] = {}
@@ -440,7 +446,7 @@ def _from_written(text: str) -> QuasiPolynomial | None:
     return _from_plain(text).substitute(floors) if _PLAIN.fullmatch(text) else None
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def parse_polynomial(text: str) -> QuasiPolynomial:
     """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``.
 
@@ -449,20 +455,13 @@ def parse_polynomial(text: str) -> QuasiPolynomial:
     CountingError
         The text is none.
     """
-    written = _from_written(text)
-    if written is not None:
-        return written
     try:
-        tree = ast.parse(text.replace("^", "**"), mode="eval").body
-    except SyntaxError as error:
-        raise CountingError(f"{text!r} is no quasi-polynomial: {error.msg}", where=text) from error
-    return _from_tree(tree, text)
-
-
-def forget_parsed() -> None:
-    """Forget the texts that were parsed; for honest timings."""
-    parse_polynomial.cache_clear()
-    _monomial.cache_clear()
+        written = _from_written(text)
+        if written is not None:
+            return written
+        return _from_tree(ast.parse(text.replace("^", "**"), mode="eval").body, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # of Python's parser
+        raise CountingError(f"{text!r} is no quasi-polynomial: {error}", where=text) from error
 
 
 def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:

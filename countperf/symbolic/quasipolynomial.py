@@ -9,10 +9,12 @@ taken out of it has been taken out, so that equal values are mostly equal object
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from functools import lru_cache
 from math import comb, gcd, lcm
 from typing import TypeAlias
+
+from countperf.symbolic.memory import kept_in_process
 
 Number: TypeAlias = int | Fraction
 
@@ -60,7 +62,7 @@ def _number(value: Number) -> Number:
     return value.numerator if value.denominator == 1 else value
 
 
-@lru_cache(maxsize=65536)
+@kept_in_process(65536)
 def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     if not left:
         return right
@@ -70,11 +72,6 @@ def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     for atom, exponent in right:
         exponents[atom] = exponents.get(atom, 0) + exponent
     return tuple(sorted(exponents.items(), key=lambda item: _atom_key(item[0])))
-
-
-def forget_products() -> None:
-    """Forget the products of monomials that were found; for honest timings."""
-    _multiply_monomials.cache_clear()
 
 
 class QuasiPolynomial:
@@ -175,11 +172,12 @@ class QuasiPolynomial:
     @property
     def is_linear(self) -> bool:
         """Whether the degree is at most one, and there are no floors."""
-        return all(
-            not monomial
-            or (len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], str))
-            for monomial in self.terms
-        )
+        for monomial in self.terms:
+            if monomial:
+                atom, exponent = monomial[0]
+                if exponent != 1 or len(monomial) != 1 or not isinstance(atom, str):
+                    return False
+        return True
 
     # }}}
 
@@ -328,14 +326,15 @@ class QuasiPolynomial:
             parts.setdefault(exponent, {})[tuple(rest)] = value
         return {exponent: _trusted(terms) for exponent, terms in parts.items()}
 
-    def without_common_powers(self, names: Iterable[str]) -> QuasiPolynomial:
+    def without_common_powers(self, names: AbstractSet[str]) -> QuasiPolynomial:
         """Return this divided by the powers of some names that all monomials have in common."""
-        exponents = [dict(monomial) for monomial in self.terms]
-        common: dict[Atom, int] = {}
-        for name in names:
-            power = min((e.get(name, 0) for e in exponents), default=0)
-            if power:
-                common[name] = power
+        common: dict[Atom, int] | None = None
+        for monomial in self.terms:
+            if common is None:
+                common = {atom: e for atom, e in monomial if atom in names}
+            else:
+                powers = dict(monomial)
+                common = {a: min(e, powers[a]) for a, e in common.items() if a in powers}
         if not common:
             return self
         return _trusted(
@@ -381,13 +380,15 @@ class QuasiPolynomial:
         if not self.terms:
             return "0"
         parts: list[str] = []
-        for monomial, value in sorted(
-            self.terms.items(),
-            key=lambda item: (
-                -sum(e for _, e in item[0]),
-                [(_atom_key(a), -e) for a, e in item[0]],
-            ),
-        ):
+        terms = list(self.terms.items())
+        if len(terms) > 1:
+            terms.sort(
+                key=lambda item: (
+                    -sum(e for _, e in item[0]),
+                    [(_atom_key(a), -e) for a, e in item[0]],
+                )
+            )
+        for monomial, value in terms:
             factors = [f"{a}^{e}" if e > 1 else str(a) for a, e in monomial]
             sign = "-" if value < 0 else "+"
             size = abs(value)
@@ -432,7 +433,7 @@ def product(factors: Iterable[QuasiPolynomial]) -> QuasiPolynomial:
     return result
 
 
-@lru_cache(maxsize=64)
+@kept_in_process(64)
 def power_sum_coefficients(exponent: int) -> tuple[Fraction, ...]:
     r"""Return the coefficients of Faulhaber's polynomial.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from fractions import Fraction
+from functools import cached_property
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from islpy.version import VERSION_TEXT
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles, without_dimension
+from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
 
 IntegerSet: TypeAlias = Any
@@ -28,6 +30,7 @@ Bounds: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 
 _DT = isl.dim_type
 _SPLITTING_OPERATIONS = 10_000_000
+_MAXIMUM_SPACES = 256
 _COLUMNS = (_DT.cst, _DT.param, _DT.set, _DT.div)
 
 
@@ -51,12 +54,12 @@ def _matrix(rows: Sequence[Row], columns: int) -> Any:
     return matrix
 
 
-@lru_cache(maxsize=4096)
+@kept_in_process(4096)
 def _isl_value(value: int) -> Any:
     return isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value) if abs(value) < 2**62 else isl.Val(value)
 
 
-@lru_cache(maxsize=1024)
+@kept_in_process(1024)
 def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
     return isl.Space.create_from_names(
         isl.DEFAULT_CONTEXT, set=list(dimensions), params=list(parameters)
@@ -100,16 +103,16 @@ def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]
 def from_isl(
     basic_set: IntegerSet, parameters: tuple[str, ...], dimensions: tuple[str, ...]
 ) -> Polyhedron:
-    """Return a basic set without existentially quantified variables as a polyhedron."""
+    """Return a basic set as a polyhedron; existentially quantified variables need names too."""
     count = len(dimensions)
-    if basic_set.dim(_DT.div):
+    if basic_set.dim(_DT.set) + basic_set.dim(_DT.div) != count:
         raise CountingError(f"{basic_set} is no polyhedron in {parameters} and {dimensions}")
     equalities, inequalities = written_rows(basic_set)
     return Polyhedron(
         parameters,
         dimensions,
-        tuple((row[-1], *row[count:-1], *row[:count]) for row in equalities),
-        tuple((row[-1], *row[count:-1], *row[:count]) for row in inequalities),
+        tuple([(row[-1], *row[count:-1], *row[:count]) for row in equalities]),
+        tuple([(row[-1], *row[count:-1], *row[:count]) for row in inequalities]),
     )
 
 
@@ -150,21 +153,28 @@ class ByText:
         return ByText(str(integer_set), integer_set)
 
 
-def _are_congruences_of_one(lifted: Polyhedron) -> bool:
-    """Whether each equality says what one parameter is modulo an integer, and nothing else."""
+def _congruences_of_one(lifted: Polyhedron) -> dict[str, tuple[int, int]] | None:
+    """Return modulus and remainder of parameters if that is all that the equalities say.
+
+    Each has one parameter and one dimension, neither of which stands in any other row with a
+    dimension; else None.
+    """
     first = 1 + len(lifted.parameters)
-    occurring = [[k for k, c in enumerate(row) if k and c] for row in lifted.equalities]
-    return (
-        all(
-            len(found) == 2
-            and found[0] < first <= found[1]
-            and abs(row[found[0]]) == 1
-            and abs(row[found[1]]) > 1
-            for row, found in zip(lifted.equalities, occurring, strict=True)
-        )
-        and len({k for found in occurring for k in found}) == 2 * len(occurring)
-        and not any(row[k] for row in lifted.inequalities for k in range(first, len(row)))
-    )
+    if any(any(row[first:]) for row in lifted.inequalities):
+        return None
+    result: dict[str, tuple[int, int]] = {}
+    seen: set[int] = set()
+    for row in lifted.equalities:
+        occurring = [k for k, c in enumerate(row) if c and k]
+        if len(occurring) != 2 or not seen.isdisjoint(occurring):
+            return None
+        (place, quotient) = occurring
+        modulus = abs(row[quotient])
+        if not place < first <= quotient or abs(row[place]) != 1 or modulus == 1:
+            return None
+        seen.update(occurring)
+        result[lifted.parameters[place - 1]] = modulus, -row[place] * row[0] % modulus
+    return result
 
 
 class Context:
@@ -174,23 +184,36 @@ class Context:
     ----------
     assumptions : IntegerSet or None
         A set without dimensions. What is not convex in it is left out of simplification.
+    text : str, optional
+        What isl writes of it.
 
     Attributes
     ----------
+    text : str
+        The assumptions in isl's notation; the universe if there are none.
+    rows : Polyhedron or None
+        The assumptions exactly, if each equality gives one parameter as a constant plus an integer
+        times a quotient that stands nowhere else, and is a dimension here.
     congruences : dict from str to (int, int)
         Parameters that are known modulo an integer: modulus and remainder. Counting replaces
         such a parameter by modulus times itself plus remainder, so that floors cancel.
+    lower_bounds : dict from str to int
+        Lower bounds of parameters that the assumptions state directly.
+    positive : frozenset of str
+        Parameters that are at least one by such a bound.
     """
 
-    def __init__(self, assumptions: IntegerSet | None) -> None:
+    def __init__(self, assumptions: IntegerSet | None, text: str | None = None) -> None:
         self.assumptions = assumptions
+        self.text = "{ : }" if assumptions is None else text or str(assumptions)
+        self.rows: Polyhedron | None = None
         self.congruences: dict[str, tuple[int, int]] = {}
         self._hull: Polyhedron | None = None
         self._known: list[tuple[int, Row, frozenset[str]]] = []
         self._lower: dict[str, int] = {}
-        self._as_set = lru_cache(maxsize=256)(self._found_as_set)
-        self._originals: dict[str, QuasiPolynomial] = {}
-        self._quotients: dict[str, QuasiPolynomial] = {}
+        self.lower_bounds: dict[str, int] = {}
+        self.positive = frozenset[str]()
+        self._sets: dict[tuple[tuple[str, ...], tuple[str, ...]], IntegerSet] = {}
         if assumptions is None:
             return
         hull = (
@@ -199,20 +222,19 @@ class Context:
             else assumptions.coalesce().simple_hull()
         )
         names = names_of(hull, parameters=True)
-        lifted = hull.lift().flatten() if hull.dim(_DT.div) else hull
-        dimensions = tuple(f"_e{k}" for k in range(lifted.dim(_DT.set)))
-        rows = from_isl(lifted, names, dimensions)
-        are_plain = _are_congruences_of_one(rows)
-        self._find_congruences(hull, rows, are_plain=are_plain)
-        for name, (modulus, remainder) in self.congruences.items():
-            self._originals[name] = (QuasiPolynomial.name(name) - remainder) / modulus
-            self._quotients[name] = QuasiPolynomial.affine([(name, modulus)], remainder)
-        scaled = self.rescale(rows)
+        dimensions = tuple([f"_e{k}" for k in range(hull.dim(_DT.div))])
+        rows = from_isl(hull, names, dimensions)
+        congruences = _congruences_of_one(rows)
+        if congruences is None:
+            self._find_congruences(hull, names)
+        else:
+            self.congruences = congruences
+            self.rows = rows if isinstance(assumptions, isl.BasicSet) else None
         # existentials that are quotients of a parameter need not be projected out
-        hull = _tidy(scaled.in_parameters()) if are_plain else None
+        hull = None if congruences is None else _tidy(self.rescale(rows.in_parameters()))
         if hull is None:
-            basic = to_isl(scaled).project_out(_DT.set, 0, len(dimensions)).remove_divs()
-            hull = from_isl(basic, names, ())
+            basic = to_isl(self.rescale(rows)).project_out(_DT.set, 0, len(dimensions))
+            hull = from_isl(basic.remove_divs(), names, ())
         self._hull = hull
         for kind, rows in enumerate((self._hull.equalities, self._hull.inequalities)):
             for row in rows:
@@ -224,14 +246,10 @@ class Context:
                 name = names[occurring[0] - 1]
                 bound = -(row[0] // row[occurring[0]])  # -k/c rounded up
                 self._lower[name] = max(bound, self._lower.get(name, bound))
-
-    def lower_bounds(self) -> dict[str, int]:
-        """Return lower bounds of parameters that the assumptions state directly."""
-        result: dict[str, int] = {}
         for name, bound in self._lower.items():
             modulus, remainder = self.congruences.get(name, (1, 0))
-            result[name] = modulus * bound + remainder
-        return result
+            self.lower_bounds[name] = modulus * bound + remainder
+        self.positive = frozenset([n for n, low in self.lower_bounds.items() if low > 0])
 
     def known_of(self, names: tuple[str, ...]) -> tuple[Row, ...] | None:
         """Return what is known of the quotients of some parameters, without their names.
@@ -268,13 +286,7 @@ class Context:
                 smallest += c * bound
         return smallest >= 0
 
-    def _find_congruences(self, hull: Any, lifted: Polyhedron, *, are_plain: bool) -> None:
-        names = lifted.parameters
-        if are_plain:
-            for row in lifted.equalities:
-                ((k, sign), (_, modulus)) = [(k, c) for k, c in enumerate(row) if k and c]
-                self.congruences[names[k - 1]] = abs(modulus), -sign * row[0] % abs(modulus)
-            return
+    def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
         moved = isl.Set.from_basic_set(hull)
         if moved.is_params():
             moved = moved.from_params()
@@ -310,20 +322,38 @@ class Context:
         return Polyhedron(
             polyhedron.parameters,
             polyhedron.dimensions,
-            tuple(scaled(r) for r in polyhedron.equalities),
-            tuple(scaled(r) for r in polyhedron.inequalities),
+            tuple([scaled(r) for r in polyhedron.equalities]),
+            tuple([scaled(r) for r in polyhedron.inequalities]),
         )
 
+    @cached_property
     def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
-        """Return what to substitute for the quotients to come back to the parameters."""
-        return self._originals
+        """What to substitute for the quotients to come back to the parameters."""
+        return {
+            name: QuasiPolynomial.affine(
+                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
+            )
+            for name, (modulus, remainder) in self.congruences.items()
+        }
 
+    @cached_property
     def quotients(self) -> Mapping[str, QuasiPolynomial]:
-        """Return what to substitute for the parameters to write them in their quotients."""
-        return self._quotients
+        """What to substitute for the parameters to write them in their quotients."""
+        return {
+            name: QuasiPolynomial.affine([(name, modulus)], remainder)
+            for name, (modulus, remainder) in self.congruences.items()
+        }
 
-    def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
+    def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         """Return the hull as a set in a space; parameters that it lacks are projected out."""
+        found = self._sets.get((parameters, dimensions))
+        if found is None:
+            if len(self._sets) == _MAXIMUM_SPACES:
+                self._sets.clear()
+            found = self._sets[parameters, dimensions] = self._found_as_set(parameters, dimensions)
+        return found
+
+    def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         hull = self._hull
         rows: list[list[Row]] = [[], []]
         if hull is not None:
@@ -370,14 +400,9 @@ def context_of(assumptions: IntegerSet | None) -> Context:
     return Context(None) if assumptions is None else _context(ByText.of(assumptions))
 
 
-@lru_cache(maxsize=256)
+@kept_in_process(256)
 def _context(assumptions: ByText) -> Context:
-    return Context(assumptions.integer_set)
-
-
-def forget_contexts() -> None:
-    """Forget the contexts that were found."""
-    _context.cache_clear()
+    return Context(assumptions.integer_set, assumptions.text)
 
 
 def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
@@ -394,14 +419,14 @@ def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
         previous = tightest.get(row[1:])
         tightest[row[1:]] = row[0] if previous is None else min(previous, row[0])
     for direction, constant in tightest.items():
-        opposite = tightest.get(tuple(-c for c in direction))
+        opposite = tightest.get(tuple([-c for c in direction]))
         if opposite is not None and opposite + constant < 0:
             return None
     return Polyhedron(
         polyhedron.parameters,
         polyhedron.dimensions,
         polyhedron.equalities,
-        tuple((constant, *direction) for direction, constant in tightest.items()),
+        tuple([(constant, *direction) for direction, constant in tightest.items()]),
     )
 
 
@@ -868,7 +893,7 @@ def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPo
         if any(row[count:last]):
             continue  # holds modulo something only
         terms = zip((*dimensions, *parameters), row[:count] + row[last:-1], strict=True)
-        left = QuasiPolynomial.affine(terms, row[-1]).substitute(found)
+        left = QuasiPolynomial.affine(terms, row[-1]).substitute(found).primitive()
         for name in candidates:
             factor = left.terms.get(((name, 1),), 0)
             if abs(factor) == 1:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter, from_isl_text, guards_of, to_isl_text
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, parse_polynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from tests.oracles import enumeration
 from tests.symbolic.typical_sets import SETS
@@ -126,10 +126,102 @@ def test_minimum_is_decided_where_assumptions_allow() -> None:
     ],
 )
 def test_signs_are_proved_or_left_open(polynomial: str, provable: bool) -> None:
-    from countperf.symbolic.piecewise import parse_polynomial
-
     counter = Counter(sets.parameter_set("[n, m] -> { : n >= 1 and m >= 1 }"))
     assert counter.is_nonnegative(parse_polynomial(polynomial)) is provable
+
+
+_SIXTEENTHS = "[n, m] -> { : n mod 16 = 0 and n >= 1 and m >= 1 }"
+_COUPLED = "[n, m] -> { : (n + m) mod 4 = 0 and n >= 1 and m >= 1 }"
+
+
+@pytest.mark.parametrize(
+    ("assumptions", "polynomial", "guards", "provable"),
+    [
+        (_SIXTEENTHS, "n - 16", (), True),
+        (_SIXTEENTHS, "n - 17", (), False),
+        (_SIXTEENTHS, "n^2*m - 16*n*m", (), True),  # n m (n - 16)
+        (_SIXTEENTHS, "n^2*m - 17*n*m", (), False),
+        (_SIXTEENTHS, "16*n - n^2", (), False),
+        (_SIXTEENTHS, "n^2 - 48*n + 512", (), True),  # negative at 17 to 31 only
+        (_SIXTEENTHS, "n - 32", ("n - 17",), True),
+        (_SIXTEENTHS, "n - 33", ("n - 17",), False),
+        ("[n, m] -> { : n >= 16 and m >= 0 }", "n*m - 16*m", (), True),
+        ("[n, m] -> { : n >= 1 and m >= -3 }", "n*m", (), False),
+        ("[n, m] -> { : n >= 1 and m >= -3 }", "m^2", (), True),
+        ("[n] -> { : n mod 5 = 3 and n >= -4 }", "n + 2", (), True),
+        ("[n] -> { : n mod 5 = 3 and n >= -4 }", "n + 1", (), False),
+        (_COUPLED, "n + m - 2", (), True),
+        (_COUPLED, "n + m - 4", (), False),  # true: 2 at n = m = 1 is impossible
+        (_COUPLED, "n*m - n", (), True),
+    ],
+)
+def test_signs_under_congruences(
+    assumptions: str, polynomial: str, guards: tuple[str, ...], provable: bool
+) -> None:
+    counter = Counter(sets.parameter_set(assumptions))
+    stated = frozenset(map(parse_polynomial, guards))
+    assert counter.is_nonnegative(parse_polynomial(polynomial), stated) is provable
+
+
+@given(
+    assumptions=st.sampled_from(
+        [
+            _SIXTEENTHS,
+            _COUPLED,
+            "[n, m] -> { : n mod 3 = 1 and m mod 4 = 3 and n >= -5 and m >= -2 }",
+            "[n, m] -> { : n mod 2 = 0 and n >= 2m and m >= 1 and n + m >= 7 }",
+            "[n, m] -> { : n mod 6 = 5 and 0 <= n <= 20 and m = 3 }",
+        ]
+    ),
+    terms=st.dictionaries(
+        st.tuples(st.integers(0, 3), st.integers(0, 2)), st.integers(-20, 20), max_size=4
+    ),
+    bound=st.none() | st.integers(-3, 20),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_is_proved_holds(
+    assumptions: str, terms: dict[tuple[int, int], int], bound: int | None
+) -> None:
+    n, m = QuasiPolynomial.name("n"), QuasiPolynomial.name("m")
+    polynomial = sum((n**a * m**b * c for (a, b), c in terms.items()), QuasiPolynomial())
+    guards = frozenset[QuasiPolynomial]() if bound is None else frozenset([n - bound])
+    possible = sets.parameter_set(assumptions)
+    if Counter(possible).is_nonnegative(polynomial, guards):
+        (stated,) = guards_of(possible)
+        for values in ({"n": x, "m": y} for x in range(-6, 60) for y in range(-3, 20)):
+            if all(g.evaluate(values) >= 0 for g in stated[0] | guards) and not any(
+                g.evaluate(values) for g in stated[1]
+            ):
+                assert polynomial.evaluate(values) >= 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[n] -> { : n >= 3 }",
+        "[n, m] -> { : n mod 16 = 0 and m mod 5 = 3 and n >= 1 and n + m >= 7 }",
+        "[n, m] -> { : (n + 7) mod 4 = 0 and (3 - m) mod 6 = 0 and m >= n }",
+        "[n, m] -> { : exists e, f : n = 4e and m = 3f + 1 and e >= 2 }",
+        "[n, m] -> { : (n + m) mod 4 = 0 }",
+        "[n, m] -> { : (2n) mod 6 = 4 and m = 3n }",
+        "[n, m] -> { : n = 3 and m mod 2 = 1 }",
+        "[n, m] -> { : m = 5*floor(n/3) }",
+        "[n, m] -> { : n mod 4 = 0 and 2*floor(n/3) <= m <= 3*floor(n/3) }",
+    ],
+)
+def test_assumptions_as_guards_hold_where_the_assumptions_do(text: str) -> None:
+    assumptions = isl.BasicSet(text)
+    names = sets.names_of(assumptions, parameters=True)
+    ((nonnegative, zero),) = Counter(assumptions).assumption_guards()
+    for values in itertools.product(range(-9, 26), repeat=len(names)):
+        point = assumptions
+        for position, value in enumerate(values):
+            point = point.fix_val(isl.dim_type.param, position, isl.Val(value))
+        at = dict(zip(names, values, strict=True))
+        holds = all(g.evaluate(at) >= 0 for g in nonnegative) and not any(
+            g.evaluate(at) for g in zero
+        )
+        assert holds is not point.is_empty(), at
 
 
 @pytest.mark.parametrize(

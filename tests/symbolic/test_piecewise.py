@@ -40,3 +40,29 @@ def test_what_is_read_has_the_value_that_is_written(text: str) -> None:
 def test_what_is_no_polynomial_is_refused(text: str) -> None:
     with pytest.raises(CountingError):
         parse_polynomial(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n*" * 5000,
+        "n + " * 5000 + "?",
+        "n^2*m + " * 5000 + "2n",
+        "floor((" * 5000,
+        "floor((n + m" * 2000 + ")/2)" * 1999 + "?",
+        "(1/2" * 5000,
+        "-" * 50_000 + "n",
+        "9" * 10_000,
+    ],
+    ids=lambda text: text[:16],
+)
+def test_long_texts_that_are_none_are_refused_at_once(text: str) -> None:
+    with pytest.raises(CountingError, match="no quasi-polynomial"):
+        parse_polynomial(text)
+
+
+def test_floors_within_floors_are_read() -> None:
+    text, value = "n", 1000
+    for divisor in (2, 3, 5, 7):
+        text, value = f"floor(({text} + n)/{divisor})", (value + 1000) // divisor
+    assert parse_polynomial(text).evaluate({"n": 1000}) == value

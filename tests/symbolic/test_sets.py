@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from countperf.errors import CountingError
 from countperf.symbolic import sets
-from countperf.symbolic.cardinality import Counter, forget_counts
+from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.elimination import Polyhedron, without_dimension
+from countperf.symbolic.memory import forget_counts
+from countperf.symbolic.piecewise import parse_polynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 _rows = st.lists(
     st.tuples(st.integers(-6, 6), *(st.integers(-3, 3) for _ in range(3))), min_size=1, max_size=5
@@ -113,3 +116,37 @@ def test_shapes_counted_before_do_not_change_counts() -> None:
                 expected = isl.Set(text).fix_val(isl.dim_type.param, 0, n)
                 expected = expected.fix_val(isl.dim_type.param, 1, m).count_val().to_python()
                 assert shared.evaluate({"n": n, "m": m}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "expected"),
+    [
+        ("{ [l, i, j] : i + j = l }", "ji", {"j": "l - i"}),
+        ("{ [l, i, j] : i + j = l }", "ij", {"i": "l - j"}),
+        ("{ [l, i, j] : 2i + j = l }", "ij", {"j": "l - 2*i"}),
+        ("{ [l, i, j] : 2i + 3j = l }", "ij", {}),
+        ("[n] -> { [l, i, j] : i + j = l and j = 2l + n }", "ji", {"j": "2*l + n", "i": "-l - n"}),
+        ("{ [l, i, j, k] : i + j + k = l and j = k }", "kji", {"k": "j", "i": "l - 2*j"}),
+        ("{ [l, i, j] : i + j = l and (i + l) mod 3 = 0 }", "ji", {"j": "l - i"}),
+        ("{ [l, i] : i mod 2 = 0 }", "i", {}),
+    ],
+)
+def test_loops_that_others_determine(text: str, order: str, expected: dict[str, str]) -> None:
+    found = sets.determined(isl.BasicSet(text), tuple(order))
+    assert found == {name: parse_polynomial(value) for name, value in expected.items()}
+
+
+@given(
+    rows=st.lists(st.tuples(*(st.integers(-2, 2),) * 6), min_size=1, max_size=3),
+    order=st.permutations("ijk"),
+)
+@settings(max_examples=80, deadline=None)
+def test_values_of_determined_loops_hold_and_are_free_of_them(
+    rows: list[tuple[int, ...]], order: list[str]
+) -> None:
+    joint = sets.to_isl(Polyhedron(("n",), ("l", "i", "j", "k"), tuple(rows), ()))
+    found = sets.determined(joint, order)
+    for name, value in found.items():
+        assert not value.names() & found.keys()
+        solved = sets.restrict(joint, zero=[QuasiPolynomial.name(name) - value])
+        assert sets.as_set(joint).is_subset(solved)
