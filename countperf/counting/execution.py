@@ -107,8 +107,8 @@ class ExecutionCounts:
         Name of the kernel.
     parameters : tuple of str
         Size parameters, sorted.
-    assumptions : IntegerSet
-        Parameters for which the counts hold.
+    counter : Counter
+        Counted under its assumptions on the parameters.
     operations : dict from (Site, Operation) to PiecewiseQuasiPolynomial
         Executions by all work items.
     accesses : dict from (Site, space, direction, bits, lane, walk) to PiecewiseQuasiPolynomial
@@ -144,7 +144,7 @@ class ExecutionCounts:
 
     kernel: str
     parameters: tuple[str, ...]
-    assumptions: Any
+    counter: Counter
     operations: dict[tuple[Site, Operation], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     accesses: dict[tuple[Site, str, str, int, str, str], PiecewiseQuasiPolynomial] = field(
         default_factory=dict
@@ -267,7 +267,7 @@ class _Executions:
         return ExecutionCounts(
             kernel=self.kernel.name,
             parameters=tuple(sorted(self.domains.sizes)),
-            assumptions=self.kernel.assumptions,
+            counter=self.domains.counter,
             **totals,
             **self._footprints(),
             groups=groups,

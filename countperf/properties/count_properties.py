@@ -286,8 +286,8 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
         },
         kernel=executed.kernel,
         parameters=executed.parameters,
-        assumptions=assumptions_text(executed.assumptions),
-        assumption_guards=tuple(guards_of(executed.assumptions)),
+        assumptions=executed.counter.context.text,
+        assumption_guards=executed.counter.assumption_guards(),
         view="structure",
     )
     return with_structure(vector, executed)
