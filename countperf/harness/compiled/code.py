@@ -1,0 +1,196 @@
+"""Instructions of a compiled kernel: counts by class and region, and shares derived from them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from countperf.harness.compiled.flow import Instruction, find_loops
+
+DEFAULT_TRIPS = 10.0
+"""Iterations that a loop is taken to have where nobody says, each time that it is entered."""
+
+_VECTOR_SPILL = re.compile(r"spill\.\w+\.\d")
+_LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledRegion:
+    """A loop of compiled code without the loops within, or what is in no loop.
+
+    Attributes
+    ----------
+    name : str
+        ``body`` for what is in no loop; else numbers of the loops from outside in, each counted in
+        the order of the code: ``1.2`` is the second loop in the first.
+    depth : int
+        Loops that it is in; 0 for the body.
+    is_innermost : bool
+        Whether no loop is within it.
+    counts : Mapping from str to int
+        Instructions by class; an instruction that computes with a value from memory is two:
+
+        - ``flop.<kind>.<type>.<lanes>``: arithmetic on numbers; kinds ``add``, ``mul``, ``fma``,
+          ``div``, ``sqrt``, ``special``, ``minmax``, ``compare``, ``round``; lanes is 1 if scalar
+        - ``convert``; ``iop.scalar``, ``iop.vector``; ``idiv``: of integers
+        - ``load.vector.<bits>``, ``load.scalar.<bits>``, ``load.integer``, and the same of
+          ``store``; ``load.constant``: of the code's own constants. PTX names memories instead:
+          ``load.global.<bits>``
+        - ``spill.load.<bits>``, ``spill.store.<bits>``, and ``integer`` instead of bits: of a place
+          on the stack that is known beforehand, for what found no register or lives across
+          barriers; x86 only
+        - ``gather``, ``scatter``, ``insert``, ``extract``, ``shuffle``, ``broadcast``: of lanes
+        - ``mask``, ``move``, ``branch``, ``call``, ``barrier``, ``other``
+    """
+
+    name: str
+    depth: int
+    is_innermost: bool
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeShares:
+    """What part of the instructions does what; instructions are weighted by their loops' trips.
+
+    Attributes
+    ----------
+    packed : float or None
+        Share of the arithmetic operations (lanes times instructions) that vector instructions do;
+        None if there is no arithmetic. Masked lanes count as used.
+    mean_lanes : float or None
+        Operations per arithmetic instruction; None if there is none.
+    fused : float or None
+        Share of the arithmetic instructions that multiply and add at once; None likewise.
+    vector_accesses : float or None
+        Share of the bits moved to and from memory, without spills, that vector accesses move; None
+        if no numbers are. Of integers, only vector accesses are known to move numbers.
+    lane_moves, spills, divisions : float or None
+        Instructions that gather or rearrange lanes, spills of registers for numbers, and divisions
+        and square roots, each per arithmetic instruction; None if there is none.
+    """
+
+    packed: float | None
+    mean_lanes: float | None
+    fused: float | None
+    vector_accesses: float | None
+    lane_moves: float | None
+    spills: float | None
+    divisions: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledCode:
+    """A kernel as a compiler left it.
+
+    Attributes
+    ----------
+    kernel : str
+        Its name.
+    source : str
+        What was read, such as ``x86-64 machine code from PoCL``.
+    group_shape : tuple of int
+        Work items that run through the code together; (1,) if each runs through it by itself.
+    regions : tuple of CompiledRegion
+        The body, then the loops in the order of the code.
+    registers, spill_bytes : int or None
+        Registers of a work item, and bytes of those that found none, where the compiler says so.
+    """
+
+    kernel: str
+    source: str
+    group_shape: tuple[int, ...]
+    regions: tuple[CompiledRegion, ...]
+    registers: int | None = None
+    spill_bytes: int | None = None
+
+    def totals(self) -> dict[str, int]:
+        """Return the instructions of the whole code by class, each counted once."""
+        found: Counter[str] = Counter()
+        for region in self.regions:
+            found.update(region.counts)
+        return dict(sorted(found.items()))
+
+    def shares(
+        self, *, innermost: bool = False, trips: float | Mapping[str, float] = DEFAULT_TRIPS
+    ) -> CodeShares:
+        """Return what part of the instructions does what.
+
+        Parameters
+        ----------
+        innermost : bool, optional
+            Look only at regions without loops within.
+        trips : float or mapping from str to float, optional
+            Iterations of a loop each time that it is entered, of all loops or by name of the
+            region; `DEFAULT_TRIPS` for those that are not named.
+        """
+        runs = {"": 1.0}
+        summed: defaultdict[str, float] = defaultdict(float)
+        for region in self.regions:
+            if region.depth:
+                outside, _, _ = region.name.rpartition(".")
+                own = trips.get(region.name, DEFAULT_TRIPS) if isinstance(trips, Mapping) else trips
+                runs[region.name] = runs[outside] * own
+            if region.is_innermost or not innermost:
+                for name, count in region.counts.items():
+                    summed[name] += count * runs[region.name if region.depth else ""]
+        return _shares(summed)
+
+
+def _shares(counts: Mapping[str, float]) -> CodeShares:
+    arithmetic = [
+        (name.split(".")[1], int(name.rpartition(".")[2]), count)
+        for name, count in counts.items()
+        if name.startswith("flop.")
+    ]
+    issued = sum(count for _, _, count in arithmetic)
+    done = sum(lanes * count for _, lanes, count in arithmetic)
+    packed = sum(lanes * count for _, lanes, count in arithmetic if lanes > 1)
+    vector = _bits(counts, "load.vector", "store.vector")
+    moved = vector + _bits(counts, "load.scalar", "store.scalar")
+
+    def each(amount: float) -> float | None:
+        return amount / issued if issued else None
+
+    def of_kinds(*kinds: str) -> float:
+        return sum(count for kind, _, count in arithmetic if kind in kinds)
+
+    return CodeShares(
+        packed=packed / done if done else None,
+        mean_lanes=each(done),
+        fused=each(of_kinds("fma")),
+        vector_accesses=vector / moved if moved else None,
+        lane_moves=each(sum(counts.get(name, 0) for name in _LANE_MOVES)),
+        spills=each(sum(n for name, n in counts.items() if _VECTOR_SPILL.match(name))),
+        divisions=each(of_kinds("div", "sqrt")),
+    )
+
+
+def _bits(counts: Mapping[str, float], *kinds: str) -> float:
+    parts = ((name.rpartition("."), count) for name, count in counts.items())
+    return sum(int(bits) * count for (kind, _, bits), count in parts if kind in kinds)
+
+
+def regions_of(instructions: Sequence[Instruction]) -> tuple[CompiledRegion, ...]:
+    """Count the instructions of a function by loop."""
+    loops = find_loops(instructions)
+    inside = {place for loop in loops for place in loop.own}
+    body = [each for place, each in enumerate(instructions) if place not in inside]
+    regions = [CompiledRegion(name="body", depth=0, is_innermost=not loops, counts=_counts(body))]
+    regions += [
+        CompiledRegion(
+            name=".".join(map(str, loop.path)),
+            depth=len(loop.path),
+            is_innermost=loop.is_innermost,
+            counts=_counts([instructions[place] for place in loop.own]),
+        )
+        for loop in loops
+    ]
+    return tuple(regions)
+
+
+def _counts(instructions: Iterable[Instruction]) -> dict[str, int]:
+    found = Counter(name for each in instructions for name in each.classes)
+    return dict(sorted(found.items()))
