@@ -45,6 +45,8 @@ def _text(code: CompiledCode) -> str:
         names = [region.name for region in same]
         each = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}, each"
         lines.append(f"  {where.format(each)}: {', '.join(f'{n} {name}' for name, n in counts)}")
+    if aside := sum(code.aside.values()):
+        lines.append(f"  aside, for other cases: {aside} instructions")
     return "\n".join(lines)
 
 

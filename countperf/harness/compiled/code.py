@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from countperf.harness.compiled.flow import Instruction, find_loops
+from countperf.harness.compiled.flow import Instruction, find_way
 
 DEFAULT_TRIPS = 10.0
 """Iterations that a loop is taken to have where nobody says, each time that it is entered."""
 
+_LANE_BITS = 32
+_WORTH_IN_VECTORS = 1.5
+_WORTH_OF_STEP = 0.001
 _VECTOR_SPILL = re.compile(r"spill\.\w+\.\d")
 _LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
 
@@ -95,6 +98,9 @@ class CompiledCode:
         Work items that run through the code together; (1,) if each runs through it by itself.
     regions : tuple of CompiledRegion
         The body, then the loops in the order of the code.
+    aside : Mapping from str to int
+        Instructions in no region: alternatives to what is in one, such as the scalar version of a
+        loop, for arrays that overlap, beside a version in vectors.
     registers, spill_bytes : int or None
         Registers of a work item, and bytes of those that found none, where the compiler says so.
     """
@@ -103,11 +109,12 @@ class CompiledCode:
     source: str
     group_shape: tuple[int, ...]
     regions: tuple[CompiledRegion, ...]
+    aside: Mapping[str, int] = field(default_factory=dict[str, int])
     registers: int | None = None
     spill_bytes: int | None = None
 
     def totals(self) -> dict[str, int]:
-        """Return the instructions of the whole code by class, each counted once."""
+        """Return the instructions of all regions by class, each counted once."""
         found: Counter[str] = Counter()
         for region in self.regions:
             found.update(region.counts)
@@ -173,24 +180,64 @@ def _bits(counts: Mapping[str, float], *kinds: str) -> float:
     return sum(int(bits) * count for (kind, _, bits), count in parts if kind in kinds)
 
 
-def regions_of(instructions: Sequence[Instruction]) -> tuple[CompiledRegion, ...]:
-    """Count the instructions of a function by loop."""
-    loops = find_loops(instructions)
-    inside = {place for loop in loops for place in loop.own}
-    body = [each for place, each in enumerate(instructions) if place not in inside]
-    regions = [CompiledRegion(name="body", depth=0, is_innermost=not loops, counts=_counts(body))]
-    regions += [
+def code_of(
+    instructions: Sequence[Instruction],
+    *,
+    kernel: str,
+    source: str,
+    group_shape: tuple[int, ...],
+    registers: int | None = None,
+    spill_bytes: int | None = None,
+) -> CompiledCode:
+    """Count the instructions of a function by loop; arguments as attributes of `CompiledCode`.
+
+    Of ways through the code, that on which most is done is taken to be taken, and of two on which
+    the same is done, that on which it is done in vectors.
+    """
+    way = find_way(instructions, _worth)
+    body = CompiledRegion(
+        name="body",
+        depth=0,
+        is_innermost=not way.loops,
+        counts=_counts(instructions, way.body),
+    )
+    loops = (
         CompiledRegion(
             name=".".join(map(str, loop.path)),
             depth=len(loop.path),
             is_innermost=loop.is_innermost,
-            counts=_counts([instructions[place] for place in loop.own]),
+            counts=_counts(instructions, loop.own),
         )
-        for loop in loops
-    ]
-    return tuple(regions)
+        for loop in way.loops
+    )
+    return CompiledCode(
+        kernel=kernel,
+        source=source,
+        group_shape=group_shape,
+        regions=(body, *loops),
+        aside=_counts(instructions, way.aside),
+        registers=registers,
+        spill_bytes=spill_bytes,
+    )
 
 
-def _counts(instructions: Iterable[Instruction]) -> dict[str, int]:
-    found = Counter(name for each in instructions for name in each.classes)
+def _worth(instruction: Instruction) -> float:
+    """Return operations and elements moved, a little more for those of vectors, and for each step.
+
+    Two versions of the same work do the same; a way on which loops are left out does less.
+    """
+    worth = _WORTH_OF_STEP
+    for name in instruction.classes:
+        kind, _, rest = name.partition(".")
+        last = name.rpartition(".")[2]
+        if kind == "flop":
+            worth += int(last) * (1.0 if last == "1" else _WORTH_IN_VECTORS)
+        elif kind in ("load", "store") and last.isdigit():
+            is_vector = rest.startswith("vector.")
+            worth += int(last) / _LANE_BITS * (_WORTH_IN_VECTORS if is_vector else 1.0)
+    return worth
+
+
+def _counts(instructions: Sequence[Instruction], places: Iterable[int]) -> dict[str, int]:
+    found = Counter(name for place in places for name in instructions[place].classes)
     return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Loops of compiled code, found in its control flow.
+"""Control flow of compiled code: its loops, and the way through it that is taken to be taken.
 
 Rules
 -----
@@ -7,6 +7,10 @@ Rules
 3. A loop is a natural loop: the blocks from which the source of a back edge (one to a block that
    dominates its source) is reached without passing its target. Back edges to one block are one
    loop, and cycles with several entries are none.
+4. Of ways through the code, one that is worth most is taken, each iteration of a loop the same way;
+   what is worth something in a loop is worth ten times as much as outside. So conditions hold, and
+   loops run; and of a loop in two versions, between which compilers let the program choose by
+   whether arrays overlap, only one is counted.
 
 Dominators: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm" (2001), figure 3.
 """
@@ -14,8 +18,10 @@ Dominators: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm" (2001)
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+_WORTH_OF_LOOP = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A loop of a function.
+    """A loop on the way through a function.
 
     Attributes
     ----------
@@ -50,7 +56,7 @@ class Loop:
     is_innermost : bool
         Whether it has no loop within.
     own : tuple of int
-        Places of its instructions but those of loops within, in order.
+        Places of its instructions on the way, but those of loops within, in order.
     """
 
     path: tuple[int, ...]
@@ -58,42 +64,60 @@ class Loop:
     own: tuple[int, ...]
 
 
-def find_loops(instructions: Sequence[Instruction]) -> tuple[Loop, ...]:
-    """Find the loops of a function, each behind those around it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A way through a function.
+
+    Attributes
+    ----------
+    body : tuple of int
+        Places of the instructions on the way that are in no loop, in order.
+    loops : tuple of Loop
+        Its loops, each behind those around it.
+    aside : tuple of int
+        Places of the instructions that are not on the way.
+    """
+
+    body: tuple[int, ...]
+    loops: tuple[Loop, ...]
+    aside: tuple[int, ...]
+
+
+def find_way(
+    instructions: Sequence[Instruction],
+    worth: Callable[[Instruction], float] = lambda _: 1.0,
+) -> Way:
+    """Find the way through a function that is worth most, and the loops on it.
 
     Parameters
     ----------
     instructions : sequence of Instruction
         Of the function, entered at the first.
+    worth : callable, optional
+        What an instruction is worth; by default all are worth the same.
 
     Examples
     --------
     >>> step, back = Instruction(("flop.add.f32.8",)), Instruction(("branch",), target=1)
-    >>> [(loop.path, loop.own) for loop in find_loops([step, step, back, step])]
-    [((1,), (1, 2))]
+    >>> way = find_way([step, step, back, step])
+    >>> way.body, [(loop.path, loop.own) for loop in way.loops]
+    ((0, 3), [((1,), (1, 2))])
     """
     if not instructions:
-        return ()
+        return Way(body=(), loops=(), aside=())
     blocks = _blocks(instructions)
-    members = _members(_successors(instructions, blocks))
-    # loops are apart or nested, so that depths are lengths of paths
-    depth = {head: sum(head in blocks for blocks in members.values()) for head in members}
-    owner: dict[int, int] = {}
-    paths: dict[int, tuple[int, ...]] = {}
-    loops_within: Counter[tuple[int, ...]] = Counter()
-    for head in sorted(members, key=lambda head: (depth[head], head)):
-        outside = paths[owner[head]] if head in owner else ()
-        loops_within[outside] += 1
-        paths[head] = (*outside, loops_within[outside])
-        owner |= dict.fromkeys(members[head], head)
-    own: defaultdict[int, list[int]] = defaultdict(list)
-    for block, head in sorted(owner.items()):
-        own[head] += blocks[block]
-    loops = [
-        Loop(path=path, is_innermost=path not in loops_within, own=tuple(own[head]))
-        for head, path in paths.items()
-    ]
-    return tuple(sorted(loops, key=lambda loop: loop.path))
+    successors = _successors(instructions, blocks)
+    members = _members(successors)
+    worths = [sum(worth(instructions[place]) for place in block) for block in blocks]
+    taken = _best_way(successors, members, worths)
+    loops = _loops(blocks, {head: members[head] & taken for head in members if head in taken})
+    on_way = {place for block in taken for place in blocks[block]}
+    in_loops = {place for loop in loops for place in loop.own}
+    return Way(
+        body=tuple(sorted(on_way - in_loops)),
+        loops=loops,
+        aside=tuple(place for place in range(len(instructions)) if place not in on_way),
+    )
 
 
 def _blocks(instructions: Sequence[Instruction]) -> list[range]:
@@ -120,9 +144,31 @@ def _successors(instructions: Sequence[Instruction], blocks: Sequence[range]) ->
     return found
 
 
-def _members(successors: Sequence[Sequence[int]]) -> Mapping[int, frozenset[int]]:
+def _loops(blocks: Sequence[range], members: Mapping[int, frozenset[int]]) -> tuple[Loop, ...]:
+    """Put together loops, given by the blocks of each and the one at which it is entered."""
+    # loops are apart or nested, so that depths are lengths of paths
+    depth = {head: sum(head in each for each in members.values()) for head in members}
+    owner: dict[int, int] = {}
+    paths: dict[int, tuple[int, ...]] = {}
+    loops_within: Counter[tuple[int, ...]] = Counter()
+    for head in sorted(members, key=lambda head: (depth[head], head)):
+        outside = paths[owner[head]] if head in owner else ()
+        loops_within[outside] += 1
+        paths[head] = (*outside, loops_within[outside])
+        owner |= dict.fromkeys(members[head], head)
+    own: defaultdict[int, list[int]] = defaultdict(list)
+    for block, head in sorted(owner.items()):
+        own[head] += blocks[block]
+    loops = [
+        Loop(path=path, is_innermost=path not in loops_within, own=tuple(own[head]))
+        for head, path in paths.items()
+    ]
+    return tuple(sorted(loops, key=lambda loop: loop.path))
+
+
+def _members(successors: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
     """Return the blocks of each loop, by the block at which it is entered."""
-    order = _reverse_postorder(successors)
+    order = _order(successors)
     predecessors: defaultdict[int, list[int]] = defaultdict(list)
     for block in order:
         for follower in successors[block]:
@@ -143,7 +189,7 @@ def _members(successors: Sequence[Sequence[int]]) -> Mapping[int, frozenset[int]
     return {head: frozenset(members) for head, members in found.items()}
 
 
-def _reverse_postorder(successors: Sequence[Sequence[int]]) -> list[int]:
+def _order(successors: Sequence[Sequence[int]]) -> list[int]:
     """Return the blocks that can be reached, each before those that only it leads to."""
     seen = {0}
     left: list[int] = []
@@ -186,3 +232,44 @@ def _dominates(above: int, block: int, dominator: Mapping[int, int]) -> bool:
     while block != above and dominator[block] != block:
         block = dominator[block]
     return block == above
+
+
+def _best_way(
+    successors: Sequence[Sequence[int]],
+    members: Mapping[int, frozenset[int]],
+    worths: Sequence[float],
+) -> frozenset[int]:
+    """Return the blocks on a way to the end that is worth most."""
+    forward = [
+        [to for follower in follows for to in sorted(_ahead(block, follower, successors, members))]
+        for block, follows in enumerate(successors)
+    ]
+    best: dict[int, float] = {}
+    following: dict[int, int | None] = {}
+    for block in reversed(_order(forward)):
+        known = [each for each in forward[block] if each in best]
+        choice = max(known, key=lambda each: best[each], default=None)
+        depth = sum(block in inside for inside in members.values())
+        rest = 0.0 if choice is None else best[choice]
+        best[block] = worths[block] * _WORTH_OF_LOOP**depth + rest
+        following[block] = choice
+    taken: list[int] = []
+    block: int | None = 0
+    while block is not None:
+        taken.append(block)
+        block = following[block]
+    return frozenset(taken)
+
+
+def _ahead(
+    block: int,
+    follower: int,
+    successors: Sequence[Sequence[int]],
+    members: Mapping[int, frozenset[int]],
+) -> set[int]:
+    """Return what follows a block; behind the last iteration of a loop, what follows the loop."""
+    inside = members.get(follower, frozenset())
+    if block not in inside:
+        return {follower}
+    left = [(each, to) for each in inside for to in successors[each] if to not in inside]
+    return {ahead for each, to in left for ahead in _ahead(each, to, successors, members)}

@@ -14,7 +14,7 @@ from typing import Any
 
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.compiled.build import CACHE, OUTCOMES, UNITS
-from countperf.harness.compiled.code import CompiledCode, regions_of
+from countperf.harness.compiled.code import CompiledCode, code_of
 from countperf.harness.compiled.objdump import disassemble
 from countperf.harness.compiled.x86 import parse_disassembly
 from countperf.harness.devices import Device
@@ -158,9 +158,9 @@ def _code(path: Path) -> CompiledCode:
             f"PoCL's object for kernel {kernel!r} has no function {name} (it has"
             f" {', '.join(functions)}): this version of PoCL is not known, 3.1 is"
         )
-    return CompiledCode(
+    return code_of(
+        functions[name],
         kernel=kernel,
         source=SOURCE,
         group_shape=tuple(int(extent) for extent in path.parent.name.split("-")[:3]),
-        regions=regions_of(functions[name]),
     )

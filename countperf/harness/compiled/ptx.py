@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from countperf.errors import ModelNotApplicableError
-from countperf.harness.compiled.code import CompiledCode, regions_of
+from countperf.harness.compiled.code import CompiledCode, code_of
 from countperf.harness.compiled.flow import Instruction
 from countperf.harness.cuda.target import generate_cuda
 from countperf.harness.nvcc import compile_for
@@ -48,11 +48,11 @@ def compile_with_nvcc(t_unit: Any, capability: str = "9.0") -> dict[str, Compile
     programs = parse_ptx(compile_ptx(code.source, capability))
     resources = compile_for(t_unit, capability)
     return {
-        name: CompiledCode(
+        name: code_of(
+            _instructions(programs[name]),
             kernel=name,
             source=f"PTX for compute capability {capability}",
             group_shape=(1,),
-            regions=regions_of(_instructions(programs[name])),
             registers=resources[name].registers,
             spill_bytes=resources[name].spill_store_bytes + resources[name].spill_load_bytes,
         )

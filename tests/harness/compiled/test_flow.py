@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from countperf.harness.compiled.flow import Instruction, find_loops
+from countperf.harness.compiled.flow import Instruction, find_way
 
 END = "end"
 Branches = dict[int, int | str]
@@ -55,12 +57,50 @@ def test_loops(
     always: tuple[int, ...],
     expected: dict[tuple[int, ...], tuple[int, ...]],
 ) -> None:
-    found = find_loops(_program(length, branches, always=frozenset(always)))
+    way = find_way(_program(length, branches, always=frozenset(always)))
 
-    assert {loop.path: loop.own for loop in found} == expected
+    assert {loop.path: loop.own for loop in way.loops} == expected
     around = {path[:-1] for path in expected}
-    assert all(loop.is_innermost == (loop.path not in around) for loop in found)
+    assert all(loop.is_innermost == (loop.path not in around) for loop in way.loops)
+    places = [*way.body, *way.aside, *(place for loop in way.loops for place in loop.own)]
+    assert sorted(places) == list(range(length))
 
 
-def test_no_code_has_no_loops() -> None:
-    assert find_loops([]) == ()
+def _way(*lines: str) -> tuple[tuple[int, ...], list[tuple[int, ...]], tuple[int, ...]]:
+    """Find a way through lines of a worth (or none), then ``>`` or ``=`` (always) and a place."""
+    program: list[Instruction] = []
+    for line in lines:
+        found = re.fullmatch(r"(\d*)([>=]?)(\d*)", line)
+        assert found
+        target = int(found[3]) if found[3] else None
+        program.append(Instruction((found[1] or "0",), target, goes_on=found[2] != "="))
+    way = find_way(program, lambda each: 1 + 100 * float(each.classes[0]))
+    return way.body, [loop.own for loop in way.loops], way.aside
+
+
+def test_of_two_versions_the_one_worth_more_is_taken() -> None:
+    assert _way(">4", "1", "1", "=5", "9", "") == ((0, 4, 5), [], (1, 2, 3))
+    assert _way(">4", "9", "1", "=5", "9", "") == ((0, 1, 2, 3, 5), [], (4,))
+
+
+def test_the_longer_of_two_that_are_worth_the_same_is_taken() -> None:
+    assert _way("5>2", "", "5") == ((0, 1, 2), [], ())
+    assert _way(">3", "5", "=5", "5", "", "") == ((0, 3, 4, 5), [], (1, 2))
+
+
+def test_a_version_with_a_loop_is_worth_its_iterations() -> None:
+    # 30 once, or 4 in each iteration
+    assert _way(">3", "30", "=5", "4", ">3", "") == ((0, 5), [(3, 4)], (1, 2))
+
+
+def test_what_stands_behind_loops_that_end_together_is_on_the_way() -> None:
+    # the last test of the inner loop leads on to the next iteration of the outer one
+    body, loops, aside = _way("", "1", "2>2", ">1", "3")
+    assert (body, loops, aside) == ((0, 4), [(1, 3), (2,)], ())
+    # both loops are left from within: a test first, then the branch back to it
+    body, loops, aside = _way("", ">6", ">4", "1=2", "", "=1", "7")
+    assert (body, loops, aside) == ((0, 6), [(1, 4, 5), (2, 3)], ())
+
+
+def test_no_code_has_no_way() -> None:
+    assert find_way([]).loops == ()

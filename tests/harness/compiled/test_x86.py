@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.harness.compiled.code import regions_of
+from countperf.harness.compiled.code import code_of
 from countperf.harness.compiled.x86 import classify, parse_disassembly
 
 
@@ -138,7 +138,7 @@ def test_functions_of_gnu() -> None:
 
 def test_functions_of_llvm() -> None:
     f = parse_disassembly(LLVM)["f"]
-    body, loop = regions_of(f)
+    body, loop = code_of(f, kernel="f", source="LLVM", group_shape=(8, 1, 1)).regions
 
     assert body.counts == {
         "iop.scalar": 1,
