@@ -53,7 +53,9 @@ def _text(code: CompiledCode) -> str:
 def _what(region: CompiledRegion) -> tuple[str, str, list[tuple[str, int]]]:
     """Return all of a region but its number, for regions in a row that are the same."""
     outside, _, _ = region.name.rpartition(".")
-    where = "{}" if not region.depth else "loop {}" + " (innermost)" * region.is_innermost
+    notes = ["innermost"] * region.is_innermost
+    notes += [] if region.trips is None else [f"{region.trips:g} iterations"]
+    where = "loop {}" + (f" ({', '.join(notes)})" if notes else "") if region.depth else "{}"
     return outside, where, sorted(region.counts.items(), key=lambda each: (-each[1], each[0]))
 
 

@@ -7,14 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from countperf.harness.compiled.flow import Instruction, find_way
-
-DEFAULT_TRIPS = 10.0
-"""Iterations that a loop is taken to have where nobody says, each time that it is entered."""
+from countperf.harness.compiled.flow import Instruction
+from countperf.harness.compiled.way import DEFAULT_TRIPS, find_way
 
 _LANE_BITS = 32
+_WORTH_OF_OPERATION = 1e5
+_WORTH_OF_ELEMENT = 1e3
 _WORTH_IN_VECTORS = 1.5
-_WORTH_OF_STEP = 0.001
 _VECTOR_SPILL = re.compile(r"spill\.\w+\.\d")
 _LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
 
@@ -32,6 +31,8 @@ class CompiledRegion:
         Loops that it is in; 0 for the body.
     is_innermost : bool
         Whether no loop is within it.
+    trips : float or None
+        Iterations each time that it is entered, where the code says so; 1 of the body.
     counts : Mapping from str to int
         Instructions by class; an instruction that computes with a value from memory is two:
 
@@ -51,6 +52,7 @@ class CompiledRegion:
     name: str
     depth: int
     is_innermost: bool
+    trips: float | None
     counts: Mapping[str, int]
 
 
@@ -100,7 +102,7 @@ class CompiledCode:
         The body, then the loops in the order of the code.
     aside : Mapping from str to int
         Instructions in no region: alternatives to what is in one, such as the scalar version of a
-        loop, for arrays that overlap, beside a version in vectors.
+        loop, for indices that overflow, beside a version in vectors.
     registers, spill_bytes : int or None
         Registers of a work item, and bytes of those that found none, where the compiler says so.
     """
@@ -121,7 +123,7 @@ class CompiledCode:
         return dict(sorted(found.items()))
 
     def shares(
-        self, *, innermost: bool = False, trips: float | Mapping[str, float] = DEFAULT_TRIPS
+        self, *, innermost: bool = False, trips: Mapping[str, float] | None = None
     ) -> CodeShares:
         """Return what part of the instructions does what.
 
@@ -129,20 +131,21 @@ class CompiledCode:
         ----------
         innermost : bool, optional
             Look only at regions without loops within.
-        trips : float or mapping from str to float, optional
-            Iterations of a loop each time that it is entered, of all loops or by name of the
-            region; `DEFAULT_TRIPS` for those that are not named.
+        trips : mapping from str to float, optional
+            Iterations of loops each time that they are entered, by name of the region; by default
+            what the code says, else `DEFAULT_TRIPS`.
         """
+        given = trips or {}
         runs = {"": 1.0}
         summed: defaultdict[str, float] = defaultdict(float)
         for region in self.regions:
-            if region.depth:
-                outside, _, _ = region.name.rpartition(".")
-                own = trips.get(region.name, DEFAULT_TRIPS) if isinstance(trips, Mapping) else trips
-                runs[region.name] = runs[outside] * own
+            name = region.name if region.depth else ""
+            if name:
+                own = given.get(name, region.trips or DEFAULT_TRIPS)
+                runs[name] = runs[name.rpartition(".")[0]] * own
             if region.is_innermost or not innermost:
-                for name, count in region.counts.items():
-                    summed[name] += count * runs[region.name if region.depth else ""]
+                for kind, count in region.counts.items():
+                    summed[kind] += count * runs[name]
         return _shares(summed)
 
 
@@ -199,6 +202,7 @@ def code_of(
         name="body",
         depth=0,
         is_innermost=not way.loops,
+        trips=1.0,
         counts=_counts(instructions, way.body),
     )
     loops = (
@@ -206,6 +210,7 @@ def code_of(
             name=".".join(map(str, loop.path)),
             depth=len(loop.path),
             is_innermost=loop.is_innermost,
+            trips=loop.trips,
             counts=_counts(instructions, loop.own),
         )
         for loop in way.loops
@@ -222,19 +227,20 @@ def code_of(
 
 
 def _worth(instruction: Instruction) -> float:
-    """Return operations and elements moved, a little more for those of vectors, and for each step.
+    """Return worth by operations above all, then by elements moved, then for each instruction.
 
-    Two versions of the same work do the same; a way on which loops are left out does less.
+    Versions of the same work do as many operations, those in vectors are worth a little more; a way
+    on which loops are left out does fewer.
     """
-    worth = _WORTH_OF_STEP
+    worth = 1.0
     for name in instruction.classes:
         kind, _, rest = name.partition(".")
         last = name.rpartition(".")[2]
         if kind == "flop":
-            worth += int(last) * (1.0 if last == "1" else _WORTH_IN_VECTORS)
+            worth += _WORTH_OF_OPERATION * int(last) * (1 if last == "1" else _WORTH_IN_VECTORS)
         elif kind in ("load", "store") and last.isdigit():
-            is_vector = rest.startswith("vector.")
-            worth += int(last) / _LANE_BITS * (_WORTH_IN_VECTORS if is_vector else 1.0)
+            factor = _WORTH_IN_VECTORS if rest.startswith("vector.") else 1
+            worth += _WORTH_OF_ELEMENT * int(last) / _LANE_BITS * factor
     return worth
 
 

@@ -1,4 +1,4 @@
-"""Control flow of compiled code: its loops, and the way through it that is taken to be taken.
+"""Control flow of compiled code: basic blocks, dominators, loops.
 
 Rules
 -----
@@ -7,21 +7,17 @@ Rules
 3. A loop is a natural loop: the blocks from which the source of a back edge (one to a block that
    dominates its source) is reached without passing its target. Back edges to one block are one
    loop, and cycles with several entries are none.
-4. Of ways through the code, one that is worth most is taken, each iteration of a loop the same way;
-   what is worth something in a loop is worth ten times as much as outside. So conditions hold, and
-   loops run; and of a loop in two versions, between which compilers let the program choose by
-   whether arrays overlap, only one is counted.
 
 Dominators: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm" (2001), figure 3.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-_WORTH_OF_LOOP = 10
+from countperf.harness.compiled.trips import Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,87 +33,56 @@ class Instruction:
         Place of the instruction that it branches to; None if it does not, or leaves the function.
     goes_on : bool
         Whether the next instruction may follow it.
+    effect : Effect or None
+        What it does to an integer register, as far as that may tell the iterations of a loop.
     """
 
     classes: tuple[str, ...]
     target: int | None = None
     goes_on: bool = True
+    effect: Effect | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
-    """A loop on the way through a function.
-
-    Attributes
-    ----------
-    path : tuple of int
-        Numbers of the loops around it and its own, from outside in, each counted from 1 in the
-        order of the code.
-    is_innermost : bool
-        Whether it has no loop within.
-    own : tuple of int
-        Places of its instructions on the way, but those of loops within, in order.
-    """
-
-    path: tuple[int, ...]
-    is_innermost: bool
-    own: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """A way through a function.
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Control flow of a function; blocks are numbered in the order of the code.
 
     Attributes
     ----------
-    body : tuple of int
-        Places of the instructions on the way that are in no loop, in order.
-    loops : tuple of Loop
-        Its loops, each behind those around it.
-    aside : tuple of int
-        Places of the instructions that are not on the way.
+    blocks : sequence of range
+        Places of the instructions of each block.
+    successors : sequence of sequence of int
+        Blocks that may follow each block.
+    dominator : Mapping from int to int
+        The immediate dominator of each block that can be reached; of the first one, itself.
+    loops : Mapping from int to frozenset of int
+        Blocks of each loop, by the block at which it is entered.
     """
 
-    body: tuple[int, ...]
-    loops: tuple[Loop, ...]
-    aside: tuple[int, ...]
+    blocks: Sequence[range]
+    successors: Sequence[Sequence[int]]
+    dominator: Mapping[int, int]
+    loops: Mapping[int, frozenset[int]]
+
+    def dominators(self, block: int) -> Iterator[int]:
+        """Yield the block, its immediate dominator, and so on to the first block."""
+        yield block
+        while self.dominator[block] != block:
+            block = self.dominator[block]
+            yield block
 
 
-def find_way(
-    instructions: Sequence[Instruction],
-    worth: Callable[[Instruction], float] = lambda _: 1.0,
-) -> Way:
-    """Find the way through a function that is worth most, and the loops on it.
-
-    Parameters
-    ----------
-    instructions : sequence of Instruction
-        Of the function, entered at the first.
-    worth : callable, optional
-        What an instruction is worth; by default all are worth the same.
-
-    Examples
-    --------
-    >>> step, back = Instruction(("flop.add.f32.8",)), Instruction(("branch",), target=1)
-    >>> way = find_way([step, step, back, step])
-    >>> way.body, [(loop.path, loop.own) for loop in way.loops]
-    ((0, 3), [((1,), (1, 2))])
-    """
-    if not instructions:
-        return Way(body=(), loops=(), aside=())
+def flow_of(instructions: Sequence[Instruction]) -> Flow:
+    """Find the control flow of a function of at least one instruction, entered at the first."""
     blocks = _blocks(instructions)
     successors = _successors(instructions, blocks)
-    members = _members(successors)
-    worths = [sum(worth(instructions[place]) for place in block) for block in blocks]
-    taken = _best_way(successors, members, worths)
-    loops = _loops(blocks, {head: members[head] & taken for head in members if head in taken})
-    on_way = {place for block in taken for place in blocks[block]}
-    in_loops = {place for loop in loops for place in loop.own}
-    return Way(
-        body=tuple(sorted(on_way - in_loops)),
-        loops=loops,
-        aside=tuple(place for place in range(len(instructions)) if place not in on_way),
-    )
+    order = order_of(successors)
+    predecessors: defaultdict[int, list[int]] = defaultdict(list)
+    for block in order:
+        for follower in successors[block]:
+            predecessors[follower].append(block)
+    flow = Flow(blocks, successors, _dominators(order, predecessors), {})
+    return Flow(blocks, successors, flow.dominator, _loops(flow, order, predecessors))
 
 
 def _blocks(instructions: Sequence[Instruction]) -> list[range]:
@@ -144,40 +109,13 @@ def _successors(instructions: Sequence[Instruction], blocks: Sequence[range]) ->
     return found
 
 
-def _loops(blocks: Sequence[range], members: Mapping[int, frozenset[int]]) -> tuple[Loop, ...]:
-    """Put together loops, given by the blocks of each and the one at which it is entered."""
-    # loops are apart or nested, so that depths are lengths of paths
-    depth = {head: sum(head in each for each in members.values()) for head in members}
-    owner: dict[int, int] = {}
-    paths: dict[int, tuple[int, ...]] = {}
-    loops_within: Counter[tuple[int, ...]] = Counter()
-    for head in sorted(members, key=lambda head: (depth[head], head)):
-        outside = paths[owner[head]] if head in owner else ()
-        loops_within[outside] += 1
-        paths[head] = (*outside, loops_within[outside])
-        owner |= dict.fromkeys(members[head], head)
-    own: defaultdict[int, list[int]] = defaultdict(list)
-    for block, head in sorted(owner.items()):
-        own[head] += blocks[block]
-    loops = [
-        Loop(path=path, is_innermost=path not in loops_within, own=tuple(own[head]))
-        for head, path in paths.items()
-    ]
-    return tuple(sorted(loops, key=lambda loop: loop.path))
-
-
-def _members(successors: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
-    """Return the blocks of each loop, by the block at which it is entered."""
-    order = _order(successors)
-    predecessors: defaultdict[int, list[int]] = defaultdict(list)
-    for block in order:
-        for follower in successors[block]:
-            predecessors[follower].append(block)
-    dominator = _dominators(order, predecessors)
+def _loops(
+    flow: Flow, order: Sequence[int], predecessors: Mapping[int, Sequence[int]]
+) -> dict[int, frozenset[int]]:
     found: dict[int, set[int]] = {}
     for block in order:
-        for head in successors[block]:
-            if not _dominates(head, block, dominator):
+        for head in flow.successors[block]:
+            if head not in flow.dominators(block):
                 continue
             members = found.setdefault(head, {head})
             waiting = [block]
@@ -189,7 +127,7 @@ def _members(successors: Sequence[Sequence[int]]) -> dict[int, frozenset[int]]:
     return {head: frozenset(members) for head, members in found.items()}
 
 
-def _order(successors: Sequence[Sequence[int]]) -> list[int]:
+def order_of(successors: Sequence[Sequence[int]]) -> list[int]:
     """Return the blocks that can be reached, each before those that only it leads to."""
     seen = {0}
     left: list[int] = []
@@ -226,50 +164,3 @@ def _dominators(order: Sequence[int], predecessors: Mapping[int, Sequence[int]])
                 found[block] = nearest
                 is_settled = False
     return found
-
-
-def _dominates(above: int, block: int, dominator: Mapping[int, int]) -> bool:
-    while block != above and dominator[block] != block:
-        block = dominator[block]
-    return block == above
-
-
-def _best_way(
-    successors: Sequence[Sequence[int]],
-    members: Mapping[int, frozenset[int]],
-    worths: Sequence[float],
-) -> frozenset[int]:
-    """Return the blocks on a way to the end that is worth most."""
-    forward = [
-        [to for follower in follows for to in sorted(_ahead(block, follower, successors, members))]
-        for block, follows in enumerate(successors)
-    ]
-    best: dict[int, float] = {}
-    following: dict[int, int | None] = {}
-    for block in reversed(_order(forward)):
-        known = [each for each in forward[block] if each in best]
-        choice = max(known, key=lambda each: best[each], default=None)
-        depth = sum(block in inside for inside in members.values())
-        rest = 0.0 if choice is None else best[choice]
-        best[block] = worths[block] * _WORTH_OF_LOOP**depth + rest
-        following[block] = choice
-    taken: list[int] = []
-    block: int | None = 0
-    while block is not None:
-        taken.append(block)
-        block = following[block]
-    return frozenset(taken)
-
-
-def _ahead(
-    block: int,
-    follower: int,
-    successors: Sequence[Sequence[int]],
-    members: Mapping[int, frozenset[int]],
-) -> set[int]:
-    """Return what follows a block; behind the last iteration of a loop, what follows the loop."""
-    inside = members.get(follower, frozenset())
-    if block not in inside:
-        return {follower}
-    left = [(each, to) for each in inside for to in successors[each] if to not in inside]
-    return {ahead for each, to in left for ahead in _ahead(each, to, successors, members)}

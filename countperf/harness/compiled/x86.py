@@ -18,8 +18,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal, cast
 
 from countperf.harness.compiled.flow import Instruction
+from countperf.harness.compiled.trips import Effect
 
 _HEADER = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
@@ -75,6 +77,14 @@ _ENDS = re.compile(r"ret[lq]?|ud2|hlt|jmp[lq]?")
 _UNCOUNTED = re.compile(r"push|pop[qlw]?$|leave|prefetch|vzero|f")
 _READ_ONLY = re.compile(r"cmp|test|bt[lqw]?$|mul|imul")
 
+_CONSTANT = re.compile(r"\$(-?(?:0x)?[0-9a-f]+)$")
+_REGISTERS = {
+    f"%{prefix}{name}": name
+    for prefix in ("r", "e")
+    for name in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
+} | {f"%r{number}{size}": f"r{number}" for number in range(8, 16) for size in ("", "d")}
+"""Wide registers and the lower halves that are written with the rest."""
+
 
 def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
     r"""Read the functions of ``objdump -d --no-show-raw-insn``.
@@ -121,6 +131,7 @@ def _function(lines: Sequence[tuple[int, str]]) -> tuple[Instruction, ...]:
                 classify(mnemonic, operands),
                 target=None if target is None else places.get(int(target[1], 16)),
                 goes_on=_ENDS.fullmatch(mnemonic) is None,
+                effect=_effect(mnemonic, operands),
             )
         )
     return tuple(found)
@@ -223,6 +234,31 @@ def _integer(name: str, parts: Sequence[str]) -> tuple[str, ...]:
     if name.startswith(("div", "idiv")):
         return ("idiv", *loads)
     return ("iop.scalar", *loads, *([] if _READ_ONLY.match(name) else stores))
+
+
+@lru_cache(maxsize=2**14)
+def _effect(name: str, operands: str) -> Effect | None:
+    """Return what an instruction does to the register that its result goes to."""
+    parts = _COMMA.split(operands) if operands else []
+    if not parts or parts[-1] not in _REGISTERS or name.startswith(("push", "j", "call")):
+        return None
+    register = _REGISTERS[parts[-1]]
+    constant = _CONSTANT.match(parts[0])
+    value = _signed(int(constant[1], 0), parts[-1]) if constant else 0
+    if constant and name.startswith(("mov", "cmp", "add", "sub")):
+        kinds = {"mov": "set", "cmp": "compare", "add": "add", "sub": "add"}
+        kind = cast('Literal["set", "compare", "add"]', kinds[name[:3]])
+        return Effect(kind, register, -value if name.startswith("sub") else value)
+    if name.startswith(("inc", "dec")):
+        return Effect("add", register, 1 if name.startswith("inc") else -1)
+    if name.startswith("xor") and len(parts) == 2 and parts[0] == parts[1]:
+        return Effect("set", register, 0)
+    return Effect("test" if name.startswith(("cmp", "test")) else "write", register)
+
+
+def _signed(value: int, register: str) -> int:
+    bits = 32 if register.startswith("%e") or register.endswith("d") else 64
+    return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
 def _access(direction: str, memory: str, kind: str) -> str:

@@ -18,6 +18,7 @@ from countperf.harness.compiled.pocl import (
     compile_with_pocl,
 )
 from countperf.harness.devices import Device, find_device
+from measurement_kernels import catalog
 from tests.harness.fakes import make_device
 from tests.harness.loopy_cases import double, row_sums, two_launches
 
@@ -75,6 +76,7 @@ def pocl() -> Device:
 
 UNITS = {
     "axpy": (axpy, {"n": 256}),
+    "two axes": (catalog.entry("group-shapes/axpy-2d-192/48x4").build, {"n": 8, "m": 144}),
     "alone": (lambda: double(1), {"n": 8}),
     "ragged": (ragged_sums, {"n": 32}),
     "row sums": (row_sums, {"n": 32, "m": 8}),
@@ -94,7 +96,7 @@ def compiled(pocl: Device) -> dict[str, Compiled]:
 @needs_objdump
 def test_stride_1_arithmetic_runs_in_vectors(compiled: dict[str, Compiled]) -> None:
     (code,) = compiled["axpy"].codes
-    shares = code.shares()
+    shares = code.shares(innermost=True)
 
     assert (code.kernel, code.group_shape) == ("axpy", (64, 1, 1))
     assert shares.packed == shares.fused == 1
@@ -104,6 +106,15 @@ def test_stride_1_arithmetic_runs_in_vectors(compiled: dict[str, Compiled]) -> N
     # the loop over the items of a group is unrolled: every one of them is in the code
     fused = {name: n for name, n in code.totals().items() if name.startswith("flop.fma.f32")}
     assert sum(int(name.rpartition(".")[2]) * count for name, count in fused.items()) == 64
+
+
+@pytest.mark.device
+@needs_objdump
+def test_a_version_for_indices_that_overflow_is_left_aside(compiled: dict[str, Compiled]) -> None:
+    (code,) = compiled["two axes"].codes
+
+    assert code.aside["flop.fma.f32.1"] >= 1
+    assert code.shares(innermost=True).packed == code.shares().packed == 1
 
 
 @pytest.mark.device

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countperf.harness.compiled.code import code_of
+from countperf.harness.compiled.trips import Effect
 from countperf.harness.compiled.x86 import classify, parse_disassembly
 
 
@@ -117,6 +118,32 @@ Disassembly of section .text:
 0000000000002000 <g>:
     2000:      \tretq
 """
+
+
+@pytest.mark.parametrize(
+    ("code", "effect"),
+    [
+        ("mov $0xffffffffffffffd0,%rdx", Effect("set", "dx", -48)),
+        ("mov $0xfffffff0,%r10d", Effect("set", "r10", -16)),
+        ("movl\t$64, %ecx", Effect("set", "cx", 64)),
+        ("xor %eax,%eax", Effect("set", "ax", 0)),
+        ("add $0x6,%rdx", Effect("add", "dx", 6)),
+        ("sub $0xffffffffffffff80,%rax", Effect("add", "ax", 128)),
+        ("dec %r8", Effect("add", "r8", -1)),
+        ("incq\t%rax", Effect("add", "ax", 1)),
+        ("cmp $0x148,%rax", Effect("compare", "ax", 0x148)),
+        ("cmp %rax,%rbx", Effect("test", "bx")),
+        ("mov (%rsp),%rax", Effect("write", "ax")),
+        ("vmovq %xmm1,%rcx", Effect("write", "cx")),
+        ("add $0x8,(%rax)", None),
+        ("push %rax", None),
+        ("jne 1000 <f>", None),
+    ],
+)
+def test_effects(code: str, effect: Effect | None) -> None:
+    functions = parse_disassembly(f"0000000000001000 <f>:\n 1000:\t{code}\n")
+
+    assert functions["f"][0].effect == effect
 
 
 def test_functions_of_gnu() -> None:

@@ -6,7 +6,9 @@ import re
 
 import pytest
 
-from countperf.harness.compiled.flow import Instruction, find_way
+from countperf.harness.compiled.flow import Instruction
+from countperf.harness.compiled.trips import Effect
+from countperf.harness.compiled.way import find_way
 
 END = "end"
 Branches = dict[int, int | str]
@@ -104,3 +106,36 @@ def test_what_stands_behind_loops_that_end_together_is_on_the_way() -> None:
 
 def test_no_code_has_no_way() -> None:
     assert find_way([]).loops == ()
+
+
+def _trips(*loop: Effect | None, start: Effect | None, aside: Effect | None = None) -> float | None:
+    """Return what is found for a loop; what is aside stands before it, but not on every way."""
+    program = [
+        Instruction((), effect=start),
+        Instruction((), 3),
+        Instruction((), effect=aside),
+        *(Instruction((), effect=each) for each in loop),
+        Instruction((), 3),
+    ]
+    (found,) = find_way(program).loops
+    return found.trips
+
+
+@pytest.mark.parametrize(
+    ("start", "loop", "expected"),
+    [
+        (Effect("set", "ax", -48), [Effect("add", "ax", 6)], 8),
+        (Effect("set", "ax", 16), [Effect("add", "ax", -1)], 16),
+        (Effect("set", "ax", 8), [Effect("add", "ax", 8), Effect("compare", "ax", 328)], 40),
+        (Effect("set", "ax", 0), [Effect("add", "ax", 8), Effect("compare", "bx", 64)], None),
+        (Effect("set", "ax", 0), [Effect("add", "ax", 8), Effect("write", "ax")], None),
+        (Effect("set", "ax", -8), [Effect("add", "ax", 8), Effect("test", "bx")], None),
+        (Effect("write", "ax"), [Effect("add", "ax", 8)], None),
+        (None, [Effect("add", "ax", 8)], None),
+        (Effect("set", "ax", 0), [None], None),
+        (Effect("set", "ax", 64), [Effect("add", "ax", 8)], None),
+    ],
+)
+def test_iterations(start: Effect | None, loop: list[Effect | None], expected: int | None) -> None:
+    assert _trips(*loop, start=start) == expected
+    assert _trips(*loop, start=start, aside=Effect("add", "ax", 1)) == expected
