@@ -1,21 +1,21 @@
-"""Instructions of a compiled kernel: counts by class and region, and shares derived from them."""
+"""Instructions of a compiled kernel: counts by class and region."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from countperf.harness.compiled.flow import Instruction
+from countperf.harness.compiled.shares import CodeShares, shares_of
 from countperf.harness.compiled.way import DEFAULT_TRIPS, find_way
 
 _LANE_BITS = 32
+_ACCURACY = 1e-9
+_NO_OPERATIONS = ("compare", "round")
 _WORTH_OF_OPERATION = 1e5
 _WORTH_OF_ELEMENT = 1e3
 _WORTH_IN_VECTORS = 1.5
-_VECTOR_SPILL = re.compile(r"spill\.\w+\.\d")
-_LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,36 +54,6 @@ class CompiledRegion:
     is_innermost: bool
     trips: float | None
     counts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeShares:
-    """What part of the instructions does what; instructions are weighted by their loops' trips.
-
-    Attributes
-    ----------
-    packed : float or None
-        Share of the arithmetic operations (lanes times instructions) that vector instructions do;
-        None if there is no arithmetic. Masked lanes count as used.
-    mean_lanes : float or None
-        Operations per arithmetic instruction; None if there is none.
-    fused : float or None
-        Share of the arithmetic instructions that multiply and add at once; None likewise.
-    vector_accesses : float or None
-        Share of the bits moved to and from memory, without spills, that vector accesses move; None
-        if no numbers are. Of integers, only vector accesses are known to move numbers.
-    lane_moves, spills, divisions : float or None
-        Instructions that gather or rearrange lanes, spills of registers for numbers, and divisions
-        and square roots, each per arithmetic instruction; None if there is none.
-    """
-
-    packed: float | None
-    mean_lanes: float | None
-    fused: float | None
-    vector_accesses: float | None
-    lane_moves: float | None
-    spills: float | None
-    divisions: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,52 +105,55 @@ class CompiledCode:
             Iterations of loops each time that they are entered, by name of the region; by default
             what the code says, else `DEFAULT_TRIPS`.
         """
-        given = trips or {}
-        runs = {"": 1.0}
+        runs = self._runs(DEFAULT_TRIPS, trips or {})
+        return shares_of(self._weighted(runs, innermost=innermost))
+
+    def executed(self, operations: float) -> dict[str, float]:
+        """Return the instructions that a group executes, by class.
+
+        Loops of which the code does not tell the iterations are all taken to have as many, at least
+        one, and so many that the group does the given operations.
+
+        Parameters
+        ----------
+        operations : float
+            Operations on numbers of a group, comparisons and roundings left out; a multiplication
+            with addition is one.
+        """
+
+        def done(trips: float) -> float:
+            counts = self._weighted(self._runs(trips, {}))
+            return sum(
+                int(name.rpartition(".")[2]) * count
+                for name, count in counts.items()
+                if name.startswith("flop.") and name.split(".")[1] not in _NO_OPERATIONS
+            )
+
+        low, high = 1.0, 1.0
+        if done(2.0) > done(1.0):
+            while done(high) < operations:
+                low, high = high, 2 * high
+        while high > low * (1 + _ACCURACY):
+            middle = (low + high) / 2
+            low, high = (middle, high) if done(middle) < operations else (low, middle)
+        return dict(sorted(self._weighted(self._runs(high, {})).items()))
+
+    def _runs(self, unknown: float, given: Mapping[str, float]) -> dict[str, float]:
+        """Return how often a group enters each region; for loops, with each iteration."""
+        found: dict[str, float] = {}
+        for region in self.regions:
+            trips = given.get(region.name, region.trips or unknown)
+            around = region.name.rpartition(".")[0] or "body"
+            found[region.name] = trips * found[around] if region.depth else 1.0
+        return found
+
+    def _weighted(self, runs: Mapping[str, float], *, innermost: bool = False) -> dict[str, float]:
         summed: defaultdict[str, float] = defaultdict(float)
         for region in self.regions:
-            name = region.name if region.depth else ""
-            if name:
-                own = given.get(name, region.trips or DEFAULT_TRIPS)
-                runs[name] = runs[name.rpartition(".")[0]] * own
             if region.is_innermost or not innermost:
-                for kind, count in region.counts.items():
-                    summed[kind] += count * runs[name]
-        return _shares(summed)
-
-
-def _shares(counts: Mapping[str, float]) -> CodeShares:
-    arithmetic = [
-        (name.split(".")[1], int(name.rpartition(".")[2]), count)
-        for name, count in counts.items()
-        if name.startswith("flop.")
-    ]
-    issued = sum(count for _, _, count in arithmetic)
-    done = sum(lanes * count for _, lanes, count in arithmetic)
-    packed = sum(lanes * count for _, lanes, count in arithmetic if lanes > 1)
-    vector = _bits(counts, "load.vector", "store.vector")
-    moved = vector + _bits(counts, "load.scalar", "store.scalar")
-
-    def each(amount: float) -> float | None:
-        return amount / issued if issued else None
-
-    def of_kinds(*kinds: str) -> float:
-        return sum(count for kind, _, count in arithmetic if kind in kinds)
-
-    return CodeShares(
-        packed=packed / done if done else None,
-        mean_lanes=each(done),
-        fused=each(of_kinds("fma")),
-        vector_accesses=vector / moved if moved else None,
-        lane_moves=each(sum(counts.get(name, 0) for name in _LANE_MOVES)),
-        spills=each(sum(n for name, n in counts.items() if _VECTOR_SPILL.match(name))),
-        divisions=each(of_kinds("div", "sqrt")),
-    )
-
-
-def _bits(counts: Mapping[str, float], *kinds: str) -> float:
-    parts = ((name.rpartition("."), count) for name, count in counts.items())
-    return sum(int(bits) * count for (kind, _, bits), count in parts if kind in kinds)
+                for name, count in region.counts.items():
+                    summed[name] += count * runs[region.name]
+        return summed
 
 
 def code_of(

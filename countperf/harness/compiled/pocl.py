@@ -15,7 +15,7 @@ from typing import Any
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.compiled.build import CACHE, OUTCOMES, UNITS
 from countperf.harness.compiled.code import CompiledCode, code_of
-from countperf.harness.compiled.objdump import disassemble
+from countperf.harness.compiled.objdump import INSTALL_ADVICE, disassemble, find_objdump
 from countperf.harness.compiled.x86 import parse_disassembly
 from countperf.harness.devices import Device
 
@@ -67,7 +67,7 @@ def compile_with_pocl(
     ParameterError
         The value of an integer argument is missing.
     KernelBuildError
-        Loopy or PoCL refuses the kernel, or it fails when it is launched.
+        Loopy or PoCL refuses the kernel, it fails when it is launched, or it cannot be pickled.
     DeviceError
         The device is not PoCL's, its processors are not x86-64, or there is no ``objdump``.
     """
@@ -96,7 +96,7 @@ def compile_many_with_pocl(
 
     Raises
     ------
-    ParameterError, DeviceError
+    ParameterError, KernelBuildError, DeviceError
         As of `compile_with_pocl`.
     """
     if device.identity.platform != _PLATFORM:
@@ -105,14 +105,14 @@ def compile_many_with_pocl(
             " device of PoCL's, or read PTX for NVIDIA's",
             device=device.label,
         )
+    if find_objdump() is None:
+        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
     for unit, parameters in units:
         _check(unit, parameters)
     with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
         folder = Path(name)
         (folder / CACHE).mkdir()
-        (folder / UNITS).write_bytes(
-            pickle.dumps((device.label, [(unit, dict(sizes)) for unit, sizes in units]))
-        )
+        (folder / UNITS).write_bytes(_packed(device, units))
         command = [sys.executable, "-m", "countperf.harness.compiled.build", str(folder)]
         result = subprocess.run(
             command, capture_output=True, text=True, check=False, errors="replace"
@@ -137,6 +137,17 @@ def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
             f" {missing[0]}=64, for example",
             parameter=missing[0],
         )
+
+
+def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> bytes:
+    try:
+        return pickle.dumps((device.label, [(unit, dict(sizes)) for unit, sizes in units]))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        names = ", ".join(repr(unit.default_entrypoint.name) for unit, _ in units)
+        raise KernelBuildError(
+            f"kernel {names} cannot be handed to another process: {error}; what it is made with,"
+            " such as functions, has to be in a module"
+        ) from error
 
 
 def _read(objects: Sequence[str], problem: str) -> Compiled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import loopy as lp
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
+from countperf.harness.compiled import pocl as module
 from countperf.harness.compiled.objdump import disassemble, find_objdump
 from countperf.harness.compiled.pocl import (
     Compiled,
@@ -81,8 +83,8 @@ UNITS = {
     "ragged": (ragged_sums, {"n": 32}),
     "row sums": (row_sums, {"n": 32, "m": 8}),
     "two launches": (two_launches, {"n": 32}),
-    "axpy again": (axpy, {"n": 256}),
     "too large": (lambda: double(2**16), {"n": 2**16}),
+    "behind it": (axpy, {"n": 256}),
 }
 
 
@@ -144,20 +146,36 @@ def test_loops_of_an_item_keep_it_from_vectors(name: str, compiled: dict[str, Co
 
 @pytest.mark.device
 @needs_objdump
+def test_executed_instructions_are_those_of_all_items(compiled: dict[str, Compiled]) -> None:
+    (code,) = compiled["row sums"].codes
+    m = 100
+
+    # each of 16 items multiplies and adds m times, and adds to what is there
+    executed = code.executed(16 * (m + 1))
+
+    assert executed["flop.fma.f32.1"] == pytest.approx(16 * m)
+    assert executed["flop.add.f32.1"] == 16
+
+
+@pytest.mark.device
+@needs_objdump
 def test_each_launch_and_each_unit_has_code_of_its_own(compiled: dict[str, Compiled]) -> None:
     names = [code.kernel for code in compiled["two launches"].codes]
 
     assert names == ["two_launches", "two_launches_0"]
-    assert compiled["axpy again"] == compiled["axpy"]
+    assert compiled["behind it"] == compiled["axpy"]
 
 
 @pytest.mark.device
 @needs_objdump
 def test_a_kernel_that_cannot_run_says_why_and_keeps_no_other_from_it(
-    compiled: dict[str, Compiled], pocl: Device
+    compiled: dict[str, Compiled], pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert compiled["too large"].codes == ()
-    assert "groups of 65536 work items" in compiled["too large"].problem
+    failed = compiled["too large"]
+    monkeypatch.setattr(module, "compile_many_with_pocl", lambda *_: (failed,))
+
+    assert failed.codes == ()
+    assert compiled["behind it"].codes
     with pytest.raises(KernelBuildError, match="groups of 65536 work items"):
         compile_with_pocl(double(2**16), pocl, {"n": 2**16})
 
@@ -168,6 +186,16 @@ def test_missing_sizes_are_named(pocl: Device) -> None:
         compile_with_pocl(row_sums(), pocl, {"n": 32})
 
     assert caught.value.parameter == "m"
+
+
+@needs_objdump
+def test_what_no_other_process_can_have_is_refused() -> None:
+    device = make_device("pocl:0", "CPU", platform="Portable Computing Language")
+    entry = SimpleNamespace(name="odd", args=[])
+    unit = SimpleNamespace(default_entrypoint=entry, function=lambda: 0)
+
+    with pytest.raises(KernelBuildError, match=r"kernel 'odd' cannot be handed to another process"):
+        compile_with_pocl(unit, device, {})
 
 
 def test_devices_that_keep_no_code_are_refused() -> None:
