@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
+    from countperf.harness.compiled.code import CompiledCode
     from countperf.harness.devices import Device
     from countperf.harness.progress import Progress
     from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
@@ -994,6 +995,47 @@ def analyzed(
 
     known = _statistics(kernel, statistics, sizes or {})
     return analyze_kernel(found, statistics=known)
+
+
+def compiled(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    *,
+    device: str = "pocl:0",
+    capability: str | None = None,
+) -> dict[str, CompiledCode]:
+    """Compile a kernel, or the kernel that a text names, and read the instructions of each launch.
+
+    Parameters
+    ----------
+    kernel : str or loopy.TranslationUnit
+        The kernel, or a text that `load_kernel` understands.
+    parameters : mapping from str to int, optional
+        Integer arguments to launch it with; PTX needs none.
+    device : str, optional
+        A device of PoCL's.
+    capability : str, optional
+        Read PTX for this compute capability of NVIDIA's instead.
+
+    Raises
+    ------
+    CountingError
+        A property vector was given, which has no code.
+    ParameterError, KernelBuildError, DeviceError, ModelNotApplicableError
+        As of `countperf.harness.compiled.pocl.compile_with_pocl` and
+        `countperf.harness.compiled.ptx.compile_with_nvcc`.
+    """
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(found, Mapping):
+        raise CountingError("a property vector has no code to compile; pass the kernel itself")
+    if capability is not None:
+        from countperf.harness.compiled.ptx import compile_with_nvcc
+
+        return compile_with_nvcc(found, capability)
+    from countperf.harness.compiled.pocl import compile_with_pocl
+    from countperf.harness.devices import find_device
+
+    return compile_with_pocl(found, find_device(device), parameters or {})
 
 
 def evaluate(

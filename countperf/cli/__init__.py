@@ -15,6 +15,7 @@ COMMANDS = {
     "devices": "list the devices",
     "characterize": "find out by microbenchmarks what a device can do (resumes)",
     "count": "count a kernel's properties, symbolic in its sizes",
+    "compiled": "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
     "measure": "measure the library's kernels on a device (resumes)",
     "fit": "fit weights to measurements",
     "predict": "predict the run time of a kernel, and where it goes",

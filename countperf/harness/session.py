@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from countperf.errors import KernelBuildError
 from countperf.harness.devices import Device
@@ -59,7 +59,7 @@ class Session:
         self.queue = queue
 
     @classmethod
-    def open(cls, device: Device) -> Session:
+    def open(cls, device: Device) -> Self:
         """Open a device.
 
         Raises

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from countperf.cli import main
+from countperf.errors import DeviceError
 from countperf.fitting.fit import fit
+from countperf.harness.compiled.objdump import find_objdump
+from countperf.harness.devices import find_device
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
 
@@ -247,3 +250,27 @@ def test_count_in_the_view_of_the_compiler(
     assert printed["properties"]["flop.mul.f32"]["symbolic"] == "[n] -> { n }"
     assert main(["count", f"{kernel_file}:scale", "--view", "compiled"]) == 0
     assert "compiled view" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
+def test_compiled_prints_what_pocl_made_of_a_kernel(
+    kernel_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    assert main(["compiled", f"{kernel_file}:scale", "n=128", "--json"]) == 0
+    (printed,) = _json(capsys).values()
+    assert printed["group_shape"] == [64, 1, 1]
+    assert printed["shares"]["packed"] == 1
+    assert printed["totals"]["other"] >= 1
+
+
+def test_a_property_vector_has_no_compiled_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "vector.json"
+    path.write_text(json.dumps(PropertyVector.from_mapping({"groups": 7}).to_document()))
+    assert main(["compiled", str(path)]) == 1
+    assert "no code to compile" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""Builds kernels with PoCL in a process of its own, which keeps what it compiles.
+
+PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
+once in a process; and a kernel that fails may end the process. So this module is run as a program,
+with a fresh cache and arrays full of zeros.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import CountperfError
+from countperf.harness.devices import discover
+from countperf.harness.launch import build_kernel
+from countperf.harness.session import Session
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+UNITS = "units.pickle"
+"""Label of the device, and a list of pairs of translation unit and parameters."""
+OUTCOMES = "outcomes.jsonl"
+"""For each unit a line: the objects that were compiled for it, or what went wrong."""
+CACHE = "cache"
+
+
+class _Apart(Session):
+    """A session in which no two units share what was compiled."""
+
+    folder: Path
+    number = 0
+
+    def build(
+        self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None
+    ) -> cl.Program:
+        """Build with an option that no other unit has."""
+        apart = (*options, f"-DCOUNTPERF_UNIT={self.number}")
+        return super().build(source, apart, cache_folder=cache_folder or self.folder / "binaries")
+
+
+def main(folder: Path) -> None:
+    """Build and launch all units that are described in a folder."""
+    import pyopencl as cl
+    from loopy.diagnostic import LoopyError
+
+    label, units = pickle.loads((folder / UNITS).read_bytes())
+    device = next(each for each in discover().devices if each.label == label)
+    session = _Apart.open(device)
+    session.folder = folder
+    seen: set[Path] = set()
+    with (folder / OUTCOMES).open("w", encoding="utf-8") as outcomes:
+        for number, (unit, parameters) in enumerate(units):
+            session.number = number
+            problem = ""
+            try:
+                _launch(session, unit, parameters)
+            except (CountperfError, LoopyError, cl.Error) as error:
+                problem = str(error)
+            compiled = set((folder / CACHE).rglob("*.so")) - seen
+            seen |= compiled
+            objects = sorted(str(path) for path in compiled)
+            outcomes.write(json.dumps({"objects": objects, "problem": problem}) + "\n")
+            outcomes.flush()
+
+
+def _launch(session: Session, unit: Any, parameters: Mapping[str, int]) -> None:
+    kernel = build_kernel(session, unit)
+    arguments: dict[str, Any] = {
+        array.name: session.allocate(array.count(parameters) * array.dtype.itemsize)
+        for array in kernel.arrays
+    }
+    types = {arg.name: arg.dtype for arg in unit.default_entrypoint.args}
+    for name in kernel.scalars:
+        arguments[name] = np.dtype(types[name].numpy_dtype).type(parameters.get(name, 1))
+    kernel.launch(arguments)
+    session.finish()
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    os.environ["POCL_CACHE_DIR"] = str(place / CACHE)
+    main(place)

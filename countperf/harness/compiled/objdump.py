@@ -1,0 +1,75 @@
+"""The disassembler that reads machine code: GNU's or LLVM's ``objdump``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from countperf.errors import DeviceError
+
+INSTALL_ADVICE = (
+    "install binutils ('apt-get install binutils') or LLVM, or name the program in the environment"
+    " variable COUNTPERF_OBJDUMP"
+)
+_FORMAT = re.compile(r"file format (\S+)")
+_MESSAGE_LIMIT = 800
+
+
+def find_objdump() -> Path | None:
+    """Find a disassembler.
+
+    Returns
+    -------
+    Path or None
+        What ``COUNTPERF_OBJDUMP`` names, else ``objdump`` or ``llvm-objdump`` (of the highest
+        version, where its name has one) on the path; None if there is none.
+    """
+    named = os.environ.get("COUNTPERF_OBJDUMP")
+    if named:
+        found = shutil.which(named)
+        return None if found is None else Path(found)
+    for name in ("objdump", "llvm-objdump"):
+        if found := shutil.which(name):
+            return Path(found)
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    numbered = [each for folder in folders for each in folder.glob("llvm-objdump-*")]
+    return max(numbered, key=_version, default=None)
+
+
+def _version(path: Path) -> int:
+    number = path.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def disassemble(path: Path) -> str:
+    """Write out the machine code of an x86-64 object.
+
+    Raises
+    ------
+    DeviceError
+        There is no disassembler, it does not read the file, or the code is of other processors.
+    """
+    program = find_objdump()
+    if program is None:
+        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
+    result = subprocess.run(
+        [str(program), "-d", "--no-show-raw-insn", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+    )
+    if result.returncode:
+        said = (result.stderr or result.stdout).strip()[:_MESSAGE_LIMIT]
+        raise DeviceError(f"{program} does not read {path.name}: {said}; {INSTALL_ADVICE}")
+    found = _FORMAT.search(result.stdout)
+    name = found[1] if found else "unknown format"
+    if name != "elf64-x86-64":
+        raise DeviceError(
+            f"{path.name} holds code of {name}; compiled code is read for elf64-x86-64 only: count"
+            " the kernel instead (countperf count --view compiled)"
+        )
+    return result.stdout

@@ -1,0 +1,177 @@
+"""Machine code that PoCL compiles for the groups of a kernel."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from countperf.errors import DeviceError, KernelBuildError, ParameterError
+from countperf.harness.compiled.build import CACHE, OUTCOMES, UNITS
+from countperf.harness.compiled.code import CompiledCode, code_of
+from countperf.harness.compiled.objdump import INSTALL_ADVICE, disassemble, find_objdump
+from countperf.harness.compiled.x86 import parse_disassembly
+from countperf.harness.devices import Device
+
+SOURCE = "x86-64 machine code from PoCL"
+_PLATFORM = "Portable Computing Language"
+_ANY_SHAPE = "0-0-0"
+_MESSAGE_LIMIT = 800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What became of a kernel that was given to PoCL.
+
+    Attributes
+    ----------
+    codes : tuple of CompiledCode
+        One of each launch; empty if there was a problem.
+    problem : str
+        Why there are none.
+    """
+
+    codes: tuple[CompiledCode, ...]
+    problem: str = ""
+
+
+def compile_with_pocl(
+    t_unit: Any, device: Device, parameters: Mapping[str, int]
+) -> dict[str, CompiledCode]:
+    """Compile a kernel with PoCL, as for a launch at given sizes, and read its machine code.
+
+    The kernel is launched once, with arrays of zeros, in a process of its own.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point whose argument types are known.
+    device : Device
+        A processor that PoCL runs kernels on.
+    parameters : mapping from str to int
+        Values of all integer arguments; small ones take less time. Other scalars are 1.
+
+    Returns
+    -------
+    dict from str to CompiledCode
+        One entry for each launch, by name of the kernel; counts are of a group.
+
+    Raises
+    ------
+    ParameterError
+        The value of an integer argument is missing.
+    KernelBuildError
+        Loopy or PoCL refuses the kernel, it fails when it is launched, or it cannot be pickled.
+    DeviceError
+        The device is not PoCL's, its processors are not x86-64, or there is no ``objdump``.
+    """
+    (found,) = compile_many_with_pocl([(t_unit, parameters)], device)
+    if found.problem:
+        raise KernelBuildError(found.problem)
+    return {code.kernel: code for code in found.codes}
+
+
+def compile_many_with_pocl(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> tuple[Compiled, ...]:
+    """Compile many kernels with PoCL in one process, which takes less time.
+
+    Parameters
+    ----------
+    units : sequence of (loopy.TranslationUnit, mapping from str to int)
+        Kernels, each with the values of its integer arguments.
+    device : Device
+        A processor that PoCL runs kernels on.
+
+    Returns
+    -------
+    tuple of Compiled
+        In the same order. Behind a kernel that ends the process, there are problems only.
+
+    Raises
+    ------
+    ParameterError, KernelBuildError, DeviceError
+        As of `compile_with_pocl`.
+    """
+    if device.identity.platform != _PLATFORM:
+        raise DeviceError(
+            f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
+            " device of PoCL's, or read PTX for NVIDIA's",
+            device=device.label,
+        )
+    if find_objdump() is None:
+        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
+    for unit, parameters in units:
+        _check(unit, parameters)
+    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
+        folder = Path(name)
+        (folder / CACHE).mkdir()
+        (folder / UNITS).write_bytes(_packed(device, units))
+        command = [sys.executable, "-m", "countperf.harness.compiled.build", str(folder)]
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=False, errors="replace"
+        )
+        outcomes = folder / OUTCOMES
+        lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
+        found = [_read(**json.loads(line)) for line in lines]
+    end = f"ended with status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
+    missing = Compiled(codes=(), problem=f"the process that builds and launches kernels {end}")
+    return (*found, *[missing] * (len(units) - len(found)))
+
+
+def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
+    entry = t_unit.default_entrypoint
+    scalars = {arg.name: arg.dtype for arg in entry.args if not hasattr(arg, "dim_tags")}
+    sizes = {name for name, dtype in scalars.items() if dtype.numpy_dtype.kind in "iu"}
+    missing = sorted(sizes - set(parameters))
+    if missing:
+        raise ParameterError(
+            f"kernel {entry.name!r}: no value for parameter {', '.join(missing)} (given:"
+            f" {', '.join(parameters) or 'none'}); PoCL compiles for a launch: pass"
+            f" {missing[0]}=64, for example",
+            parameter=missing[0],
+        )
+
+
+def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> bytes:
+    try:
+        return pickle.dumps((device.label, [(unit, dict(sizes)) for unit, sizes in units]))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        names = ", ".join(repr(unit.default_entrypoint.name) for unit, _ in units)
+        raise KernelBuildError(
+            f"kernel {names} cannot be handed to another process: {error}; what it is made with,"
+            " such as functions, has to be in a module"
+        ) from error
+
+
+def _read(objects: Sequence[str], problem: str) -> Compiled:
+    if problem:
+        return Compiled(codes=(), problem=problem)
+    # beside what was launched there may be code for groups of any shape
+    paths = [Path(each) for each in objects if Path(each).parent.name != _ANY_SHAPE]
+    if not paths:
+        return Compiled(codes=(), problem="PoCL left no compiled code in its cache; update PoCL")
+    return Compiled(codes=tuple(_code(path) for path in paths))
+
+
+def _code(path: Path) -> CompiledCode:
+    kernel = path.stem
+    functions = parse_disassembly(disassemble(path))
+    name = f"_pocl_kernel_{kernel}_workgroup"
+    if name not in functions:
+        raise DeviceError(
+            f"PoCL's object for kernel {kernel!r} has no function {name} (it has"
+            f" {', '.join(functions)}): this version of PoCL is not known, 3.1 is"
+        )
+    return code_of(
+        functions[name],
+        kernel=kernel,
+        source=SOURCE,
+        group_shape=tuple(int(extent) for extent in path.parent.name.split("-")[:3]),
+    )

@@ -1,0 +1,75 @@
+"""What part of a compiled kernel's instructions does what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_VECTOR_SPILL = re.compile(r"spill\.\w+\.\d")
+_LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeShares:
+    """What part of the instructions does what; instructions are weighted by their loops' trips.
+
+    Attributes
+    ----------
+    packed : float or None
+        Share of the arithmetic operations (lanes times instructions) that vector instructions do;
+        None if there is no arithmetic. Masked lanes count as used.
+    mean_lanes : float or None
+        Operations per arithmetic instruction; None if there is none.
+    fused : float or None
+        Share of the arithmetic instructions that multiply and add at once; None likewise.
+    vector_accesses : float or None
+        Share of the bits moved to and from memory, without spills, that vector accesses move; None
+        if no numbers are. Of integers, only vector accesses are known to move numbers.
+    lane_moves, spills, divisions : float or None
+        Instructions that gather or rearrange lanes, spills of registers for numbers, and divisions
+        and square roots, each per arithmetic instruction; None if there is none.
+    """
+
+    packed: float | None
+    mean_lanes: float | None
+    fused: float | None
+    vector_accesses: float | None
+    lane_moves: float | None
+    spills: float | None
+    divisions: float | None
+
+
+def shares_of(counts: Mapping[str, float]) -> CodeShares:
+    """Derive shares from counts by class, as `CompiledRegion.counts` names them."""
+    arithmetic = [
+        (name.split(".")[1], int(name.rpartition(".")[2]), count)
+        for name, count in counts.items()
+        if name.startswith("flop.")
+    ]
+    issued = sum(count for _, _, count in arithmetic)
+    done = sum(lanes * count for _, lanes, count in arithmetic)
+    packed = sum(lanes * count for _, lanes, count in arithmetic if lanes > 1)
+    vector = _bits(counts, "load.vector", "store.vector")
+    moved = vector + _bits(counts, "load.scalar", "store.scalar")
+
+    def each(amount: float) -> float | None:
+        return amount / issued if issued else None
+
+    def of_kinds(*kinds: str) -> float:
+        return sum(count for kind, _, count in arithmetic if kind in kinds)
+
+    return CodeShares(
+        packed=packed / done if done else None,
+        mean_lanes=each(done),
+        fused=each(of_kinds("fma")),
+        vector_accesses=vector / moved if moved else None,
+        lane_moves=each(sum(counts.get(name, 0) for name in _LANE_MOVES)),
+        spills=each(sum(n for name, n in counts.items() if _VECTOR_SPILL.match(name))),
+        divisions=each(of_kinds("div", "sqrt")),
+    )
+
+
+def _bits(counts: Mapping[str, float], *kinds: str) -> float:
+    parts = ((name.rpartition("."), count) for name, count in counts.items())
+    return sum(int(bits) * count for (kind, _, bits), count in parts if kind in kinds)
