@@ -1290,7 +1290,11 @@ def recount(measurements: Path | str) -> MeasurementSet:
 
 
 def publish(
-    measurements: Path | str, folder: Path | str = "fits", *, model: str | FittedModel | None = None
+    measurements: Path | str,
+    folder: Path | str = "fits",
+    *,
+    model: str | FittedModel | None = None,
+    weights: WeightSet | Path | str | None = None,
 ) -> Path:
     """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
 
@@ -1303,6 +1307,8 @@ def publish(
     model : str or FittedModel, optional
         The model to predict with by default, or ``auto`` to choose one as `fit` does; without it,
         that is the paper's.
+    weights : WeightSet, Path or str, optional
+        Instead of a model: weights already fitted to these measurements.
 
     Returns
     -------
@@ -1325,16 +1331,21 @@ def publish(
     target.mkdir(parents=True, exist_ok=True)
     classes = families(collection="paper")
     of_paper = replace(found, measurements=tuple(m for m in found if m.family in classes))
-    result = fit(of_paper, weigh_noise=False, output=target / "linear.json")
-    if model is None:
+    default = fit(of_paper, weigh_noise=False, output=target / "linear.json").weights
+    chosen = None
+    if weights is not None:
+        chosen = weights_for(weights)
+    elif model is not None:
+        chosen = fit(found, model=model).weights
+    if chosen is None:
         (target / "weights.json").unlink(missing_ok=True)
         (target / "linear-evaluation.json").unlink(missing_ok=True)
     else:
-        of_linear = evaluate(found, weights=result.weights)
-        of_linear.write_file(target / "linear-evaluation.json")
-        result = fit(found, model=model, output=target / "weights.json")
-    evaluate(found, weights=result.weights).write_file(target / "evaluation.json")
-    ranking = evaluate_ranking(found, weights=result.weights)
+        evaluate(found, weights=default).write_file(target / "linear-evaluation.json")
+        chosen.write_file(target / "weights.json")
+        default = chosen
+    evaluate(found, weights=default).write_file(target / "evaluation.json")
+    ranking = evaluate_ranking(found, weights=default)
     if ranking.sets:
         ranking.write_file(target / "ranking.json")
     found.device.write_file(target / "identity.json")
