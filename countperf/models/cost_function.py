@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -16,6 +16,9 @@ from countperf.models.definition import FittedModel
 from countperf.models.evaluation import array_function, scalar_function
 from countperf.models.unmeasured import Unmeasured
 from countperf.predictions import ParameterValue, Quantity
+
+_SIZES = (1.0, 1e3, 1e6, 1e12)
+"""Values of properties at which it is seen whether a derived feature can be other than zero."""
 
 if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
@@ -57,6 +60,8 @@ class CostFunction:
         Parameters of the expression.
     unweighted : tuple of int
         Positions of the properties whose cost is not known.
+    costless : tuple of str
+        Derived features whose cost is not known and that may be other than zero.
     unmeasured : Unmeasured or None
         What to complain of where one of them is not zero; None to leave them out.
     factor : float
@@ -72,6 +77,7 @@ class CostFunction:
     derived_s: dict[tuple[str, str], float]
     parameters: dict[str, float]
     unweighted: tuple[int, ...] = ()
+    costless: tuple[str, ...] = ()
     unmeasured: Unmeasured | None = None
     factor: float = 1.0
 
@@ -100,13 +106,15 @@ class CostFunction:
             for feature in definition.charged
             if feature in model.derived
         }
-        costless = unranged | {f for (term, f) in derived_s if (term, f) not in value_s}
+        costless = {f for (term, f) in derived_s if (term, f) not in value_s}
+        present: set[str] = set()
         for name, wanted in model.base_properties.items():
             among = [covers(wanted, other) for other in compiled.names]
             rows[name] = [float(one) for one in among]
             inside = {n for n, one in zip(compiled.names, among, strict=True) if one}
             covered |= inside
-            if name in costless or _feeds(model, name, costless):
+            present |= {name} if inside else set()
+            if name in unranged or _feeds(model, name, unranged):
                 lacking |= inside
         unknown = {n for n in compiled.names if n not in covered and not model.features.ignores(n)}
         return cls(
@@ -123,12 +131,13 @@ class CostFunction:
             unweighted=tuple(
                 i for i, name in enumerate(compiled.names) if name in lacking | unknown
             ),
+            costless=_not_zero(model, costless, present),
         )
 
     @property
     def unweighted_names(self) -> tuple[str, ...]:
-        """The properties whose cost is not known."""
-        return tuple(self.vector.names[i] for i in self.unweighted)
+        """The properties and derived features whose cost is not known."""
+        return (*(self.vector.names[i] for i in self.unweighted), *self.costless)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -182,6 +191,8 @@ class CostFunction:
         try:
             for name, scalar, _ in self._derived:
                 named[name] = scalar(named)
+            if self.unmeasured is not None and any(named[name] for name in self.costless):
+                raise self.unmeasured.error()
             for (term, feature), value_s in self.derived_s.items():
                 named[term] += value_s * named[feature]
             return float(self._scalar(named))
@@ -194,6 +205,8 @@ class CostFunction:
         named.update(self.parameters)
         for name, _, array in self._derived:
             named[name] = array(named)
+        if self.unmeasured is not None and any(np.any(named[n] != 0) for n in self.costless):
+            raise self.unmeasured.error()
         for (term, feature), value_s in self.derived_s.items():
             named[term] = named[term] + value_s * named[feature]
         times = np.broadcast_to(np.asarray(self._array(named), np.float64), values.shape[1:])
@@ -207,6 +220,22 @@ class CostFunction:
             f" {self.model.expression!r} divides by zero, or takes the logarithm of what is not"
             " positive"
         )
+
+
+def _not_zero(
+    model: FittedModel, names: Iterable[str], present: Collection[str]
+) -> tuple[str, ...]:
+    """Return the derived features that are not zero whatever the properties of a kernel are."""
+    found: set[str] = set()
+    for size in _SIZES:
+        named = {name: size if name in present else 0.0 for name in model.base_properties}
+        for name, formula in model.needed_derived.items():
+            try:
+                named[name] = scalar_function(formula)(named)
+            except (ArithmeticError, ValueError):
+                named[name] = float("nan")
+        found.update(name for name in names if named[name] != 0)
+    return tuple(sorted(found))
 
 
 def _feeds(model: FittedModel, name: str, costless: set[str]) -> bool:

@@ -418,7 +418,7 @@ class WeightSet(Document):
         self.check_counting_rules()
         vector = self.counted(kernel)
         function = CostFunction.build(self, vector)
-        if function.unweighted and not incomplete_ok:
+        if function.unweighted_names and not incomplete_ok:
             missing = [self.features.feature_of(n) or n for n in function.unweighted_names]
             return replace(function, unmeasured=self._unmeasured(vector.kernel, missing, suppliers))
         return function
