@@ -4,13 +4,14 @@
 ``python scripts/benchmark_tuning.py --replay-only SLUG [--weights WEIGHTS]``
 
 First a part of each space is measured, all of it (fewer values of its parameters, so that
-there are at most N variants), and recorded in ``fits/<device>/tuning`` (a file for each family; the
-command goes on where it was interrupted). With ``--replay-only`` no device is needed: the records
-are there. Then the variants are predicted, and searches are played again: our own with 5 % of the
-time that the exhaustive one took, random search and strategies of Kernel Tuner (simulation mode)
-with the same, and the model alone. A search's result is the fastest variant's time as a fraction of
-the time of the variant that it found: the median of the repetitions, and the geometric mean over
-the families. Written to ``fits/<device>/tuning.json``, and printed as a table.
+there are at most N variants), with caches that begin empty, and recorded in
+``fits/<device>/tuning`` (a file for each family; the command goes on where it was interrupted).
+With ``--replay-only`` no device is needed: the records are there. Then the variants are predicted,
+and searches are played again: our own with 5 % of the time that the exhaustive one took, random
+search and strategies of Kernel Tuner (simulation mode) with the same, and the model alone. A
+search's result is the fastest variant's time as a fraction of the time of the variant that it
+found: the median of the repetitions, and the geometric mean over the families. Written to
+``fits/<device>/tuning.json``, and printed as a table.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -59,6 +61,8 @@ def records(options: argparse.Namespace) -> dict[str, Record]:
             family: read_record(folder / f"{family}.jsonl", points=options.points)
             for family in options.families
         }
+    caches = tempfile.mkdtemp(prefix="countperf-caches-")  # of PoCL and pyopencl
+    os.environ.update(XDG_CACHE_HOME=caches, POCL_CACHE_DIR=caches)
     device = find_device(options.device)
     runner = KernelRunner.open(device, EventClock())
     folder = folder or Path("fits") / device.identity.slug / "tuning"

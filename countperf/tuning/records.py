@@ -132,6 +132,9 @@ def record(
 ) -> Record:
     """Measure all variants of a part of a space, or go on with that.
 
+    Loopy generates their code, whether its cache has it or not; let the driver's begin empty where
+    building is to take the time that it takes at first.
+
     Parameters
     ----------
     space : SearchSpace or str
