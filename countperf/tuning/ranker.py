@@ -107,7 +107,7 @@ class Ranker:
     keep, points, resume, on_point, now
         As for `rank_points`.
     by_promise : bool
-        Whether half of a window are the points, among the next ones of the space, that should have
+        Whether most of a window are the points, among the next ones of the space, that should have
         the shortest predicted times.
 
     Attributes
@@ -265,14 +265,14 @@ class Ranker:
         self._next.extend(each for each in taken if each[0] not in self._done)
 
     def _chosen(self, count: int) -> list[list[Numbered]]:
-        """Choose points for a window: some that promise short times, and as many next ones."""
+        """Choose points for a window: mostly those that promise short times, and some next ones."""
         if self._promise is None or not self._tally.predicted or len(self._next) <= count:
             return [[self._next.popleft() for _ in range(min(count, len(self._next)))]]
         order = self._promise.order([choice for _, choice in self._next])
-        places = set(order[: count - count // 2])
+        places = set(order[: count - count // 4])
         promising = [each for place, each in enumerate(self._next) if place in places]
         self._next = deque(e for place, e in enumerate(self._next) if place not in places)
-        return [promising, [self._next.popleft() for _ in range(count // 2)]]
+        return [promising, [self._next.popleft() for _ in range(count // 4)]]
 
     def _submit(self, until_s: float | None, most: int) -> None:
         while len(self._pending) < most and (until_s is None or self._now() < until_s):

@@ -271,9 +271,9 @@ def read_ranking(
                 time_s=float(time_s),
                 group_shape=tuple(shape),
                 missing=tuple(missing),
-                written=int(written),
+                written=int(written[0]) if written else 1,  # files of old do not have it
             )
-            for values, time_s, shape, missing, written in line["best"]
+            for values, time_s, shape, missing, *written in line["best"]
         ),
         predicted=int(line["predicted"]),
         refusals={
