@@ -17,6 +17,7 @@ from countperf.tuning.space import SearchSpace
 from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
 
 _WORTH_WAITING = 0.5  # gain of a variant that is built already, in that of the most promising
+_PATIENCE = 0.25  # share of what is left of the budget against which times are small
 
 
 class Candidates:
@@ -154,8 +155,9 @@ class Candidates:
         """Choose the variant to try, and the one to be built ahead; none if no time is left.
 
         It is the one of the largest expected improvement, where seconds are scarce by the time that
-        it takes to find out (Snoek, Larochelle, Adams 2012, section 3.2, arXiv:1206.2944). Before
-        anything is measured, an improvement is one over the median of the predictions.
+        it takes to find out (Snoek, Larochelle, Adams 2012, section 3.2, arXiv:1206.2944); times
+        that are small against what is left count as equal. Before anything is measured, an
+        improvement is one over the median of the predictions.
 
         Parameters
         ----------
@@ -171,7 +173,7 @@ class Candidates:
             eligible = eligible & (cost_s <= left_s)
         gain = np.where(eligible, self._gain(times), -1.0)
         if left_s < np.inf:
-            gain = gain / cost_s
+            gain = gain / (cost_s + _PATIENCE * left_s)
         order = np.argsort(-gain, kind="stable")[: min(2, int(eligible.sum()))]
         places = [int(place) for place in order]
         built = self._places.get(ahead) if ahead else None

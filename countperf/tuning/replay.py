@@ -23,6 +23,7 @@ from countperf.harness.clock import FakeClock, Timing
 from countperf.harness.devices import DeviceLimits
 from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
+from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
 from countperf.tuning.gate import Gate
 from countperf.tuning.measuring import Bench
@@ -115,6 +116,7 @@ def predicted_record(record: Record, question: Question) -> Recording:
         predict_points(asked, [record.variants[0].choice])  # imports are no variant's cost
     steps.forget()
     shared_counts.forget()
+    forget_counts()
     for each in record.variants:
         began_s = time.process_time()
         (point,) = predict_points(asked, [each.choice])
