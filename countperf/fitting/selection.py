@@ -1,12 +1,9 @@
 """Choosing a model by how well it predicts families of measurement kernels that were left out.
 
-Only measurement kernels are looked at, never test kernels. A candidate's figure is a typical factor
-between predicted and measured times of left-out cases, from the root mean square of its logarithm,
-each family counting the same, whatever its number of cases: large errors count for more than in a
-geometric mean of relative errors, since a few of them spoil an order of variants. No case counts
-for more than a factor of 10. One that a candidate cannot predict counts as a factor of 2 (an error
-of 100 %) where another candidate predicts it, so that a model does not win by knowing less. Kernels
-that only launch do not count.
+Only measurement kernels are looked at, never test kernels. A candidate's figure is the geometric
+mean of the relative errors of left-out cases, each family counting the same, whatever its number of
+cases. A case that a candidate cannot predict counts as an error of 100 % where another candidate
+predicts it, so that a model does not win by knowing less. Kernels that only launch do not count.
 
 Where candidates can be refined, as models of an execution policy can, details of the best one are
 changed one at a time until no change makes it better.
@@ -14,14 +11,13 @@ changed one at a time until no change makes it better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from countperf.errors import FitError
 from countperf.fitting.design import Observation
 from countperf.fitting.estimate import estimate, recipe_of
-from countperf.fitting.intervals import log_ratio
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out
 from countperf.metrics import mean_error
 from countperf.models.definition import FittedModel
@@ -32,7 +28,6 @@ UNPREDICTED = 1.0
 """Relative error that a case counts for which a candidate cannot predict, and another can."""
 
 _SMALLEST_ERROR = 1e-4
-_LARGEST_LOG = float(np.log(10.0))
 _STARTS = 3
 _TOLERANCE = 1e-6
 """Of fits that are only compared."""
@@ -58,7 +53,7 @@ def select_model(
     Returns
     -------
     FittedModel
-        The one with the smallest factor over left-out families.
+        The one with the smallest error over left-out families.
     tuple of Candidate
         All that were tried, best first, those that failed last.
 
@@ -88,12 +83,8 @@ def select_model(
                 failures[name] = str(error)
                 continue
             in_sample[name] = mean_error(fitted.relative_errors).value
-        predictable = _predictable(left_out, failures)
-        factors = {
-            name: held_out_factor(cases, predictable=predictable)
-            for name, cases in left_out.items()
-        }
-        ranked = sorted(factors, key=lambda name: factors[name])
+        figures = _figures(left_out, failures)
+        ranked = sorted(figures, key=lambda name: figures[name])
         more = refine(tried[ranked[0]]) if refine is not None else {}
         ahead = {name: model for name, model in more.items() if name not in tried}
         if not ahead:
@@ -101,8 +92,7 @@ def select_model(
     candidates = [
         Candidate(
             model=name,
-            held_out_error=held_out_figure(left_out[name], predictable=predictable),
-            held_out_factor=factors[name],
+            held_out_error=figures[name],
             in_sample_error=in_sample[name],
             predicted_cases=sum(case.predicted_s is not None for case in left_out[name]),
             cases=len(observations),
@@ -114,7 +104,6 @@ def select_model(
         Candidate(
             model=name,
             held_out_error=None,
-            held_out_factor=None,
             in_sample_error=None,
             predicted_cases=0,
             cases=len(observations),
@@ -125,50 +114,26 @@ def select_model(
     return tried[ranked[0]], tuple(candidates)
 
 
-def _predictable(
+def _figures(
     left_out: Mapping[str, Sequence[HeldOutCase]], failures: Mapping[str, str]
-) -> set[str]:
-    """Return the cases that some candidate predicts."""
-    found = {
+) -> dict[str, float]:
+    """Return the error of each candidate over left-out families."""
+    predictable = {
         case.name
         for cases in left_out.values()
         for case in cases
         if case.predicted_s is not None and not case.overhead_only
     }
-    if not found:
+    if not predictable:
         said = "; ".join(f"{name}: {text}" for name, text in failures.items())
         raise FitError(
             "no model can be chosen: no family of kernels can be predicted from the others"
             + (f" ({said})" if said else "")
             + "; measure more families, or name a model"
         )
-    return found
-
-
-def held_out_factor(
-    held_out: Sequence[HeldOutCase], *, predictable: set[str] | None = None
-) -> float:
-    """Return the typical factor between predicted and measured times over left-out families.
-
-    Arguments are those of `held_out_figure`; the module says what is returned.
-    """
-    by_family: dict[str, list[float]] = {}
-    for case in _counted(held_out, predictable):
-        time_s = case.predicted_s
-        log = np.log(1.0 + UNPREDICTED) if time_s is None else log_ratio(time_s, case.measured_s)
-        by_family.setdefault(case.family, []).append(min(abs(log), _LARGEST_LOG) ** 2)
-    return float(np.exp(np.sqrt(np.mean([np.mean(squares) for squares in by_family.values()]))))
-
-
-def _counted(
-    held_out: Sequence[HeldOutCase], predictable: set[str] | None
-) -> Iterator[HeldOutCase]:
-    for case in held_out:
-        is_known = case.predicted_s is not None or (
-            predictable is not None and case.name in predictable
-        )
-        if is_known and not case.overhead_only:
-            yield case
+    return {
+        name: held_out_figure(cases, predictable=predictable) for name, cases in left_out.items()
+    }
 
 
 def held_out_figure(
@@ -184,8 +149,12 @@ def held_out_figure(
         Cases that count even where there is no prediction; by default those that have one.
     """
     by_family: dict[str, list[float]] = {}
-    for case in _counted(held_out, predictable):
+    for case in held_out:
         error = case.relative_error
+        if case.overhead_only:
+            continue
+        if error is None and (predictable is None or case.name not in predictable):
+            continue
         counted = UNPREDICTED if error is None else max(error, _SMALLEST_ERROR)
         by_family.setdefault(case.family, []).append(float(np.log(counted)))
     return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))

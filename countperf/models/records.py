@@ -84,11 +84,8 @@ class Candidate(Part):
     held_out_error : float or None
         Geometric mean of the relative errors, families left out one at a time, each family counting
         the same; None if it could not be fitted.
-    held_out_factor : float or None
-        Typical factor between predicted and measured times of the same cases, by which models are
-        chosen (`countperf.fitting.selection`); None in documents from before.
     in_sample_error : float or None
-        As `held_out_error`, over the cases of its fit.
+        The same over the cases of its fit.
     predicted_cases, cases : int
         How many left-out cases it could predict, and of how many.
     chosen : bool
@@ -99,7 +96,6 @@ class Candidate(Part):
 
     model: str
     held_out_error: float | None
-    held_out_factor: float | None = None
     in_sample_error: float | None
     predicted_cases: int
     cases: int

@@ -208,7 +208,6 @@ def candidates_text(candidates: Sequence[Candidate]) -> str:
     rows = [
         [
             f"{candidate.model}{' (chosen)' if candidate.chosen else ''}",
-            "" if candidate.held_out_factor is None else f"{candidate.held_out_factor:.2f}",
             "" if candidate.held_out_error is None else format_percent(candidate.held_out_error),
             "" if candidate.in_sample_error is None else format_percent(candidate.in_sample_error),
             f"{candidate.predicted_cases} of {candidate.cases}",
@@ -216,8 +215,8 @@ def candidates_text(candidates: Sequence[Candidate]) -> str:
         ]
         for candidate in candidates
     ]
-    header = ("model", "factor", "families left out", "in-sample", "cases predicted", "")
-    return format_table(rows, header=header, right=(1, 2, 3))
+    header = ("model", "families left out", "in-sample", "cases predicted", "")
+    return format_table(rows, header=header, right=(1, 2))
 
 
 def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
