@@ -1290,7 +1290,7 @@ def recount(measurements: Path | str) -> MeasurementSet:
 
 
 def publish(
-    measurements: Path | str,
+    measurements: MeasurementSet | Path | str,
     folder: Path | str = "fits",
     *,
     model: str | FittedModel | None = None,
@@ -1300,8 +1300,8 @@ def publish(
 
     Parameters
     ----------
-    measurements : Path or str
-        The campaign's file.
+    measurements : MeasurementSet, Path or str
+        The campaign, or its file.
     folder : Path or str
         Where the folders of devices are.
     model : str or FittedModel, optional
