@@ -639,6 +639,12 @@ def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
     return suppliers_of(model.features, issued)
 
 
+def _lookup_of(model: FittedModel) -> Callable[[str], tuple[str, ...]]:
+    """Return what looks up a feature's suppliers; the catalogue is gone through once, if asked."""
+    found = cache(lambda: catalogue_suppliers(model))
+    return lambda feature: found().get(feature, ())
+
+
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
@@ -782,7 +788,7 @@ def predict(
         level=level,
         device=named_device(device),
         force=force,
-        suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
+        suppliers=_lookup_of(weights.definition),
         **more,
     )
 
@@ -813,7 +819,7 @@ def explain(
         level=level,
         device=named_device(device),
         force=force,
-        suppliers=lambda feature: catalogue_suppliers(weights.definition).get(feature, ()),
+        suppliers=_lookup_of(weights.definition),
         **more,
     )
 
@@ -881,12 +887,13 @@ def coverage(
         cases = observations_of(m for m in found if m.purpose == "measurement")
         recorded = exercise(weights.function, weights.unknowns, cases)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    lookup = _lookup_of(weights.definition)
     return weights.coverage(
         _vector_for(kernel, known, weights.view),
         parameters,
         exercise=recorded,
         suppliers=lambda name: (
-            catalogue_suppliers(weights.definition).get(name)
+            lookup(name)
             or tuple(kernel for kernel, vector in _catalogue_vectors().items() if name in vector)
         ),
         **more,

@@ -20,7 +20,7 @@ from measurement_kernels.arguments import (
     Sizes,
 )
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.variants.common import shared, split_to_items, sweep_of, written_as
+from measurement_kernels.variants.common import prefetch_tile, split_to_items, written_as
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -308,8 +308,6 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
     """Build a program in a shape, or return what was built before."""
     import loopy as lp
 
-    from measurement_kernels.units import prefetch
-
     unit = program.unit()
     for each in shape.divided:
         unit = split_to_items(unit, each.loop, axis=each.axis, items=each.items, each=each.each)
@@ -329,12 +327,12 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
     unit = lp.tag_inames(unit, dict.fromkeys(shape.unrolled, "unr"))
     for fetch in shape.fetches:
         axes = {f"{fetch.array}_{position}": axis for position, axis in enumerate(fetch.axes)}
-        unit = prefetch(
+        unit = prefetch_tile(
             unit,
             fetch.array,
-            sweep=sweep_of(unit, fetch.sweep),
+            sweep=fetch.sweep,
             within=fetch.within,
-            axes=shared(axes, shape.group_shape),
+            axes=axes,
             group_shape=shape.group_shape,
         )
     return lp.prioritize_loops(unit, shape.priority) if shape.priority else unit

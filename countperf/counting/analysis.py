@@ -21,8 +21,7 @@ from countperf.counting.structure import ProgramAnalysis, analyzed_program
 from countperf.counting.summary import MemoryGeometry, analysis_object, analysis_text
 from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
-from countperf.counting.vectors import has_vectors
-from countperf.errors import UnsupportedExpressionError
+from countperf.counting.vectors import refuse_vectors
 from countperf.symbolic.cardinality import Counter
 
 __all__ = ["AccessAnalysis", "KernelAnalysis", "MemoryGeometry", "analyze_kernel"]
@@ -146,12 +145,7 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
         The kernel cannot be counted.
     """
     kernel, callables = prepared(t_unit)
-    if has_vectors(kernel):
-        raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}': the structure of kernels with vectors or vectorized loops "
-            "is not analyzed; count_kernel counts them",
-            kernel=kernel.name,
-        )
+    refuse_vectors(kernel, "the structure")
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
     tallies = instruction_counter(domains, statistics=given, powers="emitted")

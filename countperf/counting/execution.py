@@ -49,8 +49,7 @@ from countperf.counting.statistics import Statistics
 from countperf.counting.strides import AxisStride, strides_of
 from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
-from countperf.counting.vectors import has_vectors
-from countperf.errors import UnsupportedExpressionError
+from countperf.counting.vectors import refuse_vectors
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
@@ -188,12 +187,7 @@ def count_execution(
         Something cannot be counted exactly.
     """
     kernel, callables = prepared(t_unit)
-    if has_vectors(kernel):
-        raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}': how kernels with vectors or vectorized loops are executed "
-            "is not analyzed; count_kernel counts them in the other views",
-            kernel=kernel.name,
-        )
+    refuse_vectors(kernel, "the execution")
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
     result = _Executions(domains, given, {} if footprints is None else footprints).counted()

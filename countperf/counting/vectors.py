@@ -70,6 +70,24 @@ def has_vectors(kernel: Any) -> bool:
     )
 
 
+def refuse_vectors(kernel: Any, what: str) -> None:
+    """Raise `UnsupportedExpressionError` for a kernel with vectors.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed.
+    what : str
+        What is not analyzed of such kernels.
+    """
+    if has_vectors(kernel):
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}': {what} of kernels with vectors or vectorized loops is not "
+            "analyzed; count_kernel counts them in the other views",
+            kernel=kernel.name,
+        )
+
+
 class VectorCounter(ComplexCounter):
     """An instruction counter that knows vectors.
 

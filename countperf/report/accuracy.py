@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from countperf.metrics import Evaluation
 from countperf.report.numbers import format_percent
+from countperf.report.ranking import ranking_cells
 
 if TYPE_CHECKING:
-    from countperf.fitting.ranking import RankedSet, RankingEvaluation
+    from countperf.fitting.ranking import RankingEvaluation
 
 _PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
 _TOP = (1, 5)
@@ -64,23 +65,13 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
                 label,
                 found.family.removeprefix("variants-"),
                 str(len(found.variants)),
-                *_cells(found),
+                *ranking_cells(found, _TOP),
             ]
             for found in each.sets
         ]
         number = sum(len(found.variants) for found in each.sets)
-        rows.append([label, "**all**", str(number), *_cells(each)])
+        rows.append([label, "**all**", str(number), *ranking_cells(each, _TOP)])
     return _markdown(rows)
-
-
-def _cells(of: RankedSet | RankingEvaluation) -> list[str]:
-    tau, pairs = of.kendall_tau, of.pairwise_accuracy
-    regrets = [of.regret(top) for top in _TOP]
-    return [
-        "" if tau is None else f"{tau:.2f}",
-        "" if pairs is None else format_percent(pairs),
-        *("" if regret is None else f"{regret:.2f}" for regret in regrets),
-    ]
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.report.numbers import format_percent, format_quantity, format_table
@@ -63,13 +64,14 @@ def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
             format_quantity(each.fastest_s, "s"),
             format_quantity(each.slowest_s, "s"),
             format_percent(each.tied_pairs / max(1, each.pairs + each.tied_pairs)),
-            *_cells(each),
+            *ranking_cells(each, TOP),
         ]
         for each in evaluation.sets
     ]
     if len(rows) > 1:
         totals = (len(s.variants) for s in evaluation.sets), (s.refused for s in evaluation.sets)
-        rows.append(["all", "", *(str(sum(t)) for t in totals), "", "", "", *_cells(evaluation)])
+        means = ranking_cells(evaluation, TOP)
+        rows.append(["all", "", *(str(sum(t)) for t in totals), "", "", "", *means])
     titles = ("set", "parameters", "variants", "refused", "fastest", "slowest", "ties")
     header = (*titles, "tau", "pairs right", *(f"top {top}" for top in TOP))
     table = format_table(rows, header=header, right=range(2, len(header)))
@@ -86,11 +88,10 @@ def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
     )
 
 
-def _cells(of: RankedSet | RankingEvaluation) -> list[str]:
-    from countperf.fitting.ranking import TOP
-
+def ranking_cells(of: RankedSet | RankingEvaluation, tops: Sequence[int]) -> list[str]:
+    """Return Kendall's tau, pairs in the right order and the regret of the best few, as text."""
     tau, accuracy = of.kendall_tau, of.pairwise_accuracy
-    regrets = [of.regret(top) for top in TOP]
+    regrets = [of.regret(top) for top in tops]
     return [
         "" if tau is None else f"{tau:.2f}",
         "" if accuracy is None else format_percent(accuracy),

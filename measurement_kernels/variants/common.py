@@ -133,12 +133,33 @@ def written_as(
     return lp.tag_inames(unit, tags) if tags else unit
 
 
-def shared(axes: Mapping[str, int | None], group_shape: GroupShape) -> dict[str, int | None]:
-    """Leave loops of a fetch to every item along axes of which a group has one item."""
-    return {
-        iname: None if axis is None or group_shape[axis] == 1 else axis
-        for iname, axis in axes.items()
-    }
+def prefetch_tile(
+    unit: TranslationUnit,
+    array: str,
+    *,
+    sweep: Sequence[str],
+    within: Sequence[str],
+    axes: Mapping[str, int | None],
+    group_shape: GroupShape,
+) -> TranslationUnit:
+    """Fetch what a group reads as `prefetch` does, whatever loops a variant has.
+
+    Loops of ``sweep`` that there are not are left out, and loops of the fetch along axes of which
+    a group has one item are left to that item.
+    """
+    from measurement_kernels.units import prefetch
+
+    return prefetch(
+        unit,
+        array,
+        sweep=sweep_of(unit, sweep),
+        within=within,
+        axes={
+            iname: None if axis is None or group_shape[axis] == 1 else axis
+            for iname, axis in axes.items()
+        },
+        group_shape=group_shape,
+    )
 
 
 def _silenced(unit: TranslationUnit) -> TranslationUnit:

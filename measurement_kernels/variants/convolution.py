@@ -16,9 +16,8 @@ from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, 
 from measurement_kernels.variants.common import (
     Inputs,
     Rounded,
-    shared,
+    prefetch_tile,
     split_to_items,
-    sweep_of,
     written_as,
 )
 
@@ -47,7 +46,7 @@ def build(
     unroll: bool,
 ) -> TranslationUnit:
     """Build a variant."""
-    from measurement_kernels.units import make_unit, prefetch, tag_inames
+    from measurement_kernels.units import make_unit, tag_inames
 
     unit = make_unit(
         "convolution",
@@ -65,21 +64,21 @@ def build(
     unit = tag_inames(unit, {"q": "g.2"})
     within = ["q", "x_group", "y_group"]
     if "f" in fetch:
-        unit = prefetch(
+        unit = prefetch_tile(
             unit,
             "f",
             sweep=["xi", "eta"],
             within=within,
-            axes=shared({"f_filter": None, "f_xi": axis_x, "f_eta": axis_y}, group),
+            axes={"f_filter": None, "f_xi": axis_x, "f_eta": axis_y},
             group_shape=group,
         )
     if "m" in fetch:
-        unit = prefetch(
+        unit = prefetch_tile(
             unit,
             "m",
-            sweep=sweep_of(unit, ["x_each", "x_item", "y_each", "y_item", "xi", "eta"]),
+            sweep=["x_each", "x_item", "y_each", "y_item", "xi", "eta"],
             within=within,
-            axes=shared({"m_x": axis_x, "m_y": axis_y}, group),
+            axes={"m_x": axis_x, "m_y": axis_y},
             group_shape=group,
         )
     return written_as(unit, block, ["x_each", "y_each"], ["xi", "eta"] if unroll else [])

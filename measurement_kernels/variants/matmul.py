@@ -18,9 +18,8 @@ from measurement_kernels.matmul_tiled import ARGUMENTS, expected
 from measurement_kernels.variants.common import (
     Inputs,
     Rounded,
-    shared,
+    prefetch_tile,
     split_plane,
-    sweep_of,
     written_as,
 )
 
@@ -40,7 +39,7 @@ def build(
     unroll: bool,
 ) -> TranslationUnit:
     """Build a variant."""
-    from measurement_kernels.units import make_unit, prefetch, split_iname
+    from measurement_kernels.units import make_unit, split_iname
 
     unit = make_unit(
         "matmul",
@@ -60,21 +59,21 @@ def build(
     unit = split_iname(unit, "k", step, outer_iname="k_step", inner_iname="k_in")
     within = ["i_group", "j_group", "k_step"]
     if "a" in fetch:
-        unit = prefetch(
+        unit = prefetch_tile(
             unit,
             "a",
-            sweep=sweep_of(unit, ["i_each", "i_item", "k_in"]),
+            sweep=["i_each", "i_item", "k_in"],
             within=within,
-            axes=shared({"a_row": axis_i, "a_column": axis_j}, group),
+            axes={"a_row": axis_i, "a_column": axis_j},
             group_shape=group,
         )
     if "b" in fetch:
-        unit = prefetch(
+        unit = prefetch_tile(
             unit,
             "b",
-            sweep=sweep_of(unit, ["k_in", "j_each", "j_item"]),
+            sweep=["k_in", "j_each", "j_item"],
             within=within,
-            axes=shared({"b_row": axis_i, "b_column": axis_j}, group),
+            axes={"b_row": axis_i, "b_column": axis_j},
             group_shape=group,
         )
     return written_as(unit, block, ["i_each", "j_each"], ["k_in"] if unroll else [])

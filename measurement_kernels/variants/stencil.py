@@ -14,9 +14,8 @@ from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, 
 from measurement_kernels.variants.common import (
     Inputs,
     Rounded,
-    shared,
+    prefetch_tile,
     split_plane,
-    sweep_of,
     written_as,
 )
 
@@ -34,7 +33,7 @@ def build(
     items_i: int, items_j: int, rows: int, columns: int, tile: bool, lanes: str, block: str
 ) -> TranslationUnit:
     """Build a variant."""
-    from measurement_kernels.units import make_unit, prefetch
+    from measurement_kernels.units import make_unit
 
     unit = make_unit(
         "stencil",
@@ -51,12 +50,12 @@ def build(
         unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes
     )
     if tile:
-        unit = prefetch(
+        unit = prefetch_tile(
             unit,
             "u",
-            sweep=sweep_of(unit, ["i_each", "i_item", "j_each", "j_item"]),
+            sweep=["i_each", "i_item", "j_each", "j_item"],
             within=["i_group", "j_group"],
-            axes=shared({"u_row": axis_i, "u_column": axis_j}, group),
+            axes={"u_row": axis_i, "u_column": axis_j},
             group_shape=group,
         )
     return written_as(unit, block, ["i_each", "j_each"])

@@ -14,9 +14,8 @@ from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, 
 from measurement_kernels.variants.common import (
     Inputs,
     Rounded,
-    shared,
+    prefetch_tile,
     split_plane,
-    sweep_of,
     written_as,
 )
 
@@ -34,7 +33,7 @@ def build(
     items_i: int, items_j: int, rows: int, columns: int, tile: bool, lanes: str, block: str
 ) -> TranslationUnit:
     """Build a variant."""
-    from measurement_kernels.units import make_unit, prefetch
+    from measurement_kernels.units import make_unit
 
     unit = make_unit(
         "transpose",
@@ -53,12 +52,12 @@ def build(
     wide = 1 if items_i * rows > 1 else 0  # a tile of one column is fetched along axis 0
     rows_axis = wide if items_j * columns > 1 else None  # a tile of one row has no loop over rows
     columns_axis = 0 if items_i * rows > 1 else None
-    unit = prefetch(
+    unit = prefetch_tile(
         unit,
         "a",
-        sweep=sweep_of(unit, ["i_each", "i_item", "j_each", "j_item"]),
+        sweep=["i_each", "i_item", "j_each", "j_item"],
         within=["i_group", "j_group"],
-        axes=shared({"a_row": rows_axis, "a_column": columns_axis}, group),
+        axes={"a_row": rows_axis, "a_column": columns_axis},
         group_shape=group,
     )
     return written_as(unit, block, ["i_each", "j_each"])

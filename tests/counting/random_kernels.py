@@ -82,7 +82,7 @@ def examine(case: KernelCase) -> Examination:
     """
     with lp.CacheMode(False):
         try:
-            t_unit = case.build()
+            t_unit = lp.preprocess_program(case.build())  # once for both
             interpreter = Interpreter(t_unit)
         except _REFUSALS as error:
             return Examination(

@@ -224,6 +224,8 @@ _COMPARISONS = {
     "!=": lambda a, b: a != b,
 }
 
+_LIMITS = frozenset({"INFINITY", "HUGE_VAL", "INT_MIN", "INT_MAX", "LONG_MIN", "LONG_MAX"})
+
 # }}}
 
 
@@ -549,7 +551,14 @@ class Interpreter:
 
     def value(self, expr: Any, context: str | None) -> _Value:
         """Evaluate an expression at the current point and tally what that takes."""
-        match expr:
+        match expr:  # what there is most of first
+            case p.Sum():
+                return self._chain("add", expr, context)
+            case p.Product():
+                return self._chain("mul", expr, context)
+            case p.Subscript():
+                self._access("load", str(expr.aggregate), expr.index_tuple)
+                return _Value(None, self._variable(str(expr.aggregate)).dtype.numpy_dtype)
             case bool() | np.bool_():
                 return _Value(bool(expr), _BOOL, True)
             case np.generic():
@@ -557,9 +566,7 @@ class Interpreter:
             case int() | float():
                 dtype = _CONTEXT_TYPES.get(context or "", _INT32)
                 return _Value(expr if dtype.kind == "f" else int(expr), dtype, True)
-            case p.Variable(
-                name="INFINITY" | "HUGE_VAL" | "INT_MIN" | "INT_MAX" | "LONG_MIN" | "LONG_MAX"
-            ):
+            case p.Variable() if expr.name in _LIMITS:
                 dtype = np.dtype(np.int64 if "LONG" in str(expr) else np.int32)
                 return _Value(math.inf, _CONTEXT_TYPES.get(context or "", dtype), True)
             case p.Variable() if expr.name in self.unrolled:
@@ -567,13 +574,6 @@ class Interpreter:
                 return _Value(self.point[expr.name], dtype, True, True)
             case p.Variable():
                 return self._name(expr.name)
-            case p.Subscript():
-                self._access("load", str(expr.aggregate), expr.index_tuple)
-                return _Value(None, self._variable(str(expr.aggregate)).dtype.numpy_dtype)
-            case p.Sum():
-                return self._chain("add", expr, context)
-            case p.Product():
-                return self._chain("mul", expr, context)
             case p.Quotient():
                 sides = (expr.numerator, expr.denominator)
                 return self._binary("div", *(self.value(side, context) for side in sides))
