@@ -8,6 +8,7 @@ import pytest
 
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.harness import nvcc
+from countperf.harness.cuda.target import generate_cuda
 from countperf.harness.nvcc import (
     KernelResources,
     compile_for,
@@ -15,7 +16,7 @@ from countperf.harness.nvcc import (
     find_nvcc,
     parse_resources,
 )
-from measurement_kernels.catalog import entry
+from measurement_kernels.catalog import entries, entry
 from tests.harness.cuda.sources import all_code
 from tests.harness.loopy_cases import two_launches
 
@@ -89,6 +90,27 @@ def test_every_kernel_compiles_without_spills(capability: str) -> None:
             assert resources.spill_store_bytes == resources.spill_load_bytes == 0, name
     tiled = "matmul-tiled/square/16x16/f64"
     assert found[tiled]["matmul_tiled"].shared_bytes == 2 * 16 * 16 * 8
+
+
+@needs_nvcc
+@pytest.mark.filterwarnings("ignore:.*:loopy.diagnostic.LoopyWarning")
+def test_kernels_beyond_the_paper_compile() -> None:
+    """All extended classes, and some of the random shapes and variants (all 601 take minutes)."""
+    some = [
+        *entries(element_type=None, collection="extended"),
+        *entries(element_type=None, collection="random")[::12],
+        *entries(element_type=None, collection=None, purpose="variant")[::8],
+    ]
+    code = {each.name: generate_cuda(each.build()) for each in some}
+
+    found = compile_sources({name: each.source for name, each in code.items()}, "9.0")
+
+    assert len(found) == len(some) > 150
+    for name, each in code.items():
+        assert set(found[name]) == set(each.kernels), name
+        for resources in found[name].values():
+            assert 0 < resources.registers <= 255, name
+            assert resources.spill_store_bytes == resources.spill_load_bytes == 0, name
 
 
 def test_without_nvcc_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
