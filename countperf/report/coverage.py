@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from countperf.devices.parameters import some_of
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import verdict_object
+from countperf.report.text import NAMED_OTHERS
 
 if TYPE_CHECKING:
     from countperf.models.coverage import Coverage, FeatureCoverage
@@ -94,7 +96,7 @@ def _remarks(feature: FeatureCoverage) -> list[str]:
     if feature.status == "unmeasured":
         said.append("never measured")
     if feature.together_with:
-        there = "not told apart from " + ", ".join(feature.together_with)
+        there = f"not told apart from {some_of(feature.together_with, most=NAMED_OTHERS)}"
         said.append(there + (": a guess here" if feature.status == "inseparable" else ""))
     if feature.substituted and feature.exercise is not None:
         measured = ", ".join(feature.exercise.properties)

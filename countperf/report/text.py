@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.devices.parameters import some_of
 from countperf.models.units import DERIVED, as_weight, parameter_unit
 from countperf.report.numbers import (
     format_percent,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 NO_RATES = (
     "no rates of this device are known to hold these against: countperf characterize finds them"
 )
+NAMED_OTHERS = 4
+"""How many of the features that one is not told apart from a remark names."""
 
 
 _PURPOSE_TITLES = {
@@ -181,9 +184,9 @@ def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> 
 
 
 def not_told_apart(weights: WeightSet) -> dict[str, str]:
-    """Return, for each weight and parameter that is one of several, the others."""
+    """Return, for each weight and parameter that is one of several, the first of the others."""
     return {
-        name: ", ".join(other for other in group.features if other != name)
+        name: some_of([other for other in group.features if other != name], most=NAMED_OTHERS)
         for group in weights.indistinguishable
         for name in group.features
     }
