@@ -67,12 +67,15 @@ def _without_classes(counted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _count(case: KernelCase, t_unit: Any) -> PropertyVector:
-    """Count a kernel; where footprints are not simple, without finding utilization classes."""
+    """Count a kernel; where footprints are not simple, without finding utilization classes.
+
+    Nothing is remembered: what is counted without classes would be found by other kernels.
+    """
     if case.is_simple:
-        return count_kernel(t_unit)
+        return count_kernel(t_unit, cache=False)
     classes = (UtilizationClass(name="stride1"),)
     with mock.patch("countperf.counting.kernel._Footprints.classes", return_value=classes):
-        return count_kernel(t_unit)
+        return count_kernel(t_unit, cache=False)
 
 
 def examine(case: KernelCase) -> Examination:
