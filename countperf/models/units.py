@@ -65,8 +65,13 @@ def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charge
 
 
 def counts_bytes(model: FittedModel, name: str) -> bool:
-    """Whether a derived feature is the sum of accesses to global memory times their bytes."""
+    """Whether a derived feature is accesses to global memory times their bytes, or a share of bytes.
+
+    A share is a product of bytes of global memory and of derived features, all of them ratios.
+    """
     formula = model.needed_derived[name]
+    if (base := _share_of(model, name)) is not None:
+        return base.startswith("bytes.")
     sizes: dict[str, float] = {}
     for part in formula.names:
         base = model.base_properties.get(part, "").split(".")
@@ -78,6 +83,22 @@ def counts_bytes(model: FittedModel, name: str) -> bool:
     # in each direction, and in all at once: anything but the sum would differ somewhere
     singles = all(probe({**zero, part: 3.0}) == 3.0 * size for part, size in sizes.items())
     return bool(singles and probe(dict.fromkeys(sizes, 5.0)) == 5.0 * sum(sizes.values()))
+
+
+def _share_of(model: FittedModel, name: str) -> str | None:
+    """Return the property of which a derived feature is a share, given by other ones; or None."""
+    formula = model.needed_derived[name]
+    bases = [part for part in formula.names if part in model.base_properties]
+    ratios = [part for part in formula.names if part in model.derived]
+    if len(bases) != 1 or not ratios or len(ratios) + 1 < len(formula.names):
+        return None
+    probe = array_function(formula)
+    for value in (3.0, 5.0):
+        whole = probe({bases[0]: value, **dict.fromkeys(ratios, 1.0)})
+        nothing = [probe({bases[0]: value, **dict.fromkeys(ratios, 1.0), r: 0.0}) for r in ratios]
+        if whole != value or any(nothing):
+            return None
+    return model.base_properties[bases[0]]
 
 
 def parameter_unit(model: FittedModel, name: str) -> str:

@@ -211,3 +211,19 @@ def test_two_predictions_differ_by_counts_and_by_costs() -> None:
 def test_arrays_of_sizes_are_refused() -> None:
     with pytest.raises(ParameterError, match="one size at a time"):
         make_overlapping().explain(VECTOR, {"n": np.array([1, 2])})  # pyright: ignore[reportArgumentType] - that is the test
+
+
+def test_a_share_of_bytes_counts_bytes() -> None:
+    from countperf.models.structural import structural
+    from countperf.policies import ExecutionPolicy
+
+    model = structural(ExecutionPolicy())
+
+    found = {name for name in model.derived if counts_bytes(model, name)}
+
+    assert found == {
+        f"{direction}_{density}_beyond{level}"
+        for direction in ("load", "store")
+        for density in ("dense", "sparse", "data")
+        for level in (1, 2)
+    }
