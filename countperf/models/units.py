@@ -65,7 +65,7 @@ def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charge
 
 
 def counts_bytes(model: FittedModel, name: str) -> bool:
-    """Whether a derived feature is accesses to global memory times their bytes, or a share of bytes.
+    """Whether a derived feature is accesses to global memory times their bytes, or shares of bytes.
 
     A share is a product of bytes of global memory and of derived features, all of them ratios.
     """
