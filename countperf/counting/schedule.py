@@ -18,6 +18,7 @@ from loopy.schedule import (
 )
 from loopy.types import LoopyType
 
+from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError
 
 _MOST_CALLEES = 1000
@@ -103,7 +104,7 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
     kernel = t_unit.default_entrypoint
     if kernel.state < lp.KernelState.LINEARIZED:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), unattended():
                 # what Loopy uses of its dependencies is no concern of the caller
                 warnings.simplefilter("ignore", DeprecationWarning)
                 t_unit = _with_types(lp.preprocess_program(t_unit))

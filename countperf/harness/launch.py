@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.counting.unattended import unattended
 from countperf.errors import KernelBuildError
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def build_kernel(session: Session, t_unit: Any) -> Kernel:
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
     entry = t_unit.default_entrypoint
-    code: Any = lp.generate_code_v2(t_unit)
+    with unattended():
+        code: Any = lp.generate_code_v2(t_unit)
     program = session.build(code.device_code(), tuple(entry.options.build_options))
     recorder = _Recorder(session)
     namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}

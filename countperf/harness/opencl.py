@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from countperf.counting.unattended import unattended
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
 from countperf.harness.devices import INSTALL_ADVICE, Device, DeviceLimits
@@ -63,7 +64,8 @@ class OpenClBackend:
 
         if not isinstance(t_unit.target, lp.PyOpenCLTarget):
             t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
-        code: Any = lp.generate_code_v2(t_unit)
+        with unattended():
+            code: Any = lp.generate_code_v2(t_unit)
         return str(code.device_code())
 
     def failures(self) -> tuple[type[Exception], ...]:

@@ -9,6 +9,7 @@ import pytest
 from loopy.schedule import Barrier
 
 from countperf.counting.kernel import count_loopy_kernel
+from countperf.errors import CountingError
 from countperf.properties.count_properties import count_kernel
 
 _STEPS = ("preprocess_program", "get_one_linearized_kernel")
@@ -83,3 +84,31 @@ def test_a_preprocessed_kernel_counts_as_the_kernel_itself(steps: list[str]) -> 
     steps.clear()
     assert count_kernel(t_unit, cache=False) == count_kernel(_reversal(), cache=False)
     assert steps.count("get_one_linearized_kernel") == 2
+
+
+def test_a_kernel_that_loopy_cannot_schedule_is_refused_without_a_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(prompt: str = "") -> str:
+        raise AssertionError(f"asked {prompt!r}")
+
+    monkeypatch.setattr("builtins.input", asked)
+    t_unit = lp.make_kernel(
+        ["[n] -> { [i]: 0 <= i < 5 }", "[n] -> { [j]: 0 <= j < n + 2 }"],
+        """
+        y[0] = max(i, (1.0 if a[i] > a[2] else 2.0)) {id=first}
+        z[j] = max(i, b[i])*2 {id=second}
+        """,
+        [
+            lp.GlobalArg("a,b", "float32", shape=6),
+            lp.GlobalArg("y", "float32", shape=1),
+            lp.GlobalArg("z", "float32", shape="n + 2"),
+            lp.ValueArg("n", "int32"),
+        ],
+        assumptions="n >= 4",
+        lang_version=(2018, 2),
+        silenced_warnings=["v1_scheduler_fallback", "write_race(first)", "write_race(second)"],
+    )
+    t_unit = lp.split_iname(t_unit, "j", 2, inner_tag="ilp")
+    with pytest.raises(CountingError, match="no valid schedules found"):
+        count_kernel(t_unit)

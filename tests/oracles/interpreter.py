@@ -46,6 +46,8 @@ from loopy.symbolic import TypeCast
 from loopy.type_inference import TypeReader
 from pymbolic import evaluate
 
+from countperf.counting.unattended import unattended
+
 DType = np.dtype[Any]
 Point = Mapping[str, int]
 
@@ -241,7 +243,10 @@ class Interpreter:
     def __init__(self, t_unit: Any) -> None:
         t_unit = lp.preprocess_program(t_unit)
         self.callables = t_unit.callables_table
-        self.kernel: Any = lp.get_one_linearized_kernel(t_unit.default_entrypoint, self.callables)
+        with unattended():
+            self.kernel: Any = lp.get_one_linearized_kernel(
+                t_unit.default_entrypoint, self.callables
+            )
         self.inames: frozenset[str] = self.kernel.all_inames()
         self.unrolled = {
             name
