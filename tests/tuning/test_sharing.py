@@ -32,7 +32,10 @@ FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution
 def test_shared_counts_predict_what_direct_ones_do(family: str) -> None:
     space = load_space(family)
     question = Question(
-        space=space, weights=load_weights("pocl-epyc-zen5"), sizes={}, incomplete_ok=True
+        space=space,
+        weights=load_weights("pocl-epyc-zen5", model="linear"),
+        sizes={},
+        incomplete_ok=True,
     )
     start = random.Random(family).randrange(space.cardinality)
     near = [space.at(index % space.cardinality) for index in range(start, start + 600)]
