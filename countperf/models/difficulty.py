@@ -9,19 +9,21 @@ derivative, by amount; they sum to one),
 .. math::
 
    \sigma(x) = \sigma_0 + \min\Bigl(\frac{\sqrt{f^T C f}}{T}, u\Bigr)
-     + \sum_i s_i \Bigl(\log\frac{x_i}{m_i}\Bigr)_+ + \sum_i \frac{s_i}{1 + n_i} + d(s)
+     + e \sum_i s_i \Bigl(\log\frac{x_i}{m_i}\Bigr)_+ + \sum_i \frac{s_i}{1 + n_i} + d(s)
 
 - :math:`\sigma_0` = `LEAST`: no kernel is easier, whatever else is known of it;
 - the relative standard error of the time by the weights' covariance :math:`C`, for derivatives
   :math:`f`, up to :math:`u` = `MOST_UNCERTAIN`: large where the measurements leave weights open;
-- how far features lie above the largest measured value :math:`m_i`: extrapolation;
+- how far features lie above the largest measured value :math:`m_i`: extrapolation. Errors of one
+  kernel at sizes that differ by a factor of four scatter by about 0.3, hence :math:`e` =
+  `EXTRAPOLATION`;
 - :math:`n_i`, the number of families of which some kernel spends `NOTABLE_SHARE` of its time on
   feature :math:`i`: what one family alone determines is worth less than what many agree on;
 - :math:`d(s)`, the distance to measured kernels: half of :math:`\sum_i |s_i - s'_i|`, smallest over
   the kernels of each family, mean of the `NEAREST_FAMILIES` nearest families; between 0 and 1.
 
 All parts are logarithms of ratios or shares, about as large as the error that they stand for, and
-enter with the same weight: a few families cannot tell weights of parts apart. The noise of a case
+else enter with the same weight: a few families cannot tell weights of parts apart. The noise of a case
 is not among them, for nothing is known of it where there is only a prediction.
 """
 
@@ -39,6 +41,7 @@ from countperf.predictions import Quantity
 LEAST = 0.2
 MOST_UNCERTAIN = 2.0
 NEAREST_FAMILIES = 2
+EXTRAPOLATION = 0.25
 
 NOTABLE_SHARE = 0.05
 """A feature counts as exercised by a kernel that spends this share of its time on it."""
@@ -164,7 +167,7 @@ def difficulty(
     trailing = (1,) * (shares.ndim - 1)
     largest = np.array(support.largest, np.float64).reshape(-1, *trailing)
     above = np.log(np.maximum(values, largest) / largest)
-    outside = np.sum(shares[: len(values)] * above, axis=0) + overshoot
+    outside = EXTRAPOLATION * (np.sum(shares[: len(values)] * above, axis=0) + overshoot)
     rare = 1.0 / (1.0 + np.array(support.families, np.float64).reshape(-1, *trailing))
     total = (
         LEAST

@@ -12,6 +12,7 @@ from countperf.errors import DocumentError
 from countperf.fitting.fit import fit
 from countperf.fitting.result import FitResult
 from countperf.models.difficulty import (
+    EXTRAPOLATION,
     LEAST,
     MOST_UNCERTAIN,
     difficulty,
@@ -49,9 +50,11 @@ def test_each_part_makes_it_harder() -> None:
     plain = difficulty(SUPPORT, HALF, SMALL, 0.1)
 
     assert difficulty(SUPPORT, HALF, SMALL * [100, 1, 1], 0.1) == pytest.approx(
-        plain + 0.5 * np.log(10)
+        plain + EXTRAPOLATION * 0.5 * np.log(10)
     )
-    assert difficulty(SUPPORT, HALF, SMALL, 0.1, np.log(2)) == pytest.approx(plain + np.log(2))
+    assert difficulty(SUPPORT, HALF, SMALL, 0.1, np.log(2)) == pytest.approx(
+        plain + EXTRAPOLATION * np.log(2)
+    )
     assert difficulty(SUPPORT, HALF, SMALL, 99.0) == pytest.approx(plain + MOST_UNCERTAIN - 0.1)
     unknown = difficulty(SUPPORT, HALF, SMALL, float("nan"))
     assert unknown == difficulty(SUPPORT, HALF, SMALL, 99.0)
