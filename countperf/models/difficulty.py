@@ -23,8 +23,8 @@ derivative, by amount; they sum to one),
   the kernels of each family, mean of the `NEAREST_FAMILIES` nearest families; between 0 and 1.
 
 All parts are logarithms of ratios or shares, about as large as the error that they stand for, and
-else enter with the same weight: a few families cannot tell weights of parts apart. The noise of a case
-is not among them, for nothing is known of it where there is only a prediction.
+else enter with the same weight: a few families cannot tell weights of parts apart. The noise of a
+case is not among them, for nothing is known of it where there is only a prediction.
 """
 
 from __future__ import annotations
