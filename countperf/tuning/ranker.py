@@ -6,7 +6,7 @@ import pickle
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -133,6 +133,7 @@ class Ranker:
         self._question = question
         self._space = space
         self._executor = executor
+        self._is_sendable = False
         self._on_point = on_point
         self._now = now
         self._wait = getattr(executor, "wait_in_replay", wait)
@@ -279,9 +280,19 @@ class Ranker:
             self._fill()
             if not self._chunks:
                 return
+            if not self._is_sendable:
+                self._check_sending()
             chunk = self._chunks.popleft()
             choices = [choice for _, choice in chunk]
             self._pending[self._executor.submit(predict_points, self._question, choices)] = chunk
+
+    def _check_sending(self) -> None:
+        """Refuse what cannot be pickled before a pool gets it, which may then never end."""
+        if isinstance(self._executor, ProcessPoolExecutor):
+            reason = _why_not_sent(self._question)
+            if reason is not None:
+                raise self._not_sent(reason)
+        self._is_sendable = True
 
     def _collect(self, seconds: float | None) -> None:
         if not self._pending:
@@ -309,10 +320,13 @@ class Ranker:
             reason = _why_not_sent(self._question)
             if reason is None:
                 raise
-            raise SearchSpaceError(
-                f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
-                "let its functions be functions of a module, or name it: 'path/file.py:name'"
-            ) from error
+            raise self._not_sent(reason) from error
+
+    def _not_sent(self, reason: str) -> SearchSpaceError:
+        return SearchSpaceError(
+            f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
+            "let its functions be functions of a module, or name it: 'path/file.py:name'"
+        )
 
 
 def _why_not_sent(question: Question) -> str | None:
