@@ -11,14 +11,14 @@ by how its address changes:
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
 
-Steps of an address are ``same`` (0 elements), ``next`` (1), ``offset`` (1, of a local array, from
-a constant on that is no multiple of 16 elements), ``shifted`` (the same where it depends on other
-loop variables, as with a pitch that is no multiple), ``near`` (less than a line of 64 bytes),
-``masked`` (any of these three, of an instruction that not all items execute), ``far`` (more than
-``near``, or symbolic), ``pitch`` (a multiple of 4096 bytes, so that all lines belong to one
-set of a usual first-level cache; from lane to lane only where a row has more items than such a
-cache has ways, 8) or ``data`` (read from data, or uneven). Where a row has at most 8 items, so that
-compilers may unroll it, the step along local axis 1 follows: ``far_next``.
+Steps of an address are ``same`` (0 elements), ``next`` (1), ``offset`` (1, of a local array, from a
+constant on that is no multiple of 16 elements), ``shifted`` (the same where it depends on other
+loop variables, as with a pitch that is no multiple), ``masked`` (``shifted``, of an instruction
+that not all items execute), ``near`` (less than a line of 64 bytes), ``far`` (more, or symbolic),
+``pitch`` (a multiple of 4096 bytes, so that all lines belong to one set of a usual first-level
+cache; from lane to lane only where a row has more items than such a cache has ways, 8) or ``data``
+(read from data, or uneven). Where a row has at most 8 items, so that compilers may unroll it, the
+step along local axis 1 follows: ``far_next``.
 """
 
 from __future__ import annotations
@@ -226,13 +226,13 @@ class _Executions:
             for name, variable in self.kernel.temporary_variables.items()
             if variable.address_space == lp.AddressSpace.PRIVATE and variable.shape
         )
-        self.hardware = frozenset(domains.local_axes) | frozenset(domains.group_axes)
         self.parts: defaultdict[str, defaultdict[Any, list[PiecewiseQuasiPolynomial]]] = (
             defaultdict(lambda: defaultdict(list))
         )
         self.global_accesses: list[tuple[Grid, _GlobalAccess]] = []
         self.reasons: set[str] = set()
         self._found_strides: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
+        self._found_trips: dict[str, int | None] = {}
 
     def counted(self) -> ExecutionCounts:
         """Count all device programs."""
@@ -296,10 +296,15 @@ class _Executions:
         if len(self.domains.trip_statistics(frozenset(loops))[0]) < len(loops):
             return False  # data decides
         for name in loops:
-            low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
-            if low is None or high is None:
+            if name not in self._found_trips:
+                low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
+                self._found_trips[name] = (
+                    None if low is None or high is None else max(high - low + 1, 0)
+                )
+            each = self._found_trips[name]
+            if each is None:
                 return False
-            trips *= max(high - low + 1, 0)
+            trips *= each
         return trips <= SHORT_LOOP
 
     # {{{ operations and accesses
@@ -361,17 +366,15 @@ class _Executions:
         loops = frozenset([*own, *copies])
         if not loops or not isinstance(instruction, lp.MultiAssignmentBase):
             return
-        read = {
-            each
-            for each in _subscripts_in(instruction.expression, self.private_arrays)
-            if loops & get_dependencies(each.index)
-        }
-        written = {
-            each
-            for target in instruction.assignees
-            for each in _subscripts_in(target, self.private_arrays)
-            if loops & get_dependencies(each.index)
-        }
+        read, written = (
+            {
+                each
+                for part in parts
+                for each in _subscripts_in(part, self.private_arrays)
+                if loops & get_dependencies(each.index)
+            }
+            for parts in ((instruction.expression,), instruction.assignees)
+        )
         if not (copies or read or written):
             return
         site = self._site(program, grid, [*own, *copies])
@@ -613,9 +616,8 @@ class _Executions:
 
 
 def _masked(lane: str) -> str:
-    """Return the step of accesses in which lanes may be idle."""
-    first, between, second = lane.partition("_")
-    return f"{'masked' if first == 'shifted' else first}{between}{second}"
+    """Return the step of accesses in which lanes may be idle; the one along axis 1 stays."""
+    return f"masked{rest}" if (rest := lane.removeprefix("shifted")) != lane else lane
 
 
 def _share(chain: ChainAnalysis) -> Fraction:
