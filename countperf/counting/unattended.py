@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
-_depth = 0
-_usual: tuple[object, ...] | None = None
+from countperf.counting.threads import shared_by_threads
 
 
+@shared_by_threads
 @contextmanager
 def unattended() -> Generator[None]:
     """Let Loopy's scheduler fail where it would ask, until the last thread that wants it is done.
@@ -20,17 +18,10 @@ def unattended() -> Generator[None]:
     """
     from loopy.schedule import ScheduleDebugger
 
-    global _depth, _usual
     initialize = ScheduleDebugger.__init__
-    with _lock:
-        if not _depth:
-            _usual = initialize.__defaults__
-            initialize.__defaults__ = (None, False)  # debug_length, interactive
-        _depth += 1
+    usual = initialize.__defaults__
+    initialize.__defaults__ = (None, False)  # debug_length, interactive
     try:
         yield
     finally:
-        with _lock:
-            _depth -= 1
-            if not _depth:
-                initialize.__defaults__ = _usual
+        initialize.__defaults__ = usual

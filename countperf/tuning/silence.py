@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import io
-import threading
 import warnings
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 
-_lock = threading.Lock()
-_depth = 0
-_stack = ExitStack()
+from countperf.counting.threads import shared_by_threads
 
 
+@shared_by_threads
 @contextmanager
 def silence() -> Generator[None]:
     """Silence standard output and warnings until the last thread that asked for it is through."""
-    global _depth
-    with _lock:
-        if not _depth:
-            _stack.enter_context(redirect_stdout(io.StringIO()))
-            _stack.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore")
-        _depth += 1
-    try:
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         yield
-    finally:
-        with _lock:
-            _depth -= 1
-            if not _depth:
-                _stack.close()
