@@ -40,6 +40,7 @@ from measurement_kernels.random_shapes import channel_filter as random_channel_f
 from measurement_kernels.random_shapes import elementwise as random_elementwise
 from measurement_kernels.random_shapes import item_loop as random_item_loop
 from measurement_kernels.random_shapes import matmul as random_matmul
+from measurement_kernels.random_shapes import small_operator as random_small_operator
 from measurement_kernels.random_shapes import stencil as random_stencil
 from measurement_kernels.random_shapes import transpose as random_transpose
 
@@ -79,6 +80,7 @@ _MODULES = (
     random_channel_filter,
     random_arithmetic,
     random_transpose,
+    random_small_operator,
     applications,
 )
 

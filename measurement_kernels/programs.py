@@ -20,7 +20,12 @@ from measurement_kernels.arguments import (
     Sizes,
 )
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.variants.common import prefetch_tile, split_to_items, written_as
+from measurement_kernels.variants.common import (
+    in_order,
+    prefetch_tile,
+    split_to_items,
+    written_as,
+)
 
 if TYPE_CHECKING:
     from loopy import TranslationUnit
@@ -311,7 +316,9 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
     unit = program.unit()
     for each in shape.divided:
         unit = split_to_items(unit, each.loop, axis=each.axis, items=each.items, each=each.each)
-    unit = written_as(unit, shape.block, [f"{each.loop}_each" for each in shape.divided])
+    own = [f"{each.loop}_each" for each in shape.divided]
+    unit = in_order(unit, own)
+    unit = written_as(unit, shape.block, own)
     free = 1 + max(each.axis for each in shape.divided)
     unit = lp.tag_inames(unit, {loop: f"g.{free + p}" for p, loop in enumerate(shape.groups)})
     for step in shape.steps:

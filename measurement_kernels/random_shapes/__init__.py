@@ -2,7 +2,9 @@
 
 Nothing but a fixed seed chooses their members: work groups (wide, tall, linear, any number of
 items), which loop lanes run along, blocks of iterations per item, unrolling, tiles in local memory,
-layouts, numbers of arrays and of terms, coefficients, sizes. All are in ``f32``.
+layouts, numbers of arrays and of terms, coefficients, sizes. In each family the last members have
+work groups, blocks and pieces of lengths that are powers of two, those that people choose most. All
+are in ``f32``.
 
 =========================  =====================================================================
 family                     members
@@ -15,5 +17,6 @@ family                     members
 ``random-channel-filter``  filters over several channels, in one and two dimensions
 ``random-arithmetic``      chains of arithmetic, one or several of them
 ``random-transpose``       permutations of axes, reversals, interleaving
+``random-small-operator``  small matrices applied to the nodes of many elements
 =========================  =====================================================================
 """

@@ -10,6 +10,7 @@ from measurement_kernels.programs import Divided, Fetch, Program, Recurrence, Sh
 from measurement_kernels.random_shapes.draws import Draw, random_entries
 
 _NUMBER = 40
+_REGULAR = 15
 _UPDATES = {
     # seconds per update, about; states stay between -2 and 6 for inputs of at most 1/2
     "{s} * {x} + {c}": 1.0e-9,
@@ -29,7 +30,7 @@ _UPDATES = {
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-arithmetic", "random chains of arithmetic, of random shape", _NUMBER, _draw
+        "random-arithmetic", "random chains of arithmetic, of random shape", _NUMBER, _REGULAR, _draw
     )
 
 
@@ -38,7 +39,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)
     table = draw.pick(("", "", "global", *(("local",) * 3 if not planar else ())))
-    step = draw.pick((4, 6, 8, 16, 24, 32, 64))
+    step = draw.length((4, 6, 8, 16, 24, 32, 64))
     chains = draw.pick((1, 1, 2, 2, 3, 4, 5, 6))
     kinds = draw.some(tuple(_UPDATES), draw.pick((1, 1, 2, 3)))
     own = f"a[{', '.join(loops)}]"

@@ -10,7 +10,9 @@ from measurement_kernels.programs import Divided, Fetch, Formula, Program, Shape
 from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_entries
 
 _NUMBER = 30
+_REGULAR = 50
 _TERM_S = 0.4e-9
+_BLOCKS = (("ilp", "unr"), ("ilp", "ilp.seq", "for"))
 
 
 def entries() -> Iterator[CatalogEntry]:
@@ -19,6 +21,7 @@ def entries() -> Iterator[CatalogEntry]:
         "random-channel-filter",
         "random filter over several channels, of random shape",
         _NUMBER,
+        _REGULAR,
         _draw,
     )
 
@@ -27,7 +30,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     planar = draw.chance(0.65)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)
-    each = tuple(draw.pick((1, 1, 1, 2, 3)) for _ in loops)
+    each = tuple(draw.length((1, 1, 1, 2, 3)) for _ in loops)
     taps = tuple(draw.integer(1 + (not planar), 5 if planar else 12) for _ in loops)
     channels = draw.integer(2, 9)
     filters = draw.integer(1, 5)
@@ -41,7 +44,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     number = 1
     for window in taps:
         number *= window
-    if number < 2:
+    if number < 2 or (draw.regular and "w" in fetched and planar and taps[0] == 1):
         return None
     offsets = ("y", "x")[2 - len(loops) :]
     reads = [f"{loop} + {offset}" for loop, offset in zip(loops, offsets, strict=True)]
@@ -113,7 +116,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
             Divided(loop=loop, axis=axis, items=length, each=own)
             for loop, axis, length, own in zip(loops, axes, items, each, strict=True)
         ),
-        block=draw.pick(("ilp", "unr")) if max(each) > 1 else "for",
+        block=draw.pick(_BLOCKS[draw.regular]) if max(each) > 1 else "for",
         groups=("f",),
         unrolled=tuple(offset for offset in offsets if draw.chance(0.3)),
         priority=",".join(summed),

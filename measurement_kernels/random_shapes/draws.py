@@ -60,10 +60,23 @@ class Draw:
 
     Python promises that `random.Random.random` gives the same numbers in all versions, and nothing
     of the kind for its other functions.
+
+    Parameters
+    ----------
+    name : str
+        Of the kernel.
+    regular : bool, optional
+        Whether lengths of work groups, blocks and pieces are powers of two.
+
+    Attributes
+    ----------
+    regular : bool
+        As given.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, regular: bool = False) -> None:
         self._random = Random(f"{name} {SEED}")
+        self.regular = regular
 
     def real(self, low: float, high: float) -> float:
         """Draw from an interval."""
@@ -90,14 +103,18 @@ class Draw:
         """Draw a number between 1/16 and 2 that is exact in binary32."""
         return str(self.integer(1, 32) / 16)
 
+    def length(self, options: Sequence[int]) -> int:
+        """Draw one of several lengths, of the powers of two among them if kernels are regular."""
+        return self.pick([n for n in options if not self.regular or n & (n - 1) == 0])
+
     def linear_group(self) -> int:
         """Draw the length of a one-dimensional work group."""
-        return self.pick(_LINEAR + _LONG)
+        return self.length(_LINEAR + _LONG)
 
     def planar_group(self) -> GroupShape:
         """Draw a two-dimensional work group, wide, tall or square, of 16 items at least."""
         while True:
-            shape = self.pick(_LENGTHS), self.pick(_LENGTHS)
+            shape = self.length(_LENGTHS), self.length(_LENGTHS)
             if 16 <= shape[0] * shape[1] <= LARGEST_GROUP:
                 return shape
 
@@ -136,6 +153,7 @@ def random_entries(
     family: str,
     description: str,
     number: int,
+    regular: int,
     draw_kernel: Callable[[Draw], tuple[Program, Shape] | None],
 ) -> Iterator[CatalogEntry]:
     """Draw the kernels of a family.
@@ -144,14 +162,14 @@ def random_entries(
     ----------
     family, description : str
         The family, and what its kernels do.
-    number : int
-        How many are drawn.
+    number, regular : int
+        How many are drawn; and how many more with lengths that are powers of two.
     draw_kernel : callable
         Draws one; None where the choices do not fit together. Then it is asked again, as it is
         where local axis 0 has a single item, for which Loopy makes no code.
     """
-    for index in range(number):
-        draw = Draw(f"{family}/{index}")
+    for index in range(number + regular):
+        draw = Draw(f"{family}/{index}", regular=index >= number)
         drawn = draw_kernel(draw)
         while drawn is None or drawn[1].group_shape[0] == 1:
             drawn = draw_kernel(draw)

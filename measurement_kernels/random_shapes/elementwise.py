@@ -11,6 +11,7 @@ from measurement_kernels.programs import Divided, Formula, Program, Shape
 from measurement_kernels.random_shapes.draws import Draw, random_entries
 
 _NUMBER = 45
+_REGULAR = 25
 _BYTE_S = 0.06e-9
 _OPERATION_S = 0.05e-9
 
@@ -30,7 +31,7 @@ _SLOW = ("exp({x})",)
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-elementwise", "random map of arrays, of random shape", _NUMBER, _draw
+        "random-elementwise", "random map of arrays, of random shape", _NUMBER, _REGULAR, _draw
     )
 
 
@@ -38,7 +39,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape]:
     planar = draw.chance(0.5)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)
-    each = tuple(draw.pick((1, 1, 1, 2, 3, 4)) for _ in loops)
+    each = tuple(draw.length((1, 1, 1, 2, 3, 4)) for _ in loops)
     names = "abdef"[: draw.integer(1, 5)]
     reads = dict[str, str]()
     arguments = list[ArrayArgument]()

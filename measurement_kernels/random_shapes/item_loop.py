@@ -21,6 +21,7 @@ from measurement_kernels.programs import (
 from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_entries
 
 _NUMBER = 45
+_REGULAR = 25
 _TERM_S = 0.5e-9
 
 _TERMS = (
@@ -46,7 +47,7 @@ _UPDATES = (
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-item-loop", "random sums and recurrences of single items", _NUMBER, _draw
+        "random-item-loop", "random sums and recurrences of single items", _NUMBER, _REGULAR, _draw
     )
 
 
@@ -54,8 +55,8 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     planar = draw.chance(0.25)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(), 1)
-    each = draw.pick((1, 1, 1, 2, 3))
-    step = draw.pick((3, 4, 6, 8, 12, 16, 20, 32))
+    each = draw.length((1, 1, 1, 2, 3))
+    step = draw.length((3, 4, 6, 8, 12, 16, 20, 32))
     recurrent = draw.chance(0.35)
     fetched = "t" if not planar and draw.chance(0.45) else ""
     width = items[0] * each

@@ -15,6 +15,7 @@ from measurement_kernels.random_shapes.draws import (
 )
 
 _NUMBER = 90
+_REGULAR = 60
 _TERM_S = 0.4e-9
 
 _TERMS = ("{a} * {b}",) * 5 + (
@@ -31,14 +32,14 @@ _STEPS = (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40)
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-matmul", "matrix product or a relative, of random shape", _NUMBER, _draw
+        "random-matmul", "matrix product or a relative, of random shape", _NUMBER, _REGULAR, _draw
     )
 
 
 def _draw(draw: Draw) -> tuple[Program, Shape] | None:
-    items = draw.pick(_ITEMS), draw.pick(_ITEMS)
-    each = draw.pick((1, 1, 1, 2, 3, 4, 5)), draw.pick((1, 1, 1, 2, 3, 4))
-    step = draw.pick(_STEPS)
+    items = draw.length(_ITEMS), draw.length(_ITEMS)
+    each = draw.length((1, 1, 1, 2, 3, 4, 5)), draw.length((1, 1, 1, 2, 3, 4))
+    step = draw.length(_STEPS)
     fetched = draw.pick(("", "", "a", "b", "ab", "ab", "ab"))
     row_axis = draw.pick((1, 1, 0))
     block = draw.pick(("ilp", "ilp.seq") if fetched else ("ilp", "ilp.seq", "for", "unr"))
@@ -48,6 +49,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     if (
         not 16 <= items[0] * items[1] <= LARGEST_GROUP
         or each[0] * each[1] > 9
+        or (draw.regular and any(tiles[array] == step for array in fetched))
         or 4 * sum(tiles[array] for array in fetched) > LOCAL_BYTES
     ):
         return None

@@ -15,6 +15,7 @@ from measurement_kernels.random_shapes.draws import (
 )
 
 _NUMBER = 80
+_REGULAR = 60
 _LOAD_S = 0.2e-9
 _PLANES = 12
 
@@ -33,7 +34,7 @@ _POINTWISE = (
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-stencil", "stencil of random points and shape", _NUMBER, _draw
+        "random-stencil", "stencil of random points and shape", _NUMBER, _REGULAR, _draw
     )
 
 
@@ -41,7 +42,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     dimensions = draw.pick((1, 2, 2, 2, 2, 3))
     loops = ("i",) if dimensions == 1 else ("i", "j")
     items = (draw.linear_group(),) if dimensions == 1 else draw.planar_group()
-    each = tuple(draw.pick((1, 1, 1, 2, 3, 4)) for _ in loops)
+    each = tuple(draw.length((1, 1, 1, 2, 3, 4)) for _ in loops)
     radius = draw.pick((1, 1, 2, 2, 3, 4))
     number = draw.pick((1, 1, 1, 2, 3))
     tiled = draw.pick(("",) * 2 + ("u", "u", "all"))

@@ -10,6 +10,7 @@ from measurement_kernels.programs import Divided, Fetch, Formula, Program, Shape
 from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_entries
 
 _NUMBER = 30
+_REGULAR = 40
 _ELEMENT_S = 1.5e-9
 _LAYERS = 5
 
@@ -21,18 +22,18 @@ _WRITES = {2: ("i, j",), 3: ("q, i, j", "i, q, j", "i, j, q")}
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-transpose", "random permutation of axes, of random shape", _NUMBER, _draw
+        "random-transpose", "random permutation of axes, of random shape", _NUMBER, _REGULAR, _draw
     )
 
 
 def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     dimensions = draw.pick((2, 2, 3))
     items = draw.planar_group()
-    each = draw.pick((1, 1, 2, 4)), draw.pick((1, 1, 2, 3))
+    each = draw.length((1, 1, 2, 4)), draw.length((1, 1, 2, 3))
     tiled = draw.chance(0.5)
     read, write = draw.pick(_READS[dimensions]), draw.pick(_WRITES[dimensions])
     tile = items[0] * each[0], items[1] * each[1]
-    if tiled and (4 * tile[0] * tile[1] > LOCAL_BYTES or min(tile) == 1):
+    if tiled and (4 * tile[0] * tile[1] > LOCAL_BYTES or min(tile) == 1 or "-" in read):
         return None
     layers = _LAYERS if dimensions == 3 else 1
     sizes = draw.sizes(

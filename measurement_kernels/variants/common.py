@@ -133,6 +133,14 @@ def written_as(
     return lp.tag_inames(unit, tags) if tags else unit
 
 
+def in_order(unit: TranslationUnit, inames: Sequence[str]) -> TranslationUnit:
+    """Nest those of the loops that there are, outermost first, which is else left to chance."""
+    import loopy as lp
+
+    there = sweep_of(unit, inames)
+    return lp.prioritize_loops(unit, there) if len(there) > 1 else unit
+
+
 def prefetch_tile(
     unit: TranslationUnit,
     array: str,

@@ -18,6 +18,7 @@ from measurement_kernels.matmul_tiled import ARGUMENTS, expected
 from measurement_kernels.variants.common import (
     Inputs,
     Rounded,
+    in_order,
     prefetch_tile,
     split_plane,
     written_as,
@@ -56,6 +57,7 @@ def build(
     unit, (axis_i, axis_j), group = split_plane(
         unit, items=(items_i, items_j), each=(rows, columns), lanes=lanes
     )
+    unit = in_order(unit, ["i_each", "j_each"])
     unit = split_iname(unit, "k", step, outer_iname="k_step", inner_iname="k_in")
     within = ["i_group", "j_group", "k_step"]
     if "a" in fetch:
