@@ -24,7 +24,14 @@ from pydantic import Field
 
 from countperf.documents import Part
 
-Rows = Literal["any", "multiples", "multiples if alone", "multiples if several", "powers of two"]
+Rows = Literal[
+    "any",
+    "multiples",
+    "multiples if alone",
+    "multiples if several",
+    "multiples behind barriers",
+    "powers of two",
+]
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
 _ARITHMETIC = ("add", "mul", "fma")
@@ -48,8 +55,10 @@ _ROWS: Mapping[Rows, str] = {
     "multiples": "multiples",
     "multiples if alone": "alone",
     "multiples if several": "several",
+    "multiples behind barriers": "behind",
     "powers of two": "p2",
 }
+_BEHIND_BARRIERS = ".sync."
 _KEPT = ("groups", "launches", "barrier.local")
 
 
@@ -70,9 +79,11 @@ class ExecutionPolicy(Part):
         whatever is in programs with local barriers, or only the latter.
     unrolled : int
         Rows of at most so many items are unrolled, and vectors run along local axis 1; at most 8.
-    rows : {"any", "multiples", "multiples if alone", "multiples if several", "powers of two"}
+    rows : {"any", "multiples", "multiples if alone", "multiples if several", \
+            "multiples behind barriers", "powers of two"}
         Which rows run in vectors at all: any; only those of a multiple of `width` items,
-        everywhere, in groups of one row, or in groups of several; or only powers of two.
+        everywhere, in groups of one row, in groups of several, or in programs with local barriers;
+        or only powers of two.
     interchanged : bool
         Whether, in programs with local barriers, the loop over items runs inside the items' own
         loops, as PoCL's implicit barriers have it: every iteration passes the rows anew, no chain
@@ -83,6 +94,9 @@ class ExecutionPolicy(Part):
     short : {"unrolled", "loops"}
         Whether short loops of items are unrolled, so that what is in them is flat, or are loops
         like others; where loops are interchanged, they are.
+    sync_width : int
+        Work items of a vector instruction in programs with local barriers; 0: as many as elsewhere.
+        Compilers that keep in memory what lives across barriers choose narrower vectors there.
     """
 
     width: int = Field(default=16, ge=1)
@@ -94,6 +108,8 @@ class ExecutionPolicy(Part):
     interchanged: bool = False
     odd_rows: Literal["together", "apart"] = "together"
     short: Literal["unrolled", "loops"] = "unrolled"
+    sync_width: int = Field(default=0, ge=0)
+    shifted: Literal["together", "apart"] = "together"
 
     @property
     def text(self) -> str:
@@ -107,6 +123,7 @@ class ExecutionPolicy(Part):
         loops = ", items' loops outside" if self.interchanged else ""
         loops += ", odd single rows access memory one by one" if self.odd_rows == "apart" else ""
         loops += ", short loops not unrolled" if self.short == "loops" else ""
+        loops += f", of {self.sync_width} behind barriers" if self.sync_width else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
             f"{loops}"
@@ -124,6 +141,7 @@ class ExecutionPolicy(Part):
         parts += ["outside"] if self.interchanged else []
         parts += ["apart"] if self.odd_rows == "apart" else []
         parts += ["loops"] if self.short == "loops" else []
+        parts += [f"s{self.sync_width}"] if self.sync_width else []
         return "-".join(part for part in parts if part)
 
     def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,7 +162,7 @@ class ExecutionPolicy(Part):
         for name, count in counts.items():
             for issued, share in _issued(
                 name,
-                self.width,
+                self.sync_width or self.width if _BEHIND_BARRIERS in name else self.width,
                 self.along,
                 self.remainder,
                 self.vectorized,
@@ -153,6 +171,7 @@ class ExecutionPolicy(Part):
                 self.interchanged,
                 self.odd_rows,
                 self.short,
+                self.shifted,
             ):
                 part = (
                     count
@@ -175,6 +194,7 @@ def _issued(
     interchanged: bool,
     odd_rows: str,
     short: str,
+    shifted: str,
 ) -> tuple[tuple[str, Fraction], ...]:
     """Return what a unit of a property is issued as."""
     parts = name.split(".")
@@ -190,7 +210,9 @@ def _issued(
         lane, _, second = what[3].partition("_")
         what[3] = second if second and row <= unrolled else lane
     is_power = row & (row - 1) == 0
-    is_odd = odd_rows == "apart" and rows == 1 and not is_power and placement != "loop"
+    is_odd = odd_rows == "apart" and rows == 1 and not is_power and placement == "flat"
+    if shifted == "apart" and what[:2] == ["lmem", "load"] and rows > 1 and placement == "flat":
+        what[3] = {"shifted": "near", "offset": "near", "masked": "near"}.get(what[3], what[3])
     if what[0] == "gmem" and is_odd:
         what[3] = {"next": "near", "offset": "near"}.get(what[3], what[3])
     if row <= unrolled and rows > 1:
@@ -204,6 +226,7 @@ def _issued(
         regular == "any"
         or (regular == "multiples if alone" and rows > 1)
         or (regular == "multiples if several" and rows == 1)
+        or (regular == "multiples behind barriers" and context == "free")
         or (regular == "powers of two" and is_power)
         or ("multiples" in regular and row % width == 0)
     )

@@ -6,6 +6,7 @@ remain in the fit. So whole families are left out, one at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,6 +63,15 @@ class HeldOutCase:
         if self.predicted_s is None:
             return None
         return abs(self.predicted_s - self.measured_s) / self.measured_s
+
+    @property
+    def factor(self) -> float | None:
+        """``max(predicted/measured, measured/predicted)``; infinite for times below zero."""
+        if self.predicted_s is None:
+            return None
+        if self.predicted_s <= 0:
+            return math.inf
+        return max(self.predicted_s / self.measured_s, self.measured_s / self.predicted_s)
 
 
 def leave_one_family_out(

@@ -84,6 +84,9 @@ class Candidate(Part):
     held_out_error : float or None
         Geometric mean of the relative errors, families left out one at a time, each family counting
         the same; None if it could not be fitted.
+    held_out_factor : float or None
+        The same of ``max(predicted/measured, measured/predicted)``, by which models are chosen;
+        None in documents that were written before.
     in_sample_error : float or None
         The same over the cases of its fit.
     predicted_cases, cases : int
@@ -96,6 +99,7 @@ class Candidate(Part):
 
     model: str
     held_out_error: float | None
+    held_out_factor: float | None = None
     in_sample_error: float | None
     predicted_cases: int
     cases: int

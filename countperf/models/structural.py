@@ -142,6 +142,7 @@ def refinements(model: FittedModel) -> dict[str, FittedModel]:
         *({"rows": rows} for rows in get_args(Rows)),
         *({"odd_rows": rows} for rows in ("together", "apart")),
         *({"short": short} for short in ("unrolled", "loops")),
+        *({"sync_width": width} for width in (0, 4, 8) if width < policy.width),
     ]
     changed = [policy.model_copy(update=change) for change in changes]
     return _by_name(each for each in changed if each != policy)

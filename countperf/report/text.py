@@ -207,10 +207,11 @@ def weight_remark(
 
 
 def candidates_text(candidates: Sequence[Candidate]) -> str:
-    """Write the models that were tried, with their errors over left-out families."""
+    """Write the models that were tried, with their factors and errors over left-out families."""
     rows = [
         [
             f"{candidate.model}{' (chosen)' if candidate.chosen else ''}",
+            "" if candidate.held_out_factor is None else f"{candidate.held_out_factor:.3f}",
             "" if candidate.held_out_error is None else format_percent(candidate.held_out_error),
             "" if candidate.in_sample_error is None else format_percent(candidate.in_sample_error),
             f"{candidate.predicted_cases} of {candidate.cases}",
@@ -218,8 +219,8 @@ def candidates_text(candidates: Sequence[Candidate]) -> str:
         ]
         for candidate in candidates
     ]
-    header = ("model", "families left out", "in-sample", "cases predicted", "")
-    return format_table(rows, header=header, right=(1, 2))
+    header = ("model", "factor", "families left out", "in-sample", "cases predicted", "")
+    return format_table(rows, header=header, right=(1, 2, 3))
 
 
 def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:

@@ -254,6 +254,13 @@ def test_single_rows_of_odd_length_access_memory_one_by_one() -> None:
         assert policy.apply({f"exec.{name}": 96}) == expected
 
 
+def test_vectors_behind_barriers_may_be_narrower() -> None:
+    policy = ExecutionPolicy(width=16, sync_width=4)
+    for context, vectors in (("free", 2), ("sync", 8)):
+        issued = policy.apply({f"exec.{context}.flat.32x1.flop.fma.f32": 32})
+        assert issued == {"run.vector.arithmetic.f32.fma": vectors}
+
+
 def test_narrow_rows_run_along_the_other_axis() -> None:
     counts = {"exec.free.flat.4x32.gmem.load.32.next_far": 128}
     assert ExecutionPolicy(unrolled=4).apply(counts) == {"run.scalar.gmem.load.gather": 128}

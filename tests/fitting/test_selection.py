@@ -16,7 +16,12 @@ from countperf.fitting.intervals import (
     interval_calibration,
     scatter_of_kernels,
 )
-from countperf.fitting.selection import UNPREDICTED, held_out_figure, select_model
+from countperf.fitting.selection import (
+    LARGEST_FACTOR,
+    UNPREDICTED,
+    held_out_figure,
+    select_model,
+)
 from countperf.fitting.validation import HeldOutCase
 from countperf.models.definition import FittedModel
 from countperf.models.records import Support
@@ -70,6 +75,10 @@ def test_the_model_that_made_the_times_is_chosen() -> None:
     assert errors[0] is not None
     assert errors[1] is not None
     assert errors[0] < 0.03 < errors[1]
+    factors = [c.held_out_factor for c in candidates]
+    assert factors[0] is not None
+    assert factors[1] is not None
+    assert 1 < factors[0] < 1.03 < factors[1]
 
 
 def test_the_best_is_refined_until_nothing_is_better() -> None:
@@ -107,16 +116,25 @@ def test_without_families_nothing_can_be_chosen() -> None:
 def test_families_count_the_same_whatever_their_size() -> None:
     cases = [_held_out("a", 1.1)] * 9 + [_held_out("b", 1.9)]
 
-    assert held_out_figure(cases) == pytest.approx((0.1 * 0.9) ** 0.5)
+    found = held_out_figure(cases)
+    assert found.error == pytest.approx((0.1 * 0.9) ** 0.5)
+    assert found.factor == pytest.approx((1.1 * 1.9) ** 0.5)
+
+
+def test_factors_are_the_same_both_ways_and_count_up_to_a_limit() -> None:
+    for ratio in (4.0, 0.25):
+        assert held_out_figure([_held_out("a", ratio)]).factor == pytest.approx(4.0)
+    for ratio in (1e9, 1e-9, -1.0):
+        assert held_out_figure([_held_out("a", ratio)]).factor == pytest.approx(LARGEST_FACTOR)
 
 
 def test_a_case_that_only_others_predict_counts_as_wrong() -> None:
     cases = [_held_out("a", 1.1, name="x"), _held_out("a", None, name="y")]
 
-    assert held_out_figure(cases) == pytest.approx(0.1)
-    assert held_out_figure(cases, predictable={"x", "y"}) == pytest.approx(
-        (0.1 * UNPREDICTED) ** 0.5
-    )
+    assert held_out_figure(cases).error == pytest.approx(0.1)
+    found = held_out_figure(cases, predictable={"x", "y"})
+    assert found.error == pytest.approx((0.1 * UNPREDICTED) ** 0.5)
+    assert found.factor == pytest.approx((1.1 * (1 + UNPREDICTED)) ** 0.5)
 
 
 def test_kernels_that_only_launch_do_not_count() -> None:

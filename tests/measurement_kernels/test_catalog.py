@@ -21,13 +21,14 @@ MEASURED = {
     "empty": 5,
 }
 RANDOM = {
-    "random-matmul": 90,
-    "random-stencil": 80,
-    "random-elementwise": 45,
-    "random-item-loop": 45,
-    "random-channel-filter": 30,
-    "random-arithmetic": 40,
-    "random-transpose": 30,
+    "random-matmul": 150,
+    "random-stencil": 140,
+    "random-elementwise": 70,
+    "random-item-loop": 70,
+    "random-channel-filter": 80,
+    "random-arithmetic": 55,
+    "random-transpose": 70,
+    "random-small-operator": 70,
 }
 APPLICATIONS = (
     "gemm",
