@@ -9,7 +9,8 @@ of width :math:`W` under which it is vectorized, each row of :math:`r` items tak
 :math:`\lceil r/W \rceil` vector instructions (or :math:`\lfloor r/W \rfloor` and
 :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
 addresses are not next to each other, or all the same, access memory one by one. Vectors are of 32
-bits per lane: one of wider elements takes as many more accesses.
+bits per lane: one of wider elements takes as many more accesses. Vectors of neighbors in global
+memory are ``strided`` where the next iteration of an item's loop is in other lines.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ _ROWS: Mapping[Rows, str] = {
     "powers of two": "p2",
 }
 _BEHIND_BARRIERS = ".sync."
+_SHIFTED = frozenset({"offset", "shifted", "masked"})
+_OTHER_LINES = frozenset({"far", "pitch", "data"})
 _KEPT = ("groups", "launches", "barrier.local")
 
 
@@ -90,13 +93,16 @@ class ExecutionPolicy(Part):
         makes an item wait, and what loops carry is kept in memory.
     odd_rows : {"together", "apart"}
         Whether items of groups of one row that is no power of two access global memory in vectors
-        outside loops, as others do, or one by one.
+        outside loops, short ones too, as others do, or one by one.
     short : {"unrolled", "loops"}
         Whether short loops of items are unrolled, so that what is in them is flat, or are loops
         like others; where loops are interchanged, they are.
     sync_width : int
         Work items of a vector instruction in programs with local barriers; 0: as many as elsewhere.
         Compilers that keep in memory what lives across barriers choose narrower vectors there.
+    shifted : {"together", "apart"}
+        Whether items of groups of several rows load neighbors in a local array from anywhere
+        outside loops, as others do, or one by one where a constant or another row shifts them.
     """
 
     width: int = Field(default=16, ge=1)
@@ -124,6 +130,7 @@ class ExecutionPolicy(Part):
         loops += ", odd single rows access memory one by one" if self.odd_rows == "apart" else ""
         loops += ", short loops not unrolled" if self.short == "loops" else ""
         loops += f", of {self.sync_width} behind barriers" if self.sync_width else ""
+        loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
             f"{loops}"
@@ -142,6 +149,7 @@ class ExecutionPolicy(Part):
         parts += ["apart"] if self.odd_rows == "apart" else []
         parts += ["loops"] if self.short == "loops" else []
         parts += [f"s{self.sync_width}"] if self.sync_width else []
+        parts += ["shifted"] if self.shifted == "apart" else []
         return "-".join(part for part in parts if part)
 
     def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,7 +220,7 @@ def _issued(
     is_power = row & (row - 1) == 0
     is_odd = odd_rows == "apart" and rows == 1 and not is_power and placement == "flat"
     if shifted == "apart" and what[:2] == ["lmem", "load"] and rows > 1 and placement == "flat":
-        what[3] = {"shifted": "near", "offset": "near", "masked": "near"}.get(what[3], what[3])
+        what[3] = "near" if what[3] in _SHIFTED else what[3]
     if what[0] == "gmem" and is_odd:
         what[3] = {"next": "near", "offset": "near"}.get(what[3], what[3])
     if row <= unrolled and rows > 1:
@@ -291,9 +299,11 @@ def _scalar_name(what: list[str]) -> str:
 def _vector_name(what: list[str], *, is_outside: bool) -> tuple[str, Fraction | None]:
     """Return the name, and how many instructions a vector takes; None for one of each lane."""
     match what:
-        case ["gmem" | "lmem" as space, direction, bits, lane, *_]:
+        case ["gmem" | "lmem" as space, direction, bits, lane, *walk]:
             if direction == "store" and lane == "same":
                 lane = "next"
+            if space == "gmem" and lane == "next" and not _OTHER_LINES.isdisjoint(walk):
+                lane = "strided"
             if lane in _APART:
                 return f"{space}.{direction}.{_APART[lane]}", None
             return f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS)

@@ -123,6 +123,16 @@ def candidates(widths: Sequence[int] = (8, 16)) -> dict[str, FittedModel]:
             for where in ("always", "flat", "flat or sync", "sync")
             for remainder in ("whole", "scalar")
         ),
+        *(  # loops over items inside of those of each item, as between implicit barriers
+            ExecutionPolicy(
+                width=width,
+                vectorized="flat or sync",
+                remainder="scalar",
+                interchanged=True,
+                short="loops",
+            )
+            for width in widths
+        ),
         ExecutionPolicy(width=32, along="group"),
     ]
     return _by_name(found)
@@ -143,6 +153,7 @@ def refinements(model: FittedModel) -> dict[str, FittedModel]:
         *({"odd_rows": rows} for rows in ("together", "apart")),
         *({"short": short} for short in ("unrolled", "loops")),
         *({"sync_width": width} for width in (0, 4, 8) if width < policy.width),
+        *({"shifted": shifted} for shifted in ("together", "apart")),
     ]
     changed = [policy.model_copy(update=change) for change in changes]
     return _by_name(each for each in changed if each != policy)

@@ -249,9 +249,33 @@ def test_single_rows_of_odd_length_access_memory_one_by_one() -> None:
         ("free.flat.48x1.gmem.load.32.next", {"run.scalar.gmem.load.spread": 96}),
         ("free.flat.64x1.gmem.load.32.next", {"run.vector.gmem.load.next": 6}),
         ("free.flat.48x2.gmem.load.32.next", {"run.vector.gmem.load.next": 6}),
-        ("free.loop.48x1.gmem.load.32.next.far", {"run.vector.gmem.load.next": 6}),
+        ("free.short.48x1.gmem.load.32.next.near", {"run.vector.gmem.load.next": 6}),
+        ("free.loop.48x1.gmem.load.32.next.far", {"run.vector.gmem.load.strided": 6}),
     ):
         assert policy.apply({f"exec.{name}": 96}) == expected
+
+
+def test_shifted_local_loads_of_several_rows_may_be_one_by_one() -> None:
+    policy = ExecutionPolicy(shifted="apart")
+    for name, expected in (
+        ("sync.flat.32x2.lmem.load.32.shifted", {"run.scalar.lmem.load.spread": 64}),
+        ("sync.flat.32x2.lmem.load.32.next", {"run.vector.lmem.load.next": 4}),
+        ("sync.flat.32x2.lmem.store.32.shifted", {"run.vector.lmem.store.shifted": 4}),
+        ("sync.flat.64x1.lmem.load.32.offset", {"run.vector.lmem.load.offset": 4}),
+        ("sync.loop.32x2.lmem.load.32.shifted.near", {"run.vector.lmem.load.shifted": 4}),
+    ):
+        assert policy.apply({f"exec.{name}": 64}) == expected
+
+
+def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
+    policy = ExecutionPolicy(rows="multiples behind barriers", remainder="scalar")
+    assert policy.apply({"exec.sync.flat.24x1.flop.fma.f32": 24}) == {
+        "run.scalar.arithmetic.f32.fma": 24
+    }
+    assert policy.apply({"exec.free.flat.24x1.flop.fma.f32": 24}) == {
+        "run.vector.arithmetic.f32.fma": 1,
+        "run.scalar.arithmetic.f32.fma": 8,
+    }
 
 
 def test_vectors_behind_barriers_may_be_narrower() -> None:

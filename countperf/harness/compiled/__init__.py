@@ -3,7 +3,9 @@
 Two sources, both optional: machine code that PoCL compiled for a work group (x86, read with
 ``objdump``), and PTX that nvcc made for a work item. Nothing else of countperf needs them.
 
-No model uses them yet. On 1023 cases of measurement kernels on PoCL (EPYC, Zen 5), a model of a
+What they show of measurement kernels (vectors of eight, of four behind barriers, loops of items
+without barriers not in vectors) became options of `countperf.policies.ExecutionPolicy`. No model
+uses them directly. On 1023 cases of measurement kernels on PoCL (EPYC, Zen 5), a model of a
 policy (vectors of 16 where work items have no loops of their own) predicts left-out families within
 23.9 %. With the code's shares of packed arithmetic and vector accesses in place of the policy's
 guess it is 28 to 29 %; with that of arithmetic only, 24.2 to 26.7 %; with weights apart for scalar
