@@ -3,11 +3,11 @@
 Only measurement kernels are looked at, never test kernels. A candidate's figure is the factor by
 which left-out cases are typically off, ``max(predicted/measured, measured/predicted)``: the
 geometric mean over a family's cases, then over families, whatever their numbers of cases. (The
-geometric mean of relative errors, which is stated beside it, gains as much from an error of 1 % that
-was one of 2 % as it loses where a factor of 2 becomes one of 3; but it is the large errors that put
-variants in the wrong order.) A case that a candidate cannot predict counts as a factor of 2, and an
-error of 100 %, where another candidate predicts it, so that a model does not win by knowing less.
-Factors count up to 10. Kernels that only launch do not count.
+geometric mean of relative errors, which is stated beside it, gains as much where an error of 2 %
+becomes one of 1 % as it loses where a factor of 2 becomes one of 3; but it is the large errors that
+put variants in the wrong order.) A case that a candidate cannot predict counts as a factor of 2,
+and an error of 100 %, where another candidate predicts it, so that a model does not win by knowing
+less. Factors count up to 10. Kernels that only launch do not count.
 
 Where candidates can be refined, as models of an execution policy can, details of the best one are
 changed one at a time until no change makes it better.

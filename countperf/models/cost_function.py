@@ -55,7 +55,8 @@ class CostFunction:
     per_unit : ndarray, shape (n_names, n_properties)
         What a unit of each property adds to each of them: s for terms, 1 or 0 for the others.
     derived_s : dict from (term, derived feature) to float
-        Weights of derived features, s per unit; 0.0 for one whose cost is not known.
+        Weights of derived features that may be other than zero, s per unit; 0.0 for one whose cost
+        is not known.
     parameters : dict from str to float
         Parameters of the expression.
     unweighted : tuple of int
@@ -116,6 +117,7 @@ class CostFunction:
             present |= {name} if inside else set()
             if name in unranged or _feeds(model, name, unranged):
                 lacking |= inside
+        possible = _not_zero(model, {feature for _, feature in derived_s}, present)
         unknown = {n for n in compiled.names if n not in covered and not model.features.ignores(n)}
         return cls(
             kernel=vector.kernel,
@@ -126,7 +128,7 @@ class CostFunction:
             per_unit=np.array(list(rows.values()), np.float64).reshape(
                 len(rows), len(compiled.names)
             ),
-            derived_s=derived_s,
+            derived_s={key: value for key, value in derived_s.items() if key[1] in possible},
             parameters={p.name: p.value for p in weights.parameters},
             unweighted=tuple(
                 i for i, name in enumerate(compiled.names) if name in lacking | unknown
@@ -155,10 +157,13 @@ class CostFunction:
 
     @cached_property
     def _derived(self) -> tuple[tuple[str, Any, Any], ...]:
-        return tuple(
-            (name, scalar_function(formula), array_function(formula))
-            for name, formula in self.model.needed_derived.items()
-        )
+        wanted = {feature for _, feature in self.derived_s} | set(self.model.formula.names)
+        found: list[tuple[str, Any, Any]] = []
+        for name, formula in reversed(self.model.needed_derived.items()):
+            if name in wanted:
+                wanted |= set(formula.names)
+                found.append((name, scalar_function(formula), array_function(formula)))
+        return tuple(reversed(found))
 
     @cached_property
     def _sum(self) -> NDArray[np.float64] | None:

@@ -30,7 +30,11 @@ _UPDATES = {
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-arithmetic", "random chains of arithmetic, of random shape", _NUMBER, _REGULAR, _draw
+        "random-arithmetic",
+        "random chains of arithmetic, of random shape",
+        _NUMBER,
+        _REGULAR,
+        _draw,
     )
 
 

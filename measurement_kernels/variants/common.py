@@ -133,6 +133,7 @@ def written_as(
     return lp.tag_inames(unit, tags) if tags else unit
 
 
+@step
 def in_order(unit: TranslationUnit, inames: Sequence[str]) -> TranslationUnit:
     """Nest those of the loops that there are, outermost first, which is else left to chance."""
     import loopy as lp
