@@ -72,7 +72,28 @@ def test_draws_never_change() -> None:
     for each in entries(collection="random"):
         assert isinstance(each.builder, partial)
         drawn.append(f"{each.name} {each.exponents} {each.exponent_steps} {each.builder.args}")
-    assert hashlib.sha256("\n".join(drawn).encode()).hexdigest()[:16] == "80acf26da7c7ba2b"
+    assert hashlib.sha256("\n".join(drawn).encode()).hexdigest()[:16] == "f83eb48f4b4a5737"
+
+
+def test_own_loops_have_an_order_that_does_not_depend_on_the_process() -> None:
+    several = [
+        each.build().default_entrypoint
+        for each in entries(collection="random", family="random-matmul")
+        if isinstance(each.builder, partial)
+        and min(d.each for d in each.builder.args[1].divided) > 1
+    ]
+    assert len(several) > 20
+    assert all(("i_each", "j_each") in kernel.loop_priority for kernel in several)
+
+
+def test_the_last_draws_have_lengths_that_are_powers_of_two() -> None:
+    for family, irregular in (("random-matmul", 90), ("random-small-operator", 40)):
+        for each in entries(collection="random", family=family):
+            assert isinstance(each.builder, partial)
+            lengths = [n for d in each.builder.args[1].divided for n in (d.items, d.each)]
+            lengths += [s.length for s in each.builder.args[1].steps]
+            if int(each.variant) >= irregular:
+                assert all(n & (n - 1) == 0 for n in lengths)
 
 
 def test_draws_follow_from_the_name_alone() -> None:
