@@ -215,7 +215,7 @@ def main() -> None:
     command.add_argument("--device", help="pocl:0, or part of a name")
     command.add_argument("--replay-only", metavar="SLUG", help="read fits/SLUG/tuning, no device")
     command.add_argument("--weights", help="slug or path; by default the device's")
-    command.add_argument("--points", type=int, default=120, help="variants of each family")
+    command.add_argument("--points", type=int, default=600, help="variants of each family")
     command.add_argument("--families", nargs="+", default=list(spaces()), choices=list(spaces()))
     command.add_argument("--sizes", nargs="*", default=[], metavar="NAME=VALUE")
     command.add_argument("--share", type=float, default=0.05, help="of the exhaustive time")
