@@ -3,7 +3,8 @@ r"""Models of what a device issues, under an execution policy.
 Their terms are instructions by class (vector or scalar; arithmetic, accesses by how addresses
 change, special functions), carried chains, passes through barrier regions, and bytes. Distinct
 bytes that each group accesses come from the nearest cache; the share that does not fit a cache of
-:math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra.
+:math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra. Accesses to
+global memory that are not of neighbors side by side do so beyond the reach of address translation.
 
 Which policy, cache sizes and expression a device follows is found by leaving out families
 (`countperf.fitting.selection`).
@@ -23,6 +24,13 @@ STRUCTURAL = "structural"
 CACHE_BYTES = (1 << 20, 1 << 25)
 """A second-level cache of a core, and a last-level one: usual sizes of today's processors."""
 
+REACH_BYTES = 12 << 20
+"""What the entries of a second-level translation buffer map: 3072 pages of 4 KiB."""
+
+_FAR_ACCESSES = {
+    "scalar": ("walk", "far", "pitch", "gather", "spread", "conflict"),
+    "vector": ("strided",),
+}
 _SPACES = ("gmem", "lmem")
 _UNITS = ("vector", "scalar")
 
@@ -77,10 +85,9 @@ def structural(
         One line for people.
     """
     derived: dict[str, str] = {}
+    bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
     for level, size in enumerate(cache_bytes, start=1):
-        derived[f"beyond{level}"] = (
-            f"max(0, 1 - {size}/max(1, bytes_kernel_load + bytes_kernel_store))"
-        )
+        derived[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
         for direction in ("load", "store"):
             for density in ("dense", "sparse", "data"):
                 derived[f"{direction}_{density}_beyond{level}"] = (
@@ -89,10 +96,17 @@ def structural(
             derived[f"{direction}_segments_beyond{level}"] = (
                 f"segments_group_{direction}*beyond{level}"
             )
+    derived["out_of_reach"] = f"max(0, 1 - {REACH_BYTES}/{bytes_in_all})"
+    for unit, kinds in _FAR_ACCESSES.items():
+        for direction in ("load", "store"):
+            for kind in kinds:
+                derived[f"{unit}_{direction}_{kind}_out_of_reach"] = (
+                    f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
+                )
     traffic = (
         "bytes.group.*.*",
         "segments.group.*",
-        *(key for key in derived if not key.startswith("beyond")),
+        *(key for key in derived if not key.startswith("beyond") and key != "out_of_reach"),
     )
     return FittedModel(
         name=name or f"{STRUCTURAL}-{policy.slug}",
