@@ -81,7 +81,8 @@ class ExecutionPolicy(Part):
         What runs in vectors: everything, nothing, what is not in an item's own loop, that and
         whatever is in programs with local barriers, or only the latter.
     unrolled : int
-        Rows of at most so many items are unrolled, and vectors run along local axis 1; at most 8.
+        Rows of at most so many items are unrolled, if the code is not too long, and vectors run
+        along local axis 1; at most 8.
     rows : {"any", "multiples", "multiples if alone", "multiples if several", \
             "multiples behind barriers", "powers of two"}
         Which rows run in vectors at all: any; only those of a multiple of `width` items,
@@ -214,6 +215,8 @@ def _issued(
     row, rows = (int(n) for n in shape.split("x"))
     if along == "group":
         row, rows = row * rows, 1
+    if placement == "long":
+        placement, unrolled = "flat", 0
     if what[0] in ("gmem", "lmem"):
         lane, _, second = what[3].partition("_")
         what[3] = second if second and row <= unrolled else lane

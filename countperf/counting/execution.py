@@ -6,7 +6,8 @@ by how its address changes:
 - *context*: ``free`` in device programs without local barriers, ``sync`` in those with;
 - *placement*: ``flat``, or inside a loop that each work item runs at its own pace: ``short`` if
   compilers unroll it, for it has at most 32 iterations (all such loops around together), known
-  beforehand, else ``loop``;
+  beforehand, else ``loop``; ``long`` instead of ``flat`` where rows are narrow (at most 8 items, of
+  several), but the code for all items of one is more than compilers write out;
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -23,8 +24,9 @@ step along local axis 1 follows: ``far_next``.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -32,7 +34,7 @@ from typing import Any, Literal
 
 import loopy as lp
 import pymbolic.primitives as p
-from loopy.kernel.data import LoopedIlpTag
+from loopy.kernel.data import LoopedIlpTag, UnrolledIlpTag, UnrollTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.access_analysis import AccessAnalyzer
@@ -41,6 +43,7 @@ from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
+from countperf.counting.operations import Number, Tally
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline, region_outlines
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
@@ -59,7 +62,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 __all__ = ["ExecutionCounts", "Site", "count_execution"]
 
 Context = Literal["free", "sync"]
-Placement = Literal["flat", "short", "loop"]
+Placement = Literal["flat", "long", "short", "loop"]
 Step = Literal["same", "next", "offset", "shifted", "masked", "near", "far", "pitch", "data"]
 
 LINE_BYTES = 64
@@ -68,6 +71,9 @@ _ONE = QuasiPolynomial.constant(1)
 PITCH_BYTES = 4096
 WAYS = 8
 NARROW_ROW = 8
+UNROLLED_OPERATIONS = 300
+"""Operations and accesses of all items of a narrow row up to which compilers write them out: LLVM's
+limit for loops of constant length at -O3, in instructions."""
 SHORT_LOOP = 32
 _FAR = 2**30
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
@@ -84,9 +90,10 @@ class Site:
     ----------
     context : {"free", "sync"}
         Whether the device program has local barriers.
-    placement : {"flat", "short", "loop"}
-        Whether it is in a loop that each work item runs at its own pace: in none, in one (or
-        several) of at most 32 iterations in all, known beforehand, or in another one.
+    placement : {"flat", "long", "short", "loop"}
+        Whether it is in a loop that each work item runs at its own pace: in none, in none but in
+        too much code for narrow rows to be unrolled, in one (or several) of at most 32 iterations
+        in all, known beforehand, or in another one.
     shape : tuple of (int, int)
         Work items along local axis 0, and rows of them.
     """
@@ -204,6 +211,21 @@ class _GlobalAccess:
     least_step: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """An instruction: what it tallies, where it stands, and which of its loops are its items'."""
+
+    instruction: Any
+    predicates: tuple[Case, ...]
+    probability: Number
+    tested: Tally
+    tallied: Tally
+    kinds: Mapping[str, Any]
+    place: Place
+    own: list[str]
+    copies: list[str]
+
+
 class _Executions:
     """Goes through a kernel, region by region."""
 
@@ -233,6 +255,7 @@ class _Executions:
         self.reasons: set[str] = set()
         self._found_strides: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
         self._found_trips: dict[str, int | None] = {}
+        self._is_long = False
 
     def counted(self) -> ExecutionCounts:
         """Count all device programs."""
@@ -248,11 +271,15 @@ class _Executions:
             groups += grid.work_groups * launched
             for barrier in program.barriers:
                 barriers += self.domains.barrier_passes(barrier, program.launch_loops, grid)
-            for outline in regions:
-                for instruction_id in outline.instruction_ids:
-                    instruction = self.kernel.id_to_insn[instruction_id]
-                    if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-                        self._instruction(program, outline, instruction, grid)
+            found = [
+                self._read(program, outline, instruction, grid)
+                for outline in regions
+                for instruction in map(self.kernel.id_to_insn.get, outline.instruction_ids)
+                if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction)
+            ]
+            self._is_long = self._is_written_out_at_length(found, grid)
+            for each in found:
+                self._instruction(program, each, grid)
             self._structure(analyzed_program(self.analyzer, program, regions, grid), program, grid)
         totals = {
             kind: {key: PiecewiseQuasiPolynomial.sum(some) for key, some in found.items()}
@@ -285,11 +312,35 @@ class _Executions:
         items = 1
         for extent in extents:
             items *= extent
+        placement: Placement = "long" if self._is_long else "flat"
+        if loops:
+            placement = "short" if self._are_short(loops) else "loop"
         return Site(
             context="sync" if program.barriers else "free",
-            placement="flat" if not loops else "short" if self._are_short(loops) else "loop",
+            placement=placement,
             shape=(row, items // row),
         )
+
+    def _is_written_out_at_length(self, found: Iterable[_Read], grid: Grid) -> bool:
+        """Tell whether what narrow rows execute outside loops is too much to be unrolled."""
+        row = grid.items.get(0, 1)
+        if row > NARROW_ROW or math.prod(grid.items.values()) == row:
+            return False
+        number = sum(
+            self._written_copies(each.place.within) * sum(each.tallied.values())
+            for each in found
+            if not (each.own or each.copies)
+        )
+        return row * number > UNROLLED_OPERATIONS
+
+    def _written_copies(self, within: frozenset[str]) -> int:
+        copies = 1
+        for name in within:
+            tags = self.kernel.inames[name].tags
+            if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in tags):
+                low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
+                copies *= 1 if low is None or high is None else max(high - low + 1, 0)
+        return copies
 
     def _are_short(self, loops: Collection[str]) -> bool:
         trips = 1
@@ -309,23 +360,37 @@ class _Executions:
 
     # {{{ operations and accesses
 
-    def _instruction(
+    def _read(
         self, program: DeviceProgram, outline: RegionOutline, instruction: Any, grid: Grid
-    ) -> None:
+    ) -> _Read:
+        """Tally an instruction; they come in the order of the schedule."""
         require_rule(self.kernel, instruction)
         predicates, probability = self.domains.predicate_conditions(instruction)
         tested = self.tallies.tally_predicates(instruction) if instruction.predicates else {}
         kinds = self.analyzer.kinds(program, outline, instruction.id)
         place = self.analyzer.place(outline, instruction, predicates, grid, kinds)
-        own = [n for n in place.loops if kinds.get(n) == "loop" and n in place.within]
-        copies = sorted(self.looped_copies & place.within)
+        return _Read(
+            instruction=instruction,
+            predicates=predicates,
+            probability=probability,
+            tested=tested,
+            tallied=self.tallies.tally(instruction),
+            kinds=kinds,
+            place=place,
+            own=[n for n in place.loops if kinds.get(n) == "loop" and n in place.within],
+            copies=sorted(self.looped_copies & place.within),
+        )
+
+    def _instruction(self, program: DeviceProgram, found: _Read, grid: Grid) -> None:
+        predicates, kinds, place = found.predicates, found.kinds, found.place
+        own, copies = found.own, found.copies
         idle = ZERO_COUNT
         if predicates or own or self._is_guarded(place):
             slots = slots_of(place)
             if slots.count is not None:
                 executed = self.domains.executions(place.within, predicates, grid)
                 idle = slots.count + executed.scale(-1)
-        for tally, share in ((tested, Fraction(1)), (self.tallies.tally(instruction), probability)):
+        for tally, share in ((found.tested, Fraction(1)), (found.tallied, found.probability)):
             for (key, cases), number in tally.items():
                 conditions = predicates + tuple(
                     case
@@ -348,7 +413,7 @@ class _Executions:
                         self._add("accesses", (site, space, direction, bits, lane, walk), part)
                     if key.address_space == "global":
                         self._remember(key, place, kinds, conditions, grid)
-        self._private(program, instruction, place, predicates, grid, own, copies)
+        self._private(program, found.instruction, place, predicates, grid, own, copies)
         self._note(place.within)
         self._add("idle", self._site(program, grid, [*own, *copies]), idle)
 

@@ -49,7 +49,7 @@ class KernelProperty:
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
-_SITE = r"(?:free|sync)\.(?:flat|short|loop)\.\d+x\d+"
+_SITE = r"(?:free|sync)\.(?:flat|long|short|loop)\.\d+x\d+"
 _STEP = r"(?:same|next|offset|shifted|masked|near|far|pitch|data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(

@@ -285,6 +285,28 @@ def test_vectors_behind_barriers_may_be_narrower() -> None:
         assert issued == {"run.vector.arithmetic.f32.fma": vectors}
 
 
+def test_long_code_of_narrow_rows_is_not_unrolled() -> None:
+    copies = "+".join(f"a[{32 * j} + i + y] * {j + 2}" for j in range(40))
+    for rows, wanted in ((8, "long"), (1, "flat")):
+        t_unit = lp.make_kernel(
+            f"{{ [i, y]: 0 <= i < 8 and 0 <= y < {rows} }}",
+            f"out[i, y] = {copies}",
+            [
+                lp.GlobalArg("a", np.float32, shape=2000),
+                lp.GlobalArg("out", np.float32, shape=(8, rows)),
+            ],
+            lang_version=(2018, 2),
+        )
+        t_unit = lp.tag_inames(t_unit, {"i": "l.0", "y": "l.1"})
+        counts = count_kernel(t_unit, view="structure").evaluate()
+        assert counts[f"exec.free.{wanted}.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
+
+    policy = ExecutionPolicy(unrolled=8)
+    for placement, expected in (("long", "gather"), ("flat", "next")):
+        issued = policy.apply({f"exec.free.{placement}.4x32.gmem.load.32.far_next": 128})
+        assert [name.rpartition(".")[2] for name in issued] == [expected]
+
+
 def test_narrow_rows_run_along_the_other_axis() -> None:
     counts = {"exec.free.flat.4x32.gmem.load.32.next_far": 128}
     assert ExecutionPolicy(unrolled=4).apply(counts) == {"run.scalar.gmem.load.gather": 128}
