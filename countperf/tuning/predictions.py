@@ -53,6 +53,7 @@ class Predictions:
         self._note = note
         self._noted = self._extent()
         self._is_over = False
+        self._share = plan.ranking_share
 
     def begin(self) -> Ranking:
         """Predict for the first share of the seconds, and go on until there is a sample."""
@@ -80,7 +81,7 @@ class Predictions:
         if self._is_over:
             return False
         with self._gate.working():
-            if self._left_s(self._plan.ranking_share) <= 0:
+            if self._left_s(self._share) <= 0:
                 self._ranker.pause()
                 self._is_over = True
             else:
@@ -88,6 +89,16 @@ class Predictions:
                 self._is_over = self._ranker.is_done
         if self._is_over:
             self._write_down()
+        return not self._is_over
+
+    def resume(self) -> bool:
+        """Use the rest of the seconds for predictions, since nothing else is worth them.
+
+        Tells whether anything is left to be predicted, and time for it.
+        """
+        with self._gate.working():
+            self._is_over = self._ranker.is_done or self._left_s(1.0) <= 0
+        self._share = 1.0
         return not self._is_over
 
     def wait(self) -> None:

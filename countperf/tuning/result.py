@@ -62,7 +62,8 @@ class Plan:
         Fraction of the seconds after which the first variant is measured, even if not all are
         predicted by then; the executor goes on meanwhile.
     ranking_share : float
-        Fraction of the seconds after which no more variants are predicted.
+        Fraction of the seconds after which no more variants are predicted, as long as any that is
+        is worth measuring.
     finalists : int
         How many of the best are run once more at the end.
     prior_scatter : float

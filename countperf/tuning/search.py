@@ -259,7 +259,8 @@ class _Search:
     def measure(self) -> Stop:
         """Measure one variant after the other until one of the reasons to stop.
 
-        Meanwhile the executor goes on with predictions, as long as there is time for them.
+        Meanwhile the executor goes on with predictions, as long as there is time for them: longer
+        where no variant that is predicted is worth a measurement.
         """
         while True:
             counting = not self._is_spent() and self._predictions.go_on()
@@ -267,12 +268,12 @@ class _Search:
             if self._is_spent():
                 return "budget"
             if not self._known.remaining.any():
-                if not counting:
+                if not counting and not self._predictions.resume():
                     return "exhausted" if self._ranking.complete else "budget"
                 self._predictions.wait()
                 continue
             if self._known.is_confident:
-                if not counting:
+                if not counting and not self._predictions.resume():
                     return "confident"
                 self._predictions.wait()
                 continue
