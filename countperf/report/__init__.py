@@ -7,7 +7,7 @@ rely on.
 
 from __future__ import annotations
 
-from countperf.report.accuracy import accuracy_markdown, ranking_markdown
+from countperf.report.accuracy import accuracy_markdown, ranking_markdown, tuning_markdown
 from countperf.report.doctor import DeviceFinding, doctor_text
 from countperf.report.numbers import (
     format_percent,
@@ -56,6 +56,7 @@ __all__ = [
     "ranking_evaluation_text",
     "ranking_markdown",
     "si_prefix",
+    "tuning_markdown",
     "verdicts_text",
     "weights_text",
 ]

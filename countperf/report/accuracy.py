@@ -1,9 +1,9 @@
-"""What is committed of accuracy and ranking, as Markdown tables for the README."""
+"""What is committed of accuracy, ranking and tuning, as Markdown tables for the README."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from countperf.metrics import Evaluation
 from countperf.report.numbers import format_percent
@@ -71,6 +71,32 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
         ]
         number = sum(len(found.variants) for found in each.sets)
         rows.append([label, "**all**", str(number), *ranking_cells(each, _TOP)])
+    return _markdown(rows)
+
+
+def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
+    """Write what searches found as a Markdown table: a row for each device and search.
+
+    Parameters
+    ----------
+    benchmarks : sequence of Mapping
+        Contents of ``tuning.json`` files, as ``scripts/benchmark_tuning.py`` writes them: the time
+        of the fastest variant as a fraction of that of the one that was found.
+    """
+    families = list(dict.fromkeys(name for each in benchmarks for name in each["families"]))
+    rows = [
+        ["device", "search", *families, "geometric mean"],
+        ["---", "---", *["---:"] * (len(families) + 1)],
+    ]
+    for each in benchmarks:
+        for search, mean in each["geometric_mean"].items():
+            found = [
+                format_percent(each["families"][name]["quality"][search])
+                if name in each["families"]
+                else ""
+                for name in families
+            ]
+            rows.append([each["device"]["slug"], search, *found, format_percent(mean)])
     return _markdown(rows)
 
 

@@ -21,6 +21,7 @@ from countperf.report import (
     evaluation_text,
     fit_text,
     prediction_text,
+    tuning_markdown,
     weights_text,
 )
 from countperf.report.plausibility import implied_rate, plausibility
@@ -227,6 +228,21 @@ def test_the_accuracy_table_of_several_devices() -> None:
         "| fast | 10 % | 40 % |",
         "| slow | 40 % | 90 % |",
         "| **test kernels** | 20 % | 60 % |",
+    ]
+
+
+def test_the_tuning_table_of_several_devices() -> None:
+    def found(slug: str, **qualities: float) -> dict[str, object]:
+        families = {name: {"quality": {"tune": value}} for name, value in qualities.items()}
+        return {"device": {"slug": slug}, "families": families, "geometric_mean": {"tune": 0.5}}
+
+    table = tuning_markdown([found("a", matmul=1.0, stencil=0.25), found("b", stencil=0.5)])
+
+    assert table.splitlines() == [
+        "| device | search | matmul | stencil | geometric mean |",
+        "| --- | --- | ---: | ---: | ---: |",
+        "| a | tune | 100 % | 25 % | 50 % |",
+        "| b | tune |  | 50 % | 50 % |",
     ]
 
 
