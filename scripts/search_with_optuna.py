@@ -1,7 +1,8 @@
 """A cost function as Optuna's objective: variants of a transpose, by predicted time.
 
 ``python scripts/search_with_optuna.py [TRIALS]``. Each trial builds and counts a variant, some tens
-of milliseconds; choices that the space's constraints rule out are pruned.
+of milliseconds; choices that the space's constraints rule out, and those of which the weights lack
+a cost, are pruned.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import optuna
 
 import countperf
+from countperf.errors import PredictionError
 from countperf.tuning.points import load_space
 
 
@@ -26,8 +28,11 @@ def main(trials: int) -> None:
         }
         if choice not in space:
             raise optuna.TrialPruned
-        cost = weights.compile(space.build(**choice))
-        return float(cost(**space.sizes))
+        try:
+            cost = weights.compile(space.build(**choice))
+            return float(cost(**space.sizes))
+        except PredictionError as error:  # a property without a weight
+            raise optuna.TrialPruned(str(error)) from error
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
