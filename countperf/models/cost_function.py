@@ -182,7 +182,11 @@ class CostFunction:
             time there.
         """
         values = self.vector(**parameters)
-        if self.unmeasured is not None and np.any(values[list(self.unweighted)] != 0):
+        if (
+            self.unmeasured is not None
+            and self.unweighted
+            and np.any(values[list(self.unweighted)] != 0)
+        ):
             raise self.unmeasured.error()
         if values.ndim == 1:
             if self._sum is not None:

@@ -511,7 +511,10 @@ class CompiledVector:
         if not values:
             shape = np.broadcast_shapes(*(np.shape(v) for v in parameters.values()))
             return np.zeros((0, *shape))
-        return np.stack([np.asarray(values[name], dtype=np.float64) for name in self.names])
+        rows = [values[name] for name in self.names]
+        if any(isinstance(row, np.ndarray) for row in rows):
+            return np.stack([np.asarray(row, dtype=np.float64) for row in rows])
+        return np.array(rows, dtype=np.float64)
 
 
 _GRANULARITIES = {"groups": Granularity.WORK_GROUP, "launches": Granularity.LAUNCH}
