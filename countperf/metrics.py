@@ -47,6 +47,19 @@ class MeanError:
     floor: float = 0.0
 
 
+def factor_between(predicted_s: float, measured_s: float) -> float:
+    """Return ``max(predicted/measured, measured/predicted)``; infinite for times below zero.
+
+    Parameters
+    ----------
+    predicted_s, measured_s : float
+        Times, s; the measured one is positive.
+    """
+    if predicted_s <= 0:
+        return math.inf
+    return max(predicted_s / measured_s, measured_s / predicted_s)
+
+
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> NDArray[np.float64]:
     """Return ``|predicted - measured| / measured`` for each case.
 
@@ -204,10 +217,8 @@ class EvaluatedCase(Part):
 
     @property
     def factor(self) -> float:
-        """Predicted over measured time or its inverse, at least 1; infinite if none is positive."""
-        if self.predicted_s <= 0:
-            return math.inf
-        return max(self.predicted_s / self.measured_s, self.measured_s / self.predicted_s)
+        """Predicted over measured time or its inverse; see `factor_between`."""
+        return factor_between(self.predicted_s, self.measured_s)
 
 
 def mean_errors_by_kernel(

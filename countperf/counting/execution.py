@@ -338,21 +338,25 @@ class _Executions:
         for name in within:
             tags = self.kernel.inames[name].tags
             if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in tags):
-                low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
-                copies *= 1 if low is None or high is None else max(high - low + 1, 0)
+                trips = self._trips(name)
+                copies *= 1 if trips is None else trips
         return copies
+
+    def _trips(self, name: str) -> int | None:
+        """Return how many values a loop variable takes, if a constant bounds it; None if not."""
+        if name not in self._found_trips:
+            low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
+            self._found_trips[name] = (
+                None if low is None or high is None else max(high - low + 1, 0)
+            )
+        return self._found_trips[name]
 
     def _are_short(self, loops: Collection[str]) -> bool:
         trips = 1
         if len(self.domains.trip_statistics(frozenset(loops))[0]) < len(loops):
             return False  # data decides
         for name in loops:
-            if name not in self._found_trips:
-                low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
-                self._found_trips[name] = (
-                    None if low is None or high is None else max(high - low + 1, 0)
-                )
-            each = self._found_trips[name]
+            each = self._trips(name)
             if each is None:
                 return False
             trips *= each

@@ -6,7 +6,6 @@ remain in the fit. So whole families are left out, one at a time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,7 @@ from countperf.fitting.design import Observation, as_model, check_counting_rules
 from countperf.fitting.estimate import NORMAL_MEDIAN, estimate, recipe_of
 from countperf.fitting.nonlinear import Recipe
 from countperf.measurements import PURPOSES, Measurement
-from countperf.metrics import EvaluatedCase, Evaluation
+from countperf.metrics import EvaluatedCase, Evaluation, factor_between
 from countperf.models.definition import FittedModel
 from countperf.models.function import ModelInputs, model_inputs
 from countperf.models.validity import WORST_LOG_RATIO
@@ -66,12 +65,10 @@ class HeldOutCase:
 
     @property
     def factor(self) -> float | None:
-        """``max(predicted/measured, measured/predicted)``; infinite for times below zero."""
+        """By which factor it is off, where there is a prediction (`metrics.factor_between`)."""
         if self.predicted_s is None:
             return None
-        if self.predicted_s <= 0:
-            return math.inf
-        return max(self.predicted_s / self.measured_s, self.measured_s / self.predicted_s)
+        return factor_between(self.predicted_s, self.measured_s)
 
 
 def leave_one_family_out(

@@ -84,10 +84,11 @@ def structural(
     description : str, optional
         One line for people.
     """
+    shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
     bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
     for level, size in enumerate(cache_bytes, start=1):
-        derived[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
+        shares[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
         for direction in ("load", "store"):
             for density in ("dense", "sparse", "data"):
                 derived[f"{direction}_{density}_beyond{level}"] = (
@@ -96,18 +97,14 @@ def structural(
             derived[f"{direction}_segments_beyond{level}"] = (
                 f"segments_group_{direction}*beyond{level}"
             )
-    derived["out_of_reach"] = f"max(0, 1 - {REACH_BYTES}/{bytes_in_all})"
+    shares["out_of_reach"] = f"max(0, 1 - {REACH_BYTES}/{bytes_in_all})"
     for unit, kinds in _FAR_ACCESSES.items():
         for direction in ("load", "store"):
             for kind in kinds:
                 derived[f"{unit}_{direction}_{kind}_out_of_reach"] = (
                     f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
-    traffic = (
-        "bytes.group.*.*",
-        "segments.group.*",
-        *(key for key in derived if not key.startswith("beyond") and key != "out_of_reach"),
-    )
+    traffic = ("bytes.group.*.*", "segments.group.*", *derived)
     return FittedModel(
         name=name or f"{STRUCTURAL}-{policy.slug}",
         description=description or f"What the device issues: {policy.text}",
@@ -116,7 +113,7 @@ def structural(
         loss="soft_l1",
         loss_scale=0.3,
         ignored=("bytes.kernel.*",),
-        derived=derived,
+        derived=shares | derived,
         terms={
             "overhead": Term(charged=OVERHEAD),
             "issue": Term(charged=ISSUE),

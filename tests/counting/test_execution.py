@@ -243,28 +243,30 @@ def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
     }
 
 
-def test_single_rows_of_odd_length_access_memory_one_by_one() -> None:
-    policy = ExecutionPolicy(odd_rows="apart")
-    for name, expected in (
-        ("free.flat.48x1.gmem.load.32.next", {"run.scalar.gmem.load.spread": 96}),
-        ("free.flat.64x1.gmem.load.32.next", {"run.vector.gmem.load.next": 6}),
-        ("free.flat.48x2.gmem.load.32.next", {"run.vector.gmem.load.next": 6}),
-        ("free.short.48x1.gmem.load.32.next.near", {"run.vector.gmem.load.next": 6}),
-        ("free.loop.48x1.gmem.load.32.next.far", {"run.vector.gmem.load.strided": 6}),
-    ):
-        assert policy.apply({f"exec.{name}": 96}) == expected
+@pytest.mark.parametrize(
+    ("policy", "name", "issued"),
+    [
+        ({"odd_rows": "apart"}, "free.flat.48x1.gmem.load.32.next", "scalar.gmem.load.spread"),
+        ({"odd_rows": "apart"}, "free.flat.64x1.gmem.load.32.next", "vector.gmem.load.next"),
+        ({"odd_rows": "apart"}, "free.flat.48x2.gmem.load.32.next", "vector.gmem.load.next"),
+        ({"odd_rows": "apart"}, "free.short.48x1.gmem.load.32.next.near", "vector.gmem.load.next"),
+        ({"odd_rows": "apart"}, "free.loop.48x1.gmem.load.32.next.far", "vector.gmem.load.strided"),
+        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.shifted", "scalar.lmem.load.spread"),
+        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.next", "vector.lmem.load.next"),
+        ({"shifted": "apart"}, "sync.flat.32x2.lmem.store.32.shifted", "vector.lmem.store.shifted"),
+        ({"shifted": "apart"}, "sync.flat.64x1.lmem.load.32.offset", "vector.lmem.load.offset"),
+        (
+            {"shifted": "apart"},
+            "sync.loop.32x2.lmem.load.32.shifted.near",
+            "vector.lmem.load.shifted",
+        ),
+    ],
+)
+def test_rows_that_access_memory_one_by_one(policy: Any, name: str, issued: str) -> None:
+    """Single ones of odd length, and several of which each loads shifted local elements."""
+    each = 1 if issued.startswith("vector") else 16
 
-
-def test_shifted_local_loads_of_several_rows_may_be_one_by_one() -> None:
-    policy = ExecutionPolicy(shifted="apart")
-    for name, expected in (
-        ("sync.flat.32x2.lmem.load.32.shifted", {"run.scalar.lmem.load.spread": 64}),
-        ("sync.flat.32x2.lmem.load.32.next", {"run.vector.lmem.load.next": 4}),
-        ("sync.flat.32x2.lmem.store.32.shifted", {"run.vector.lmem.store.shifted": 4}),
-        ("sync.flat.64x1.lmem.load.32.offset", {"run.vector.lmem.load.offset": 4}),
-        ("sync.loop.32x2.lmem.load.32.shifted.near", {"run.vector.lmem.load.shifted": 4}),
-    ):
-        assert policy.apply({f"exec.{name}": 64}) == expected
+    assert ExecutionPolicy(**policy).apply({f"exec.{name}": 96}) == {f"run.{issued}": 6 * each}
 
 
 def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:

@@ -196,6 +196,32 @@ def test_searches_keep_their_budget() -> None:
     assert all(record.quality(random_search(record, 1e6, seed=s)) == 1.0 for s in range(3))
 
 
+def test_what_is_left_of_the_budget_goes_into_predictions_before_a_search_is_sure() -> None:
+    """Predictions are right, so that few measurements do, and slow."""
+    slow = _recording(count_s=1.0, build_s=0.01)
+    times = {key: 1e-3 * 1.5**number for number, key in enumerate(slow.answers)}
+    right = replace(
+        slow,
+        record=replace(
+            slow.record,
+            variants=tuple(
+                replace(each, samples_s=(times[as_key(each.choice)],) * 10)
+                for each in slow.record.variants
+            ),
+        ),
+        answers={
+            key: replace(answer, point=Predicted(choice=dict(key), time_s=times[key]))
+            for key, answer in slow.answers.items()
+        },
+    )
+
+    found = replayed_tuning(right, 12.0, seed=0, workers=2)
+
+    assert found.stopped in ("confident", "exhausted")
+    assert found.ranking_complete
+    assert found.predicted == len(times)
+
+
 @pytest.mark.parametrize(
     ("seconds", "predicted", "tried"),
     [(5.0, range(1, 9), 1), (10.0, range(1, 13), 3), (60.0, range(16, 17), 5)],
