@@ -38,6 +38,8 @@ from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
 from measurement_kernels.random_shapes import arithmetic as random_arithmetic
 from measurement_kernels.random_shapes import channel_filter as random_channel_filter
 from measurement_kernels.random_shapes import elementwise as random_elementwise
+from measurement_kernels.random_shapes import integer as random_integer
+from measurement_kernels.random_shapes import interaction as random_interaction
 from measurement_kernels.random_shapes import item_loop as random_item_loop
 from measurement_kernels.random_shapes import matmul as random_matmul
 from measurement_kernels.random_shapes import small_operator as random_small_operator
@@ -81,6 +83,8 @@ _MODULES = (
     random_arithmetic,
     random_transpose,
     random_small_operator,
+    random_interaction,
+    random_integer,
     applications,
 )
 

@@ -92,6 +92,9 @@ class Recurrence:
         The value, in terms of the states.
     state_type : str
         Type of the states as Loopy calls it, ``int32``; by default the element type.
+    parts : tuple of (str, str)
+        What each iteration stores first, by name, in terms of those before, the arrays and the
+        loops: states may be updated with it.
     """
 
     target: str
@@ -99,6 +102,7 @@ class Recurrence:
     loop: str
     result: str
     state_type: str = ""
+    parts: tuple[tuple[str, str], ...] = ()
 
     def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
         """Write the recurrence for Loopy."""
@@ -107,16 +111,22 @@ class Recurrence:
         begin = [
             f"<{dtype}> s{q} = {start} {{id=begin{q}}}" for q, (start, _) in enumerate(self.states)
         ]
+        stored = [
+            f"<{dtype}> {name} = {text} {{id=part{q}, dep={_numbered_ids('part', q)}}}"
+            for q, (name, text) in enumerate(self.parts)
+        ]
+        used = f":{_numbered_ids('part', len(self.parts))}" if self.parts else ""
         steps = [
-            f"s{q} = {update} {{id=step{q}, dep=begin{q}}}"
+            f"s{q} = {update} {{id=step{q}, dep=begin{q}{used}}}"
             for q, (_, update) in enumerate(self.states)
         ]
-        done = ":".join(f"step{q}" for q in range(len(self.states)))
+        done = _numbered_ids("step", len(self.states))
         return "\n".join(
             [
                 f"for {around}",
                 *begin,
                 f"for {self.loop}",
+                *stored,
                 *steps,
                 "end",
                 f"{self.target} = {self.result} {{dep={done}}}",
@@ -131,6 +141,8 @@ class Recurrence:
         known.update({f"s{q}": _evaluated(start, known) for q, (start, _) in self._numbered()})
         for step in range(values[self.loop].size):
             known[self.loop] = step
+            for name, text in self.parts:
+                known[name] = _evaluated(text, known)
             for q, (_, update) in self._numbered():
                 known[f"s{q}"] = _evaluated(update, known)
         return _evaluated(self.result, known)
@@ -345,14 +357,26 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
     return lp.prioritize_loops(unit, shape.priority) if shape.priority else unit
 
 
+def _numbered_ids(name: str, number: int) -> str:
+    return ":".join(f"{name}{q}" for q in range(number))
+
+
 def _upto(extent: int) -> slice:
     return slice(0, extent)
 
 
 def _evaluated(text: str, values: Mapping[str, Any]) -> Any:
-    from pymbolic import evaluate
+    import numpy as np
+    from pymbolic.mapper.evaluator import EvaluationMapper
+    from pymbolic.primitives import If
 
-    return evaluate(_parsed(text), values)
+    class OnArrays(EvaluationMapper[Any]):
+        """Conditions are those of each element."""
+
+        def map_if(self, expr: If) -> Any:
+            return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
+
+    return OnArrays(dict(values))(_parsed(text))
 
 
 @cache

@@ -3,8 +3,8 @@
 Nothing but a fixed seed chooses their members: work groups (wide, tall, linear, any number of
 items), which loop lanes run along, blocks of iterations per item, unrolling, tiles in local memory,
 layouts, numbers of arrays and of terms, coefficients, sizes. In each family the last members have
-work groups, blocks and pieces of lengths that are powers of two, those that people choose most. All
-are in ``f32``.
+work groups, blocks and pieces of lengths that are powers of two, those that people choose most;
+behind them come a few in ``f64``. All others are in ``f32``.
 
 =========================  =====================================================================
 family                     members
@@ -18,5 +18,7 @@ family                     members
 ``random-arithmetic``      chains of arithmetic, one or several of them
 ``random-transpose``       permutations of axes, reversals, interleaving
 ``random-small-operator``  small matrices applied to the nodes of many elements
+``random-interaction``     sums over pairs of points: functions of distances, forces, cut-offs
+``random-integer``         chains of integer arithmetic with divisions by constants; ``f32`` only
 =========================  =====================================================================
 """

@@ -11,6 +11,7 @@ from measurement_kernels.random_shapes.draws import Draw, random_entries
 
 _NUMBER = 40
 _REGULAR = 15
+_DOUBLE = 10
 _UPDATES = {
     # seconds per update, about; states stay between -2 and 6 for inputs of at most 1/2
     "{s} * {x} + {c}": 1.0e-9,
@@ -35,6 +36,7 @@ def entries() -> Iterator[CatalogEntry]:
         _NUMBER,
         _REGULAR,
         _draw,
+        double=_DOUBLE,
     )
 
 

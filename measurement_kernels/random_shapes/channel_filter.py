@@ -11,6 +11,7 @@ from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_en
 
 _NUMBER = 30
 _REGULAR = 50
+_DOUBLE = 10
 _TERM_S = 0.4e-9
 _BLOCKS = (("ilp", "unr"), ("ilp", "ilp.seq", "for"))
 
@@ -23,6 +24,7 @@ def entries() -> Iterator[CatalogEntry]:
         _NUMBER,
         _REGULAR,
         _draw,
+        double=_DOUBLE,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
@@ -155,6 +156,8 @@ def random_entries(
     number: int,
     regular: int,
     draw_kernel: Callable[[Draw], tuple[Program, Shape] | None],
+    *,
+    double: int = 0,
 ) -> Iterator[CatalogEntry]:
     """Draw the kernels of a family.
 
@@ -167,13 +170,18 @@ def random_entries(
     draw_kernel : callable
         Draws one; None where the choices do not fit together. Then it is asked again, as it is
         where local axis 0 has a single item, for which Loopy makes no code.
+    double : int
+        How many more are drawn in ``f64``, every other one of them with powers of two.
     """
-    for index in range(number + regular):
-        draw = Draw(f"{family}/{index}", regular=index >= number)
+    for index in range(number + regular + double):
+        is_double = index >= number + regular
+        draw = Draw(f"{family}/{index}", regular=index % 2 == 0 if is_double else index >= number)
         drawn = draw_kernel(draw)
         while drawn is None or drawn[1].group_shape[0] == 1:
             drawn = draw_kernel(draw)
         program, shape = drawn
+        if is_double:
+            program = replace(program, element_type="f64")
         steps = (0, 1) if draw.chance(0.5) else (0,)
         yield program_entry(
             program,

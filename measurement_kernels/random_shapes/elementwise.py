@@ -12,6 +12,7 @@ from measurement_kernels.random_shapes.draws import Draw, random_entries
 
 _NUMBER = 45
 _REGULAR = 25
+_DOUBLE = 10
 _BYTE_S = 0.06e-9
 _OPERATION_S = 0.05e-9
 
@@ -31,7 +32,12 @@ _SLOW = ("exp({x})",)
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-elementwise", "random map of arrays, of random shape", _NUMBER, _REGULAR, _draw
+        "random-elementwise",
+        "random map of arrays, of random shape",
+        _NUMBER,
+        _REGULAR,
+        _draw,
+        double=_DOUBLE,
     )
 
 

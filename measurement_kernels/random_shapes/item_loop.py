@@ -22,6 +22,7 @@ from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_en
 
 _NUMBER = 45
 _REGULAR = 25
+_DOUBLE = 10
 _TERM_S = 0.5e-9
 
 _TERMS = (
@@ -47,7 +48,12 @@ _UPDATES = (
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-item-loop", "random sums and recurrences of single items", _NUMBER, _REGULAR, _draw
+        "random-item-loop",
+        "random sums and recurrences of single items",
+        _NUMBER,
+        _REGULAR,
+        _draw,
+        double=_DOUBLE,
     )
 
 

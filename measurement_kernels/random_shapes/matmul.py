@@ -16,6 +16,7 @@ from measurement_kernels.random_shapes.draws import (
 
 _NUMBER = 90
 _REGULAR = 60
+_DOUBLE = 14
 _TERM_S = 0.4e-9
 
 _TERMS = ("{a} * {b}",) * 5 + (
@@ -32,7 +33,12 @@ _STEPS = (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40)
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-matmul", "matrix product or a relative, of random shape", _NUMBER, _REGULAR, _draw
+        "random-matmul",
+        "matrix product or a relative, of random shape",
+        _NUMBER,
+        _REGULAR,
+        _draw,
+        double=_DOUBLE,
     )
 
 

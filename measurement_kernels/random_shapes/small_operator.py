@@ -17,6 +17,7 @@ from measurement_kernels.random_shapes.draws import (
 
 _NUMBER = 40
 _REGULAR = 30
+_DOUBLE = 10
 _TERM_S = 0.4e-9
 _NODES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 20, 24, 32)
 _ITEMS = (2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64)
@@ -41,6 +42,7 @@ def entries() -> Iterator[CatalogEntry]:
         _NUMBER,
         _REGULAR,
         _draw,
+        double=_DOUBLE,
     )
 
 

@@ -16,6 +16,7 @@ from measurement_kernels.random_shapes.draws import (
 
 _NUMBER = 80
 _REGULAR = 60
+_DOUBLE = 14
 _LOAD_S = 0.2e-9
 _PLANES = 12
 
@@ -34,7 +35,12 @@ _POINTWISE = (
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-stencil", "stencil of random points and shape", _NUMBER, _REGULAR, _draw
+        "random-stencil",
+        "stencil of random points and shape",
+        _NUMBER,
+        _REGULAR,
+        _draw,
+        double=_DOUBLE,
     )
 
 

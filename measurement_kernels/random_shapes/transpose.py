@@ -11,6 +11,7 @@ from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_en
 
 _NUMBER = 30
 _REGULAR = 40
+_DOUBLE = 8
 _ELEMENT_S = 1.5e-9
 _LAYERS = 5
 
@@ -22,7 +23,12 @@ _WRITES = {2: ("i, j",), 3: ("q, i, j", "i, q, j", "i, j, q")}
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-transpose", "random permutation of axes, of random shape", _NUMBER, _REGULAR, _draw
+        "random-transpose",
+        "random permutation of axes, of random shape",
+        _NUMBER,
+        _REGULAR,
+        _draw,
+        double=_DOUBLE,
     )
 
 

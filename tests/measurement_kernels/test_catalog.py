@@ -29,6 +29,8 @@ RANDOM = {
     "random-arithmetic": 55,
     "random-transpose": 70,
     "random-small-operator": 70,
+    "random-interaction": 80,
+    "random-integer": 55,
 }
 APPLICATIONS = (
     "gemm",
@@ -109,6 +111,9 @@ def test_applications_are_apart_in_any_element_type() -> None:
 def test_collections_are_listed_apart() -> None:
     random = entries(collection="random")
     assert Counter(e.family for e in random) == RANDOM
+    doubles = Counter(e.family for e in entries(collection="random", element_type="f64"))
+    assert set(doubles) == {*RANDOM} - {"random-integer"}
+    assert min(doubles.values()) >= 8
     assert families(collection="random") == tuple(RANDOM)
     extended = entries(collection="extended", element_type=None)
     assert Counter(e.family for e in extended) == EXTENDED
