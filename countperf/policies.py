@@ -104,6 +104,9 @@ class ExecutionPolicy(Part):
     shifted : {"together", "apart"}
         Whether items of groups of several rows load neighbors in a local array from anywhere
         outside loops, as others do, or one by one where a constant or another row shifts them.
+    units : int
+        Groups that run at once: those of a launch run in rounds of so many, and the last round,
+        though not full, takes as long as the others. 0: as long as its share.
     """
 
     width: int = Field(default=16, ge=1)
@@ -117,12 +120,14 @@ class ExecutionPolicy(Part):
     short: Literal["unrolled", "loops"] = "unrolled"
     sync_width: int = Field(default=0, ge=0)
     shifted: Literal["together", "apart"] = "together"
+    units: int = Field(default=0, ge=0)
 
     @property
     def text(self) -> str:
         """The policy in a few words."""
+        rounds = f", {self.units} groups at once" if self.units else ""
         if self.vectorized == "never" or self.width == 1:
-            return "scalar"
+            return f"scalar{rounds}"
         left = "partial vectors whole" if self.remainder == "whole" else "remainders scalar"
         place = "along local axis 0" if self.along == "axis0" else "over the group"
         rows = f", rows up to {self.unrolled} unrolled" if self.unrolled else ""
@@ -134,14 +139,15 @@ class ExecutionPolicy(Part):
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
-            f"{loops}"
+            f"{loops}{rounds}"
         )
 
     @property
     def slug(self) -> str:
         """The policy in short, for names of models: ``w16-flat-scalar-u4``."""
+        rounds = [f"units{self.units}"] if self.units else []
         if self.vectorized == "never" or self.width == 1:
-            return "scalar"
+            return "-".join(["scalar", *rounds])
         parts = [f"w{self.width}", self.vectorized.replace(" ", "-")]
         parts += [self.remainder, *([] if self.along == "axis0" else [self.along])]
         parts += [f"u{self.unrolled}"] if self.unrolled else []
@@ -151,6 +157,7 @@ class ExecutionPolicy(Part):
         parts += ["loops"] if self.short == "loops" else []
         parts += [f"s{self.sync_width}"] if self.sync_width else []
         parts += ["shifted"] if self.shifted == "apart" else []
+        parts += rounds
         return "-".join(part for part in parts if part)
 
     def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:

@@ -361,11 +361,7 @@ def profile_entries(
         for e in entries(element_type=None, purpose=purpose, collection=None)
         if e.collection in collections
         and fits(e)
-        and (
-            purpose == "application"
-            or e.collection == "extended"
-            or e.element_type in element_types
-        )
+        and (purpose == "application" or e.collection != "paper" or e.element_type in element_types)
         and (not families or e.family in families)
     )
     if not kept:

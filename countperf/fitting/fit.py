@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -128,7 +129,9 @@ def fit(
             _require_structure(view, STRUCTURAL)
             available |= structural.candidates()
         definition, candidates = select_model(
-            observations, available, refine=structural.refinements
+            observations,
+            available,
+            refine=partial(structural.refinements, units=measurements.device.compute_units),
         )
     else:
         definition = fitted_model(model) if isinstance(model, str) else model

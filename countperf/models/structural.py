@@ -5,6 +5,8 @@ change, special functions), carried chains, passes through barrier regions, and 
 bytes that each group accesses come from the nearest cache; the share that does not fit a cache of
 :math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra. Accesses to
 global memory that are not of neighbors side by side do so beyond the reach of address translation.
+Where :math:`U` groups run at once, :math:`G` of them take as long as
+:math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
 Which policy, cache sizes and expression a device follows is found by leaving out families
 (`countperf.fitting.selection`).
@@ -12,7 +14,7 @@ Which policy, cache sizes and expression a device follows is found by leaving ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from countperf.models.definition import FittedModel, Term
@@ -34,8 +36,8 @@ _FAR_ACCESSES = {
 _SPACES = ("gmem", "lmem")
 _UNITS = ("vector", "scalar")
 
+LAUNCH = ("launches",)
 OVERHEAD = (
-    "launches",
     "groups",
     "barrier.local",
     *(f"run.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
@@ -65,7 +67,7 @@ def structural(
     policy: ExecutionPolicy,
     *,
     name: str = "",
-    expression: str = "overhead + issue + chains + traffic",
+    expression: str = "",
     cache_bytes: Sequence[int] = CACHE_BYTES,
     description: str = "",
 ) -> FittedModel:
@@ -78,7 +80,9 @@ def structural(
     name : str, optional
         Name of the model; by default ``structural-`` and the policy in short.
     expression : str, optional
-        Of the terms ``overhead``, ``issue``, ``chains`` and ``traffic``; all have to occur.
+        Of the terms ``launch``, ``overhead``, ``issue``, ``chains`` and ``traffic``, which all have
+        to occur, and of ``rounds``, where a policy has `units`: by default their sum, of which all
+        but ``launch`` is multiplied by ``rounds``.
     cache_bytes : sequence of int, optional
         Sizes of caches, smallest first, B.
     description : str, optional
@@ -105,6 +109,12 @@ def structural(
                     f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
     traffic = ("bytes.group.*.*", "segments.group.*", *derived)
+    work = "overhead + issue + chains + traffic"
+    if policy.units:
+        # those of a launch, where there are several
+        each = "max(1, groups)/max(1, launches)"
+        shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
+        work = f"rounds*({work})"
     return FittedModel(
         name=name or f"{STRUCTURAL}-{policy.slug}",
         description=description or f"What the device issues: {policy.text}",
@@ -115,12 +125,13 @@ def structural(
         ignored=("bytes.kernel.*",),
         derived=shares | derived,
         terms={
+            "launch": Term(charged=LAUNCH),
             "overhead": Term(charged=OVERHEAD),
             "issue": Term(charged=ISSUE),
             "chains": Term(charged=CHAINS),
             "traffic": Term(charged=traffic),
         },
-        expression=expression,
+        expression=expression or f"launch + {work}",
     )
 
 
@@ -149,12 +160,23 @@ def candidates(widths: Sequence[int] = (8, 16)) -> dict[str, FittedModel]:
     return _by_name(found)
 
 
-def refinements(model: FittedModel) -> dict[str, FittedModel]:
-    """List models whose policies differ from that of one in a detail, by name; none without one."""
+def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
+    """List models whose policies differ from that of one in a detail, by name; none without one.
+
+    Parameters
+    ----------
+    model : FittedModel
+        The model.
+    units : int
+        Compute units of the device, if they are known.
+    """
     policy = model.policy
-    if policy is None or policy.width == 1 or policy.along == "group":
+    if policy is None:
         return {}
-    changes: list[dict[str, object]] = [
+    changes: list[dict[str, object]] = [{"units": number} for number in {0, units}]
+    if policy.width == 1 or policy.along == "group":
+        return _changed(policy, changes)
+    changes += [
         {"interchanged": not policy.interchanged},
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
         *({"width": width} for width in (8, 16, 32)),
@@ -166,6 +188,12 @@ def refinements(model: FittedModel) -> dict[str, FittedModel]:
         *({"sync_width": width} for width in (0, 4, 8) if width < policy.width),
         *({"shifted": shifted} for shifted in ("together", "apart")),
     ]
+    return _changed(policy, changes)
+
+
+def _changed(
+    policy: ExecutionPolicy, changes: Iterable[Mapping[str, object]]
+) -> dict[str, FittedModel]:
     changed = [policy.model_copy(update=change) for change in changes]
     return _by_name(each for each in changed if each != policy)
 

@@ -23,6 +23,7 @@ _FUNCTIONS = {
     "{c} / {r}": 1.0e-9,
     "exp(-{r})": 3.0e-9,
     "{c} / ({r} * sqrt({r}))": 1.5e-9,
+    "{r}**0.75": 20.0e-9,
     "fmax({c} - {r}, 0.0)": 0.6e-9,
     "{r} * {r}": 0.6e-9,
     "{c} + {r}": 0.6e-9,
@@ -81,9 +82,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
         f"{draw.coefficient()} * s{number}" if number else "s0" for number in range(len(updates))
     )
     pair_s = _FUNCTIONS[function] + 0.2e-9 * axes * (2 if is_force else 1)
-    sizes = draw.sizes(
-        {"n": items * each, "m": tile}, lambda s: s["n"] * s["m"] * pair_s, skew=1.0
-    )
+    sizes = draw.sizes({"n": items * each, "m": tile}, lambda s: s["n"] * s["m"] * pair_s, skew=1.0)
     program = Program(
         name="interaction",
         loops=(("i", "n"), ("k", "m")),

@@ -322,6 +322,29 @@ def test_policies_have_names_of_their_own() -> None:
     policies = [model.policy for model in first.values()]
     assert all(policy not in policies[:k] for k, policy in enumerate(policies))
     for model in first.values():
-        for name, other in structural.refinements(model).items():
+        refined = structural.refinements(model, units=2)
+        assert any(other.policy and other.policy.units == 2 for other in refined.values())
+        for name, other in refined.items():
             assert name != model.name
             assert other.policy != model.policy
+
+
+@pytest.mark.parametrize(
+    ("groups", "launches", "rounds"),
+    [(1, 1, 2), (2, 1, 1), (3, 1, 4 / 3), (8, 1, 1), (2, 2, 2), (0, 1, 2)],
+)
+def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
+    groups: int, launches: int, rounds: float
+) -> None:
+    from countperf.models import structural
+    from countperf.models.function import ModelFunction, model_inputs
+
+    model = structural.structural(ExecutionPolicy(units=2))
+    counts = {"groups": groups, "launches": launches, "exec.free.loop.16x1.flop.add.f32": 160}
+    inputs = model_inputs(model, {name: count for name, count in counts.items() if count})
+    assert inputs.variables["rounds"] == pytest.approx(rounds)
+    function = ModelFunction(model=model, columns=tuple(inputs.values))
+    values = np.array(list(inputs.values.values()))
+    weights = [1.0 if term == "launch" else 0.25 for term, _ in function.columns]
+    time = function.times(values, inputs.variables, weights)
+    assert time == pytest.approx(launches + rounds * (groups + 10) / 4)
