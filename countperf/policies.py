@@ -10,7 +10,8 @@ of width :math:`W` under which it is vectorized, each row of :math:`r` items tak
 :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
 addresses are not next to each other, or all the same, access memory one by one. Vectors are of 32
 bits per lane: one of wider elements takes as many more accesses. Vectors of neighbors in global
-memory are ``strided`` where the next iteration of an item's loop is in other lines.
+memory are ``strided`` where the next iteration of an item's loop is in other lines. Calls that not
+all items make are ``conditional`` in vectors, and calls like others one by one.
 """
 
 from __future__ import annotations
@@ -281,7 +282,7 @@ def _operation(what: list[str]) -> str:
     family, kind, type_name, *function = what
     if family == "iop":
         return f"{'divide' if kind in ('div', 'mod') else 'index'}.{type_name}.{kind}"
-    if kind == "special" and function and function[0] in _MINOR_FUNCTIONS:
+    if kind in ("special", "conditional") and function and function[0] in _MINOR_FUNCTIONS:
         return f"minor.{type_name}.{function[0]}"
     if kind in _ARITHMETIC:
         return f"arithmetic.{type_name}.{kind}"
@@ -302,6 +303,10 @@ def _scalar_name(what: list[str]) -> str:
             return f"pmem.{direction}"
         case ["idle" | "iterations" | "carried" as kind]:
             return kind
+        case [_, "conditional", type_name, "pow"]:
+            return f"pow.{type_name}"
+        case [_, "conditional", type_name, function] if function not in _MINOR_FUNCTIONS:
+            return f"special.{type_name}.{function}"
         case _:
             return _operation(what)
 
@@ -319,5 +324,7 @@ def _vector_name(what: list[str], *, is_outside: bool) -> tuple[str, Fraction | 
             return f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS)
         case ["pmem", direction]:
             return (f"pmem.{direction}", None if is_outside else _ONE)
+        case [_, "conditional", *_]:
+            return _operation(what), _ONE
         case _:
             return _scalar_name(what), _ONE

@@ -26,6 +26,7 @@ from measurement_kernels import (
 from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.extended import (
     chains,
+    functions,
     groupings,
     halo,
     item_loops,
@@ -75,6 +76,7 @@ _MODULES = (
     strided,
     numbers,
     reductions,
+    functions,
     random_matmul,
     random_stencil,
     random_elementwise,

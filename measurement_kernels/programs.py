@@ -397,4 +397,7 @@ def _functions() -> dict[str, Any]:
         "fmin": np.minimum,
         "fmax": np.maximum,
         "sin": np.sin,
+        "cos": np.cos,
+        "log": np.log,
+        "tanh": np.tanh,
     }

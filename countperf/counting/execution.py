@@ -20,6 +20,9 @@ that not all items execute), ``near`` (less than a line of 64 bytes), ``far`` (m
 cache; from lane to lane only where a row has more items than such a cache has ways, 8) or ``data``
 (read from data, or uneven). Where a row has at most 8 items, so that compilers may unroll it, the
 step along local axis 1 follows: ``far_next``.
+
+Special functions and powers under a condition that tells items apart are ``conditional``: compilers
+that have no masked form of one call it for each item.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
@@ -78,6 +81,8 @@ SHORT_LOOP = 32
 _FAR = 2**30
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
 """Of operations, in additions, to tell which of several chains is the longest."""
+CONDITIONAL = "conditional"
+_CALLS = ("special", "pow")
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
 
@@ -409,7 +414,8 @@ class _Executions:
                 executions = self.domains.executions(place.within, conditions, grid)
                 executions = executions.scale(number * share)
                 if isinstance(key, Operation):
-                    self._add("operations", (site, key), executions)
+                    named = _conditional(key, conditions, place)
+                    self._add("operations", (site, named), executions)
                 elif executions:
                     space, direction, bits = key.address_space, key.direction, key.bits
                     for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
@@ -682,6 +688,27 @@ class _Executions:
         return min(n for n in place.within if self.domains.group_axes.get(n) == axis)
 
     # }}}
+
+
+def _conditional(
+    operation: Operation, conditions: Iterable[Case | FirstIteration], place: Place
+) -> Operation:
+    """Return the operation, or a conditional one if it is a call that not all items make."""
+    if operation.kind not in _CALLS:
+        return operation
+    lanes = set(place.lanes)
+    tells_apart = any(lanes & _names_of(case) for case in conditions if isinstance(case, Case))
+    if not tells_apart:
+        return operation
+    function = operation.function or operation.kind
+    return replace(operation, kind=CONDITIONAL, function=function)
+
+
+def _names_of(case: Case) -> frozenset[str]:
+    """Return the loop variables and parameters that a condition depends on."""
+    return frozenset[str]().union(
+        *(form.names() for alternative in case.alternatives for form in alternative)
+    )
 
 
 def _masked(lane: str) -> str:

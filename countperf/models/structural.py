@@ -53,6 +53,7 @@ ISSUE = (
     ),
     *(f"run.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),
     *(f"run.{unit}.special.*.*" for unit in _UNITS),
+    "run.vector.conditional.*.*",
     *(
         f"run.{unit}.{space}.{direction}.*"
         for space in _SPACES

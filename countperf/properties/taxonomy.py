@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from countperf.errors import PropertyNameError
 from countperf.symbolic.memory import kept_in_process
 
-COUNTING_RULES_VERSION = 2
+COUNTING_RULES_VERSION = 3
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
 
