@@ -47,8 +47,9 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
     "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
 }
 """Contexts and placements that run in vectors."""
-_APART = {"near": "spread", "far": "gather", "data": "gather", "pitch": "conflict"}
-"""What accesses are called of which each lane takes an instruction of its own, by their step."""
+_APART = frozenset({"near", "far", "data", "pitch"})
+"""Steps of lanes of which each takes an access of its own, as single items do at such steps."""
+_REACHES = {"far": "far", "data": "far", "pitch": "pitch"}
 _LANE_BITS = 32
 _ONE = Fraction(1)
 _MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
@@ -281,7 +282,7 @@ def _issued(
 def _operation(what: list[str]) -> str:
     family, kind, type_name, *function = what
     if family == "iop":
-        return f"{'divide' if kind in ('div', 'mod') else 'index'}.{type_name}.{kind}"
+        return f"{'divide' if kind in ('div', 'mod') else 'minor'}.{type_name}.{kind}"
     if kind in ("special", "conditional") and function and function[0] in _MINOR_FUNCTIONS:
         return f"minor.{type_name}.{function[0]}"
     if kind in _ARITHMETIC:
@@ -295,8 +296,7 @@ def _scalar_name(what: list[str]) -> str:
     match what:
         case ["gmem" | "lmem" as space, direction, _, lane, *walk]:
             step = walk[0] if walk else lane
-            reach = {"far": "far", "data": "far", "pitch": "pitch"}.get(step, "walk")
-            return f"{space}.{direction}.{reach}"
+            return f"{space}.{direction}.{_REACHES.get(step, 'walk')}"
         case ["chain", kind, type_name]:
             return f"chain.{type_name}.{'arithmetic' if kind in _ARITHMETIC else kind}"
         case ["pmem", direction]:
@@ -320,7 +320,7 @@ def _vector_name(what: list[str], *, is_outside: bool) -> tuple[str, Fraction | 
             if space == "gmem" and lane == "next" and not _OTHER_LINES.isdisjoint(walk):
                 lane = "strided"
             if lane in _APART:
-                return f"{space}.{direction}.{_APART[lane]}", None
+                return f"{space}.{direction}.{_REACHES.get(lane, 'walk')}", None
             return f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS)
         case ["pmem", direction]:
             return (f"pmem.{direction}", None if is_outside else _ONE)

@@ -30,7 +30,7 @@ REACH_BYTES = 12 << 20
 """What the entries of a second-level translation buffer map: 3072 pages of 4 KiB."""
 
 _FAR_ACCESSES = {
-    "scalar": ("walk", "far", "pitch", "gather", "spread", "conflict"),
+    "scalar": ("walk", "far", "pitch"),
     "vector": ("strided",),
 }
 _SPACES = ("gmem", "lmem")
@@ -48,7 +48,7 @@ ISSUE = (
     *(f"run.{unit}.arithmetic.*" for unit in _UNITS),
     *(
         f"run.{unit}.{kind}"
-        for kind in ("minor", "index", "divide", "iterations", "idle")
+        for kind in ("minor", "divide", "iterations", "idle")
         for unit in _UNITS
     ),
     *(f"run.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),

@@ -146,7 +146,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "passes of rows of work groups through regions, and through bodies of loops",
         ),
         (
-            r"run\.(?:vector|scalar)\.(?:minor|index|div|pow|special|\w+)(?:\.\w+){0,2}",
+            r"run\.(?:vector|scalar)\.(?:minor|divide|div|pow|special|conditional)(?:\.\w+){0,2}",
             "instruction",
             "other operations as a device issues them",
         ),

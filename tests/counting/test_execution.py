@@ -133,7 +133,7 @@ def test_a_policy_issues_rows_in_vectors(remainder: Any, vector: float, scalar: 
 def test_lanes_that_are_apart_access_one_by_one() -> None:
     policy = ExecutionPolicy(width=16, vectorized="always")
     issued = policy.apply({"exec.sync.loop.32x1.gmem.load.32.far.next": 64})
-    assert issued == {"run.scalar.gmem.load.gather": 64}
+    assert issued == {"run.scalar.gmem.load.far": 64}
 
 
 def test_sub_groups_take_items_over_the_group() -> None:
@@ -246,12 +246,12 @@ def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
 @pytest.mark.parametrize(
     ("policy", "name", "issued"),
     [
-        ({"odd_rows": "apart"}, "free.flat.48x1.gmem.load.32.next", "scalar.gmem.load.spread"),
+        ({"odd_rows": "apart"}, "free.flat.48x1.gmem.load.32.next", "scalar.gmem.load.walk"),
         ({"odd_rows": "apart"}, "free.flat.64x1.gmem.load.32.next", "vector.gmem.load.next"),
         ({"odd_rows": "apart"}, "free.flat.48x2.gmem.load.32.next", "vector.gmem.load.next"),
         ({"odd_rows": "apart"}, "free.short.48x1.gmem.load.32.next.near", "vector.gmem.load.next"),
         ({"odd_rows": "apart"}, "free.loop.48x1.gmem.load.32.next.far", "vector.gmem.load.strided"),
-        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.shifted", "scalar.lmem.load.spread"),
+        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.shifted", "scalar.lmem.load.walk"),
         ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.next", "vector.lmem.load.next"),
         ({"shifted": "apart"}, "sync.flat.32x2.lmem.store.32.shifted", "vector.lmem.store.shifted"),
         ({"shifted": "apart"}, "sync.flat.64x1.lmem.load.32.offset", "vector.lmem.load.offset"),
@@ -304,14 +304,14 @@ def test_long_code_of_narrow_rows_is_not_unrolled() -> None:
         assert counts[f"exec.free.{wanted}.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
 
     policy = ExecutionPolicy(unrolled=8)
-    for placement, expected in (("long", "gather"), ("flat", "next")):
+    for placement, expected in (("long", "far"), ("flat", "next")):
         issued = policy.apply({f"exec.free.{placement}.4x32.gmem.load.32.far_next": 128})
         assert [name.rpartition(".")[2] for name in issued] == [expected]
 
 
 def test_narrow_rows_run_along_the_other_axis() -> None:
     counts = {"exec.free.flat.4x32.gmem.load.32.next_far": 128}
-    assert ExecutionPolicy(unrolled=4).apply(counts) == {"run.scalar.gmem.load.gather": 128}
+    assert ExecutionPolicy(unrolled=4).apply(counts) == {"run.scalar.gmem.load.far": 128}
     assert ExecutionPolicy(unrolled=0).apply(counts) == {"run.vector.gmem.load.next": 32}
 
 
@@ -348,3 +348,40 @@ def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
     weights = [1.0 if term == "launch" else 0.25 for term, _ in function.columns]
     time = function.times(values, inputs.variables, weights)
     assert time == pytest.approx(launches + rounds * (groups + 10) / 4)
+
+
+def test_calls_that_not_all_items_make_are_conditional_in_vectors() -> None:
+    def names(condition: str, function: str) -> set[str]:
+        t_unit = lp.make_kernel(
+            "{[g, i, k]: 0 <= g < n and 0 <= i < 16 and 0 <= k < m}",
+            f"""
+            for g, i
+                <> s = 0 {{id=begin}}
+                for k
+                    s = s + ({function} if {condition} else 0) {{id=add, dep=begin}}
+                end
+                r[g, i] = s {{dep=add}}
+            end
+            """,
+            [
+                lp.GlobalArg("a", np.float32, shape="n, m, 16"),
+                lp.GlobalArg("r", np.float32, shape="n, 16"),
+                ...,
+            ],
+            assumptions="n >= 1 and m >= 1",
+            lang_version=(2018, 2),
+        )
+        t_unit = lp.tag_inames(t_unit, {"g": "g.0", "i": "l.0"})
+        return {name for name in _site_names(t_unit) if "special" in name or "cond" in name}
+
+    here = "exec.free.loop.16x1.flop"
+    assert names("i != k", "exp(a[g, k, i])") == {f"{here}.conditional.f32.exp"}
+    assert names("g != k", "exp(a[g, k, i])") == {f"{here}.special.f32.exp"}
+    policy = ExecutionPolicy(width=16, remainder="scalar")
+    counts = {"exec.free.loop.24x1.flop.conditional.f32.rsqrt": 24}
+    assert policy.apply(counts) == {
+        "run.vector.conditional.f32.rsqrt": 1,
+        "run.scalar.special.f32.rsqrt": 8,
+    }
+    counts = {"exec.free.flat.16x1.flop.conditional.f32.fabs": 16}
+    assert policy.apply(counts) == {"run.vector.minor.f32.fabs": 1}
