@@ -7,7 +7,8 @@ by how its address changes:
 - *placement*: ``flat``, or inside a loop that each work item runs at its own pace: ``short`` if
   compilers unroll it, for it has at most 32 iterations (all such loops around together), known
   beforehand, else ``loop``; ``long`` instead of ``flat`` where rows are narrow (at most 8 items, of
-  several), but the code for all items of one is more than compilers write out;
+  several), but the code for all items of one is more than compilers write out; else ``packed``
+  where several copies of a minimum or maximum stand side by side, without local barriers;
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -65,7 +66,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 __all__ = ["ExecutionCounts", "Site", "count_execution"]
 
 Context = Literal["free", "sync"]
-Placement = Literal["flat", "long", "short", "loop"]
+Placement = Literal["flat", "long", "packed", "short", "loop"]
 Step = Literal["same", "next", "offset", "shifted", "masked", "near", "far", "pitch", "data"]
 
 LINE_BYTES = 64
@@ -74,9 +75,10 @@ _ONE = QuasiPolynomial.constant(1)
 PITCH_BYTES = 4096
 WAYS = 8
 NARROW_ROW = 8
-UNROLLED_OPERATIONS = 300
-"""Operations and accesses of all items of a narrow row up to which compilers write them out: LLVM's
-limit for loops of constant length at -O3, in instructions."""
+UNROLLED_OPERATIONS = 200
+"""Operations and accesses of all items of a narrow row up to which compilers write them out. LLVM's
+limit for loops of constant length at -O3 is 300 instructions, those for addresses included; of
+random kernels, PoCL writes out those of up to 144, and none of 168 or more."""
 SHORT_LOOP = 32
 _FAR = 2**30
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
@@ -95,10 +97,11 @@ class Site:
     ----------
     context : {"free", "sync"}
         Whether the device program has local barriers.
-    placement : {"flat", "long", "short", "loop"}
+    placement : {"flat", "long", "packed", "short", "loop"}
         Whether it is in a loop that each work item runs at its own pace: in none, in none but in
-        too much code for narrow rows to be unrolled, in one (or several) of at most 32 iterations
-        in all, known beforehand, or in another one.
+        too much code for narrow rows to be unrolled, in none but beside copies of minima or maxima
+        that compilers pack, in one (or several) of at most 32 iterations in all, known beforehand,
+        or in another one.
     shape : tuple of (int, int)
         Work items along local axis 0, and rows of them.
     """
@@ -127,7 +130,8 @@ class ExecutionCounts:
     chains : dict from (Site, kind) to PiecewiseQuasiPolynomial
         Operations that follow each other in a carried chain, by all work items, divided by the
         number of independent accumulators; of the chains that the same loops carry, which wait at
-        the same time, the longest; ``kind`` such as ``fma.f32``.
+        the same time, the longest; ``kind`` such as ``fma.f32``, or ``fma.f32.8`` along loops of 8
+        iterations in all, known beforehand.
     idle : dict from Site to PiecewiseQuasiPolynomial
         Slots of instructions (passes of groups times their items) in which nothing is executed.
     private : dict from (Site, direction) to PiecewiseQuasiPolynomial
@@ -261,6 +265,7 @@ class _Executions:
         self._found_strides: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
         self._found_trips: dict[str, int | None] = {}
         self._is_long = False
+        self._is_packed = False
 
     def counted(self) -> ExecutionCounts:
         """Count all device programs."""
@@ -283,6 +288,7 @@ class _Executions:
                 if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction)
             ]
             self._is_long = self._is_written_out_at_length(found, grid)
+            self._is_packed = not program.barriers and self._has_packed_copies(found)
             for each in found:
                 self._instruction(program, each, grid)
             self._structure(analyzed_program(self.analyzer, program, regions, grid), program, grid)
@@ -317,7 +323,7 @@ class _Executions:
         items = 1
         for extent in extents:
             items *= extent
-        placement: Placement = "long" if self._is_long else "flat"
+        placement: Placement = "long" if self._is_long else "packed" if self._is_packed else "flat"
         if loops:
             placement = "short" if self._are_short(loops) else "loop"
         return Site(
@@ -337,6 +343,15 @@ class _Executions:
             if not (each.own or each.copies)
         )
         return row * number > UNROLLED_OPERATIONS
+
+    def _has_packed_copies(self, found: Iterable[_Read]) -> bool:
+        """Tell whether copies of a minimum or maximum outside loops do not wait for each other."""
+        return any(
+            self._written_copies(each.place.within - _updated_along(each.instruction)) > 1
+            for each in found
+            if not (each.own or each.copies)
+            and any(isinstance(k, Operation) and k.kind == "minmax" for k, _ in each.tallied)
+        )
 
     def _written_copies(self, within: frozenset[str]) -> int:
         copies = 1
@@ -578,8 +593,19 @@ class _Executions:
             for loops, (_, chain) in longest.items():
                 site = self._site(program, grid, own_names & set(loops))
                 total = executed[chain.instructions[-1]].scale(_share(chain))
+                known = self._known_iterations(loops)
+                along = "" if known is None else f".{known}"
                 for kind, times in chain.operations or ():
-                    self._add("chains", (site, kind), total.scale(times))
+                    self._add("chains", (site, kind + along), total.scale(times))
+
+    def _known_iterations(self, loops: Iterable[str]) -> int | None:
+        """Return the iterations of some loops together, if constants bound all of them."""
+        iterations = 1
+        for trips in map(self._trips, loops):
+            if trips is None:
+                return None
+            iterations *= trips
+        return iterations
 
     # }}}
 
@@ -731,6 +757,13 @@ def _waiting(chain: ChainAnalysis) -> Fraction:
         _LATENCIES.get(kind.split(".")[0], 1) * times for kind, times in chain.operations or ()
     )
     return operations * _share(chain)
+
+
+def _updated_along(instruction: Any) -> frozenset[str]:
+    """Return the loops along which an instruction updates what it reads."""
+    if not instruction.read_dependency_names() & set(instruction.assignee_var_names()):
+        return frozenset()
+    return instruction.within_inames - frozenset(get_dependencies(tuple(instruction.assignees)))
 
 
 def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:

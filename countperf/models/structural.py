@@ -188,6 +188,8 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"short": short} for short in ("unrolled", "loops")),
         *({"sync_width": width} for width in (0, 4, 8) if width < policy.width),
         *({"shifted": shifted} for shifted in ("together", "apart")),
+        *({"packed": packed} for packed in ("items", "copies")),
+        *({"chains": chains} for chains in ("whole", "overlapped")),
     ]
     return _changed(policy, changes)
 
