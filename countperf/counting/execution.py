@@ -8,7 +8,8 @@ by how its address changes:
   compilers unroll it, for it has at most 32 iterations (all such loops around together), known
   beforehand, else ``loop``; ``long`` instead of ``flat`` where rows are narrow (at most 8 items, of
   several), but the code for all items of one is more than compilers write out; else ``packed``
-  where several copies of a minimum or maximum stand side by side, without local barriers;
+  where copies stand side by side, without local barriers, with minima or maxima in them and at
+  least 4 of these and functions in all;
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -79,6 +80,8 @@ UNROLLED_OPERATIONS = 200
 """Operations and accesses of all items of a narrow row up to which compilers write them out. LLVM's
 limit for loops of constant length at -O3 is 300 instructions, those for addresses included; of
 random kernels, PoCL writes out those of up to 144, and none of 168 or more."""
+PACKED_OPERATIONS = 4
+"""Minima, maxima and functions of all copies from which on LLVM packs them."""
 SHORT_LOOP = 32
 _FAR = 2**30
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
@@ -345,13 +348,16 @@ class _Executions:
         return row * number > UNROLLED_OPERATIONS
 
     def _has_packed_copies(self, found: Iterable[_Read]) -> bool:
-        """Tell whether copies of a minimum or maximum outside loops do not wait for each other."""
-        return any(
-            self._written_copies(each.place.within - _updated_along(each.instruction)) > 1
-            for each in found
-            if not (each.own or each.copies)
-            and any(isinstance(k, Operation) and k.kind == "minmax" for k, _ in each.tallied)
-        )
+        """Tell whether copies outside loops that do not wait for each other compare enough."""
+        numbers: defaultdict[str, Number] = defaultdict(int)
+        for each in found:
+            beside = self._written_copies(each.place.within - _updated_along(each.instruction))
+            if beside == 1 or each.own or each.copies:
+                continue
+            for (key, _), number in each.tallied.items():
+                if isinstance(key, Operation):
+                    numbers[key.kind] += beside * number
+        return numbers["minmax"] > 0 and numbers["minmax"] + numbers["special"] >= PACKED_OPERATIONS
 
     def _written_copies(self, within: frozenset[str]) -> int:
         copies = 1
