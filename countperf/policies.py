@@ -64,6 +64,9 @@ _ROWS: Mapping[Rows, str] = {
     "powers of two": "p2",
 }
 _BEHIND_BARRIERS = ".sync."
+_ADDRESS_BYTES = 8
+_NEAR_BYTES = 1 << 15
+"""A usual first-level cache."""
 _OVERLAPPED = 32
 """Iterations of a chain that overlap with what follows."""
 _FEW = 16
@@ -120,6 +123,10 @@ class ExecutionPolicy(Part):
         Whether each item waits for its chains in full, or a core overlaps them with what follows:
         of :math:`L` iterations, if known, :math:`L / (L + 32)` wait. Its reorder buffer of a few
         hundred instructions holds about so many iterations.
+    addresses : {"computed", "kept"}
+        Whether items compute the addresses that they load from in loops with barriers each time, or
+        before, so that they are kept in memory, 8 bytes each; what of that the items of a group
+        have beyond 32 KiB does not stay in a first-level cache, and costs.
     units : int
         Groups that run at once: those of a launch run in rounds of so many, and the last round,
         though not full, takes as long as the others. 0: as long as its share.
@@ -138,6 +145,7 @@ class ExecutionPolicy(Part):
     shifted: Literal["together", "apart"] = "together"
     packed: Literal["items", "copies"] = "items"
     chains: Literal["whole", "overlapped"] = "whole"
+    addresses: Literal["computed", "kept"] = "computed"
     units: int = Field(default=0, ge=0)
 
     @property
@@ -157,6 +165,7 @@ class ExecutionPolicy(Part):
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
         loops += ", of copies where there are minima or maxima" if self.packed == "copies" else ""
         loops += ", short chains overlapped" if self.chains == "overlapped" else ""
+        loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
             f"{loops}{rounds}"
@@ -179,6 +188,7 @@ class ExecutionPolicy(Part):
         parts += ["shifted"] if self.shifted == "apart" else []
         parts += ["copies"] if self.packed == "copies" else []
         parts += ["overlapped"] if self.chains == "overlapped" else []
+        parts += ["kept"] if self.addresses == "kept" else []
         parts += rounds
         return "-".join(part for part in parts if part)
 
@@ -212,6 +222,7 @@ class ExecutionPolicy(Part):
                 self.shifted,
                 self.packed,
                 self.chains,
+                self.addresses,
             ):
                 part = (
                     count
@@ -237,6 +248,7 @@ def _issued(
     shifted: str,
     packed: str,
     chains: str,
+    addresses: str,
 ) -> tuple[tuple[str, Fraction], ...]:
     """Return what a unit of a property is issued as."""
     parts = name.split(".")
@@ -246,6 +258,11 @@ def _issued(
         return ()
     _, context, placement, shape, *what = parts
     row, rows = (int(n) for n in shape.split("x"))
+    kept = _ONE
+    if what[0] == "addresses":
+        kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
+        if addresses != "kept" or not kept:
+            return ()
     if along == "group":
         row, rows = row * rows, 1
     are_packed = packed == "copies" and placement == "packed"
@@ -289,7 +306,7 @@ def _issued(
         )
     if what[0] == "chain" and (is_outside or placement == "flat"):
         return ()
-    taken = _waiting(what) if chains == "overlapped" else _ONE
+    taken = kept * (_waiting(what) if chains == "overlapped" else 1)
     if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
         return ()
     issued: list[tuple[str, Fraction]] = []
@@ -308,6 +325,11 @@ def _issued(
     if left:
         issued.append((f"run.scalar.{_scalar_name(what)}", Fraction(left, row) * taken))
     return tuple(issued)
+
+
+def _beyond_cache(number: int) -> Fraction:
+    """Return which share of some bytes does not fit a first-level cache."""
+    return max(Fraction(0), 1 - Fraction(_NEAR_BYTES, number))
 
 
 def _waiting(what: list[str]) -> Fraction:
@@ -341,7 +363,7 @@ def _scalar_name(what: list[str]) -> str:
             return f"chain.{type_name}.{'arithmetic' if kind in _ARITHMETIC else kind}"
         case ["pmem", direction]:
             return f"pmem.{direction}"
-        case ["idle" | "iterations" | "carried" as kind]:
+        case ["idle" | "iterations" | "carried" as kind] | ["addresses" as kind, _]:
             return kind
         case [_, "conditional", type_name, "pow"]:
             return f"pow.{type_name}"

@@ -141,6 +141,10 @@ class ExecutionCounts:
         Accesses to private arrays at subscripts that depend on such loops, by all work items.
     carried : dict from Site to PiecewiseQuasiPolynomial
         Private values that loops carry from one iteration to the next, times iterations and items.
+    addresses : dict from (Site, number) to PiecewiseQuasiPolynomial
+        Loads by all work items, outside their own loops, in loops with barriers: a compiler may
+        compute their addresses before, and keep them in memory for each item; with the number of
+        loads an item has in such a loop.
     iterations : dict from Site to PiecewiseQuasiPolynomial
         Iterations of loops that items run at their own pace, by all work items.
     passes : dict from Site to PiecewiseQuasiPolynomial
@@ -171,6 +175,7 @@ class ExecutionCounts:
     idle: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     private: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     carried: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    addresses: dict[tuple[Site, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     passes: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     group_bytes: dict[tuple[str, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -269,6 +274,7 @@ class _Executions:
         self._found_trips: dict[str, int | None] = {}
         self._is_long = False
         self._is_packed = False
+        self._kept_addresses = 0
 
     def counted(self) -> ExecutionCounts:
         """Count all device programs."""
@@ -292,6 +298,7 @@ class _Executions:
             ]
             self._is_long = self._is_written_out_at_length(found, grid)
             self._is_packed = not program.barriers and self._has_packed_copies(found)
+            self._kept_addresses = sum(map(self._addresses_kept, found))
             for each in found:
                 self._instruction(program, each, grid)
             self._structure(analyzed_program(self.analyzer, program, regions, grid), program, grid)
@@ -346,6 +353,18 @@ class _Executions:
             if not (each.own or each.copies)
         )
         return row * number > UNROLLED_OPERATIONS
+
+    def _addresses_kept(self, found: _Read) -> int:
+        """Return how many loads outside of items' loops, but in one with barriers, are written."""
+        if found.own or found.copies or "barrier loop" not in found.kinds.values():
+            return 0
+        number: Number = 0
+        for (key, cases), times in found.tallied.items():
+            if _is_load(key):
+                left = (case.loops for case in cases if isinstance(case, FirstIteration))
+                within = found.place.within.difference(*left)
+                number += self._written_copies(within) * times
+        return int(number)
 
     def _has_packed_copies(self, found: Iterable[_Read]) -> bool:
         """Tell whether copies outside loops that do not wait for each other compare enough."""
@@ -442,6 +461,8 @@ class _Executions:
                     for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
                         lane = _masked(lane) if idle else lane
                         self._add("accesses", (site, space, direction, bits, lane, walk), part)
+                    if _is_load(key) and self._addresses_kept(found):
+                        self._add("addresses", (site, self._kept_addresses), executions)
                     if key.address_space == "global":
                         self._remember(key, place, kinds, conditions, grid)
         self._private(program, found.instruction, place, predicates, grid, own, copies)
@@ -763,6 +784,10 @@ def _waiting(chain: ChainAnalysis) -> Fraction:
         _LATENCIES.get(kind.split(".")[0], 1) * times for kind, times in chain.operations or ()
     )
     return operations * _share(chain)
+
+
+def _is_load(key: Any) -> bool:
+    return isinstance(key, MemoryAccess) and key.direction == "load"
 
 
 def _updated_along(instruction: Any) -> frozenset[str]:

@@ -41,7 +41,7 @@ OVERHEAD = (
     "groups",
     "barrier.local",
     *(f"run.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
-    *(f"run.{unit}.carried" for unit in _UNITS),
+    *(f"run.{unit}.{kind}" for kind in ("carried", "addresses") for unit in _UNITS),
     *(f"run.{unit}.pmem.*" for unit in _UNITS),
 )
 ISSUE = (
@@ -190,6 +190,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"shifted": shifted} for shifted in ("together", "apart")),
         *({"packed": packed} for packed in ("items", "copies")),
         *({"chains": chains} for chains in ("whole", "overlapped")),
+        *({"addresses": addresses} for addresses in ("computed", "kept")),
     ]
     return _changed(policy, changes)
 

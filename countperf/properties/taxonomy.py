@@ -94,6 +94,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "operation",
             "operations of carried chains, by their iterations if known",
         ),
+        (
+            rf"exec\.{_SITE}\.addresses\.\d+",
+            "access",
+            "loads in loops with barriers, by how many an item has there",
+        ),
         (rf"exec\.{_SITE}\.idle", "slot", "slots of instructions in which nothing is executed"),
         (
             rf"exec\.{_SITE}\.pmem\.(?:load|store)",
@@ -134,7 +139,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "accesses as a device issues them, by how addresses change",
         ),
         (
-            r"run\.(?:vector|scalar)\.(?:idle|iterations|carried)",
+            r"run\.(?:vector|scalar)\.(?:idle|iterations|carried|addresses)",
             "instruction",
             "slots without work, iterations, and private values kept in memory, as a device issues"
             " them",

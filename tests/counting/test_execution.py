@@ -365,6 +365,23 @@ def test_copies_behind_barriers_are_not_packed() -> None:
     assert "exec.sync.flat.32x1.flop.minmax.f32" in count_kernel(t_unit, view="structure")
 
 
+def test_addresses_are_kept_over_barriers_in_loops() -> None:
+    """Of a product that fetches 2 x 8 elements and sums 2 x 3 for each item in unrolled code."""
+    t_unit = lp.tag_inames(_blocked_product("ilp"), {"k_inner": "unr"})
+    counts = count_kernel(t_unit, view="structure").evaluate(n=5)
+    loads = {n: c for n, c in counts.items() if ".addresses." in n}
+    # in each of 5 steps, 8 elements of 3 columns of b, and of 2 fetched rows of a
+    per_item = (3 + 2) * 8
+    assert loads == {f"exec.sync.flat.16x1.addresses.{per_item}": 5 * per_item * 16}
+
+    loads = {f"exec.sync.flat.64x8.addresses.{per_item}": 64 * 8}
+    assert ExecutionPolicy().apply(loads) == {}
+    policy = ExecutionPolicy(addresses="kept", chains="overlapped")
+    share = 1 - Fraction(2**15, 8 * per_item * 64 * 8)
+    assert policy.apply(loads) == {"run.vector.addresses": 32 * share}
+    assert policy.apply({"exec.sync.flat.64x8.addresses.8": 64 * 8}) == {}  # in 32 KiB
+
+
 def test_short_chains_overlap_with_what_follows() -> None:
     t_unit = lp.make_kernel(
         "{ [i, j, k]: 0 <= i < 16 and 0 <= j < 5 and 0 <= k < 3 }",
