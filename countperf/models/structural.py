@@ -174,7 +174,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     policy = model.policy
     if policy is None:
         return {}
-    changes: list[dict[str, object]] = [{"units": number} for number in {0, units}]
+    changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
         return _changed(policy, changes)
     changes += [
