@@ -32,6 +32,7 @@ Rows = Literal[
     "multiples if alone",
     "multiples if several",
     "multiples behind barriers",
+    "multiples if few",
     "powers of two",
 ]
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
@@ -59,9 +60,17 @@ _ROWS: Mapping[Rows, str] = {
     "multiples if alone": "alone",
     "multiples if several": "several",
     "multiples behind barriers": "behind",
+    "multiples if few": "few",
     "powers of two": "p2",
 }
 _BEHIND_BARRIERS = ".sync."
+_ADDRESS_BYTES = 8
+_NEAR_BYTES = 1 << 15
+"""A usual first-level cache."""
+_OVERLAPPED = 32
+"""Iterations of a chain that overlap with what follows."""
+_FEW = 16
+"""Items below which LLVM vectorizes a row only if nothing is left over."""
 _SHIFTED = frozenset({"offset", "shifted", "masked"})
 _OTHER_LINES = frozenset({"far", "pitch", "data"})
 _KEPT = ("groups", "launches", "barrier.local")
@@ -86,10 +95,10 @@ class ExecutionPolicy(Part):
         Rows of at most so many items are unrolled, if the code is not too long, and vectors run
         along local axis 1; at most 8.
     rows : {"any", "multiples", "multiples if alone", "multiples if several", \
-            "multiples behind barriers", "powers of two"}
+            "multiples behind barriers", "multiples if few", "powers of two"}
         Which rows run in vectors at all: any; only those of a multiple of `width` items,
-        everywhere, in groups of one row, in groups of several, or in programs with local barriers;
-        or only powers of two.
+        everywhere, in groups of one row, in groups of several, in programs with local barriers, or,
+        in programs without, where they have fewer than 16; or only powers of two.
     interchanged : bool
         Whether, in programs with local barriers, the loop over items runs inside the items' own
         loops, as PoCL's implicit barriers have it: every iteration passes the rows anew, no chain
@@ -106,6 +115,18 @@ class ExecutionPolicy(Part):
     shifted : {"together", "apart"}
         Whether items of groups of several rows load neighbors in a local array from anywhere
         outside loops, as others do, or one by one where a constant or another row shifts them.
+    packed : {"items", "copies"}
+        What vectors take where copies of minima or maxima are written out side by side: items, or
+        copies, so that items run one by one. LLVM packs copies into vectors before it makes loops
+        over items, in which it then vectorizes nothing; it finds them where functions compare.
+    chains : {"whole", "overlapped"}
+        Whether each item waits for its chains in full, or a core overlaps them with what follows:
+        of :math:`L` iterations, if known, :math:`L / (L + 32)` wait. Its reorder buffer of a few
+        hundred instructions holds about so many iterations.
+    addresses : {"computed", "kept"}
+        Whether items compute the addresses that they load from in loops with barriers each time, or
+        before, so that they are kept in memory, 8 bytes each; what of that the items of a group
+        have beyond 32 KiB does not stay in a first-level cache, and costs.
     units : int
         Groups that run at once: those of a launch run in rounds of so many, and the last round,
         though not full, takes as long as the others. 0: as long as its share.
@@ -122,6 +143,9 @@ class ExecutionPolicy(Part):
     short: Literal["unrolled", "loops"] = "unrolled"
     sync_width: int = Field(default=0, ge=0)
     shifted: Literal["together", "apart"] = "together"
+    packed: Literal["items", "copies"] = "items"
+    chains: Literal["whole", "overlapped"] = "whole"
+    addresses: Literal["computed", "kept"] = "computed"
     units: int = Field(default=0, ge=0)
 
     @property
@@ -139,6 +163,9 @@ class ExecutionPolicy(Part):
         loops += ", short loops not unrolled" if self.short == "loops" else ""
         loops += f", of {self.sync_width} behind barriers" if self.sync_width else ""
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
+        loops += ", of copies where there are minima or maxima" if self.packed == "copies" else ""
+        loops += ", short chains overlapped" if self.chains == "overlapped" else ""
+        loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
             f"{loops}{rounds}"
@@ -159,6 +186,9 @@ class ExecutionPolicy(Part):
         parts += ["loops"] if self.short == "loops" else []
         parts += [f"s{self.sync_width}"] if self.sync_width else []
         parts += ["shifted"] if self.shifted == "apart" else []
+        parts += ["copies"] if self.packed == "copies" else []
+        parts += ["overlapped"] if self.chains == "overlapped" else []
+        parts += ["kept"] if self.addresses == "kept" else []
         parts += rounds
         return "-".join(part for part in parts if part)
 
@@ -190,6 +220,9 @@ class ExecutionPolicy(Part):
                 self.odd_rows,
                 self.short,
                 self.shifted,
+                self.packed,
+                self.chains,
+                self.addresses,
             ):
                 part = (
                     count
@@ -213,6 +246,9 @@ def _issued(
     odd_rows: str,
     short: str,
     shifted: str,
+    packed: str,
+    chains: str,
+    addresses: str,
 ) -> tuple[tuple[str, Fraction], ...]:
     """Return what a unit of a property is issued as."""
     parts = name.split(".")
@@ -222,10 +258,18 @@ def _issued(
         return ()
     _, context, placement, shape, *what = parts
     row, rows = (int(n) for n in shape.split("x"))
+    kept = _ONE
+    if what[0] == "addresses":
+        kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
+        if addresses != "kept" or not kept:
+            return ()
     if along == "group":
         row, rows = row * rows, 1
-    if placement == "long":
-        placement, unrolled = "flat", 0
+    are_packed = packed == "copies" and placement == "packed"
+    if placement == "long" or are_packed:
+        unrolled = 0
+    if placement in ("long", "packed"):
+        placement = "flat"
     if what[0] in ("gmem", "lmem"):
         lane, _, second = what[3].partition("_")
         what[3] = second if second and row <= unrolled else lane
@@ -247,10 +291,13 @@ def _issued(
         or (regular == "multiples if alone" and rows > 1)
         or (regular == "multiples if several" and rows == 1)
         or (regular == "multiples behind barriers" and context == "free")
+        or (regular == "multiples if few" and (context == "sync" or row >= _FEW))
         or (regular == "powers of two" and is_power)
         or ("multiples" in regular and row % width == 0)
     )
-    is_vector = width > 1 and is_regular and (context, placement) in _PLACES[vectorized]
+    is_vector = (
+        width > 1 and is_regular and not are_packed and (context, placement) in _PLACES[vectorized]
+    )
     kind = "vector" if is_vector else "scalar"
     if what[0] == "passes":
         return (
@@ -259,13 +306,14 @@ def _issued(
         )
     if what[0] == "chain" and (is_outside or placement == "flat"):
         return ()
+    taken = kept * (_waiting(what) if chains == "overlapped" else 1)
     if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
         return ()
     issued: list[tuple[str, Fraction]] = []
     if what[0] == "iterations" and is_outside:
         issued.append((f"run.{kind}.rows.loop", Fraction(1, row)))
     if not is_vector:
-        return (*issued, (f"run.scalar.{_scalar_name(what)}", Fraction(1)))
+        return (*issued, (f"run.scalar.{_scalar_name(what)}", taken))
     full, left = divmod(row, width)
     if remainder == "whole":
         full, left = full + bool(left), 0
@@ -273,10 +321,24 @@ def _issued(
     if each_takes is None:
         return (*issued, (f"run.scalar.{each}", Fraction(1)))
     if full:
-        issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes))
+        issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes * taken))
     if left:
-        issued.append((f"run.scalar.{_scalar_name(what)}", Fraction(left, row)))
+        issued.append((f"run.scalar.{_scalar_name(what)}", Fraction(left, row) * taken))
     return tuple(issued)
+
+
+def _beyond_cache(number: int) -> Fraction:
+    """Return which share of some bytes does not fit a first-level cache."""
+    return max(Fraction(0), 1 - Fraction(_NEAR_BYTES, number))
+
+
+def _waiting(what: list[str]) -> Fraction:
+    """Return which share of a chain waits if it overlaps with what follows; all of others."""
+    match what:
+        case ["chain", _, _, iterations]:
+            return Fraction(int(iterations), int(iterations) + _OVERLAPPED)
+        case _:
+            return _ONE
 
 
 def _operation(what: list[str]) -> str:
@@ -297,11 +359,11 @@ def _scalar_name(what: list[str]) -> str:
         case ["gmem" | "lmem" as space, direction, _, lane, *walk]:
             step = walk[0] if walk else lane
             return f"{space}.{direction}.{_REACHES.get(step, 'walk')}"
-        case ["chain", kind, type_name]:
+        case ["chain", kind, type_name, *_]:
             return f"chain.{type_name}.{'arithmetic' if kind in _ARITHMETIC else kind}"
         case ["pmem", direction]:
             return f"pmem.{direction}"
-        case ["idle" | "iterations" | "carried" as kind]:
+        case ["idle" | "iterations" | "carried" as kind] | ["addresses" as kind, _]:
             return kind
         case [_, "conditional", type_name, "pow"]:
             return f"pow.{type_name}"

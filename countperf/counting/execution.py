@@ -7,7 +7,9 @@ by how its address changes:
 - *placement*: ``flat``, or inside a loop that each work item runs at its own pace: ``short`` if
   compilers unroll it, for it has at most 32 iterations (all such loops around together), known
   beforehand, else ``loop``; ``long`` instead of ``flat`` where rows are narrow (at most 8 items, of
-  several), but the code for all items of one is more than compilers write out;
+  several), but the code for all items of one is more than compilers write out; else ``packed``
+  where copies stand side by side, without local barriers, with minima or maxima in them and at
+  least 4 of these and functions in all;
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -65,7 +67,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 __all__ = ["ExecutionCounts", "Site", "count_execution"]
 
 Context = Literal["free", "sync"]
-Placement = Literal["flat", "long", "short", "loop"]
+Placement = Literal["flat", "long", "packed", "short", "loop"]
 Step = Literal["same", "next", "offset", "shifted", "masked", "near", "far", "pitch", "data"]
 
 LINE_BYTES = 64
@@ -74,9 +76,12 @@ _ONE = QuasiPolynomial.constant(1)
 PITCH_BYTES = 4096
 WAYS = 8
 NARROW_ROW = 8
-UNROLLED_OPERATIONS = 300
-"""Operations and accesses of all items of a narrow row up to which compilers write them out: LLVM's
-limit for loops of constant length at -O3, in instructions."""
+UNROLLED_OPERATIONS = 200
+"""Operations and accesses of all items of a narrow row up to which compilers write them out. LLVM's
+limit for loops of constant length at -O3 is 300 instructions, those for addresses included; of
+random kernels, PoCL writes out those of up to 144, and none of 168 or more."""
+PACKED_OPERATIONS = 4
+"""Minima, maxima and functions of all copies from which on LLVM packs them."""
 SHORT_LOOP = 32
 _FAR = 2**30
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
@@ -95,10 +100,11 @@ class Site:
     ----------
     context : {"free", "sync"}
         Whether the device program has local barriers.
-    placement : {"flat", "long", "short", "loop"}
+    placement : {"flat", "long", "packed", "short", "loop"}
         Whether it is in a loop that each work item runs at its own pace: in none, in none but in
-        too much code for narrow rows to be unrolled, in one (or several) of at most 32 iterations
-        in all, known beforehand, or in another one.
+        too much code for narrow rows to be unrolled, in none but beside copies of minima or maxima
+        that compilers pack, in one (or several) of at most 32 iterations in all, known beforehand,
+        or in another one.
     shape : tuple of (int, int)
         Work items along local axis 0, and rows of them.
     """
@@ -127,13 +133,18 @@ class ExecutionCounts:
     chains : dict from (Site, kind) to PiecewiseQuasiPolynomial
         Operations that follow each other in a carried chain, by all work items, divided by the
         number of independent accumulators; of the chains that the same loops carry, which wait at
-        the same time, the longest; ``kind`` such as ``fma.f32``.
+        the same time, the longest; ``kind`` such as ``fma.f32``, or ``fma.f32.8`` along loops of 8
+        iterations in all, known beforehand.
     idle : dict from Site to PiecewiseQuasiPolynomial
         Slots of instructions (passes of groups times their items) in which nothing is executed.
     private : dict from (Site, direction) to PiecewiseQuasiPolynomial
         Accesses to private arrays at subscripts that depend on such loops, by all work items.
     carried : dict from Site to PiecewiseQuasiPolynomial
         Private values that loops carry from one iteration to the next, times iterations and items.
+    addresses : dict from (Site, number) to PiecewiseQuasiPolynomial
+        Loads by all work items, outside their own loops, in loops with barriers: a compiler may
+        compute their addresses before, and keep them in memory for each item; with the number of
+        loads an item has in such a loop.
     iterations : dict from Site to PiecewiseQuasiPolynomial
         Iterations of loops that items run at their own pace, by all work items.
     passes : dict from Site to PiecewiseQuasiPolynomial
@@ -164,6 +175,7 @@ class ExecutionCounts:
     idle: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     private: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     carried: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    addresses: dict[tuple[Site, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     passes: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     group_bytes: dict[tuple[str, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -261,6 +273,8 @@ class _Executions:
         self._found_strides: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
         self._found_trips: dict[str, int | None] = {}
         self._is_long = False
+        self._is_packed = False
+        self._kept_addresses = 0
 
     def counted(self) -> ExecutionCounts:
         """Count all device programs."""
@@ -283,6 +297,8 @@ class _Executions:
                 if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction)
             ]
             self._is_long = self._is_written_out_at_length(found, grid)
+            self._is_packed = not program.barriers and self._has_packed_copies(found)
+            self._kept_addresses = sum(map(self._addresses_kept, found))
             for each in found:
                 self._instruction(program, each, grid)
             self._structure(analyzed_program(self.analyzer, program, regions, grid), program, grid)
@@ -317,7 +333,7 @@ class _Executions:
         items = 1
         for extent in extents:
             items *= extent
-        placement: Placement = "long" if self._is_long else "flat"
+        placement: Placement = "long" if self._is_long else "packed" if self._is_packed else "flat"
         if loops:
             placement = "short" if self._are_short(loops) else "loop"
         return Site(
@@ -337,6 +353,30 @@ class _Executions:
             if not (each.own or each.copies)
         )
         return row * number > UNROLLED_OPERATIONS
+
+    def _addresses_kept(self, found: _Read) -> int:
+        """Return how many loads outside of items' loops, but in one with barriers, are written."""
+        if found.own or found.copies or "barrier loop" not in found.kinds.values():
+            return 0
+        number: Number = 0
+        for (key, cases), times in found.tallied.items():
+            if _is_load(key):
+                left = (case.loops for case in cases if isinstance(case, FirstIteration))
+                within = found.place.within.difference(*left)
+                number += self._written_copies(within) * times
+        return int(number)
+
+    def _has_packed_copies(self, found: Iterable[_Read]) -> bool:
+        """Tell whether copies outside loops that do not wait for each other compare enough."""
+        numbers: defaultdict[str, Number] = defaultdict(int)
+        for each in found:
+            beside = self._written_copies(each.place.within - _updated_along(each.instruction))
+            if beside == 1 or each.own or each.copies:
+                continue
+            for (key, _), number in each.tallied.items():
+                if isinstance(key, Operation):
+                    numbers[key.kind] += beside * number
+        return numbers["minmax"] > 0 and numbers["minmax"] + numbers["special"] >= PACKED_OPERATIONS
 
     def _written_copies(self, within: frozenset[str]) -> int:
         copies = 1
@@ -421,6 +461,8 @@ class _Executions:
                     for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
                         lane = _masked(lane) if idle else lane
                         self._add("accesses", (site, space, direction, bits, lane, walk), part)
+                    if _is_load(key) and self._addresses_kept(found):
+                        self._add("addresses", (site, self._kept_addresses), executions)
                     if key.address_space == "global":
                         self._remember(key, place, kinds, conditions, grid)
         self._private(program, found.instruction, place, predicates, grid, own, copies)
@@ -578,8 +620,19 @@ class _Executions:
             for loops, (_, chain) in longest.items():
                 site = self._site(program, grid, own_names & set(loops))
                 total = executed[chain.instructions[-1]].scale(_share(chain))
+                known = self._known_iterations(loops)
+                along = "" if known is None else f".{known}"
                 for kind, times in chain.operations or ():
-                    self._add("chains", (site, kind), total.scale(times))
+                    self._add("chains", (site, kind + along), total.scale(times))
+
+    def _known_iterations(self, loops: Iterable[str]) -> int | None:
+        """Return the iterations of some loops together, if constants bound all of them."""
+        iterations = 1
+        for trips in map(self._trips, loops):
+            if trips is None:
+                return None
+            iterations *= trips
+        return iterations
 
     # }}}
 
@@ -731,6 +784,17 @@ def _waiting(chain: ChainAnalysis) -> Fraction:
         _LATENCIES.get(kind.split(".")[0], 1) * times for kind, times in chain.operations or ()
     )
     return operations * _share(chain)
+
+
+def _is_load(key: Any) -> bool:
+    return isinstance(key, MemoryAccess) and key.direction == "load"
+
+
+def _updated_along(instruction: Any) -> frozenset[str]:
+    """Return the loops along which an instruction updates what it reads."""
+    if not instruction.read_dependency_names() & set(instruction.assignee_var_names()):
+        return frozenset()
+    return instruction.within_inames - frozenset(get_dependencies(tuple(instruction.assignees)))
 
 
 def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:

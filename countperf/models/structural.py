@@ -41,7 +41,7 @@ OVERHEAD = (
     "groups",
     "barrier.local",
     *(f"run.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
-    *(f"run.{unit}.carried" for unit in _UNITS),
+    *(f"run.{unit}.{kind}" for kind in ("carried", "addresses") for unit in _UNITS),
     *(f"run.{unit}.pmem.*" for unit in _UNITS),
 )
 ISSUE = (
@@ -174,7 +174,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     policy = model.policy
     if policy is None:
         return {}
-    changes: list[dict[str, object]] = [{"units": number} for number in {0, units}]
+    changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
         return _changed(policy, changes)
     changes += [
@@ -188,6 +188,9 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"short": short} for short in ("unrolled", "loops")),
         *({"sync_width": width} for width in (0, 4, 8) if width < policy.width),
         *({"shifted": shifted} for shifted in ("together", "apart")),
+        *({"packed": packed} for packed in ("items", "copies")),
+        *({"chains": chains} for chains in ("whole", "overlapped")),
+        *({"addresses": addresses} for addresses in ("computed", "kept")),
     ]
     return _changed(policy, changes)
 

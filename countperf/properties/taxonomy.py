@@ -49,7 +49,7 @@ class KernelProperty:
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
-_SITE = r"(?:free|sync)\.(?:flat|long|short|loop)\.\d+x\d+"
+_SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop)\.\d+x\d+"
 _STEP = r"(?:same|next|offset|shifted|masked|near|far|pitch|data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -89,7 +89,16 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "access",
             "accesses by site, by the step of the address from item to item and in a loop",
         ),
-        (rf"exec\.{_SITE}\.chain\.\w+\.\w+", "operation", "operations of carried chains"),
+        (
+            rf"exec\.{_SITE}\.chain\.\w+\.\w+(?:\.\d+)?",
+            "operation",
+            "operations of carried chains, by their iterations if known",
+        ),
+        (
+            rf"exec\.{_SITE}\.addresses\.\d+",
+            "access",
+            "loads in loops with barriers, by how many an item has there",
+        ),
         (rf"exec\.{_SITE}\.idle", "slot", "slots of instructions in which nothing is executed"),
         (
             rf"exec\.{_SITE}\.pmem\.(?:load|store)",
@@ -130,7 +139,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "accesses as a device issues them, by how addresses change",
         ),
         (
-            r"run\.(?:vector|scalar)\.(?:idle|iterations|carried)",
+            r"run\.(?:vector|scalar)\.(?:idle|iterations|carried|addresses)",
             "instruction",
             "slots without work, iterations, and private values kept in memory, as a device issues"
             " them",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -307,6 +308,113 @@ def test_long_code_of_narrow_rows_is_not_unrolled() -> None:
     for placement, expected in (("long", "far"), ("flat", "next")):
         issued = policy.apply({f"exec.free.{placement}.4x32.gmem.load.32.far_next": 128})
         assert [name.rpartition(".")[2] for name in issued] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("tag", "copies", "statement", "placement"),
+    [
+        ("unr", 4, "out[j, i] = fmin(a[j, i], b[i])", "packed"),
+        ("ilp", 4, "out[j, i] = fmin(a[j, i], b[i])", "packed"),
+        ("unr", 2, "out[j, i] = fmin(a[j, i], exp(b[i]))", "packed"),
+        ("unr", 2, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
+        ("unr", 4, "out[j, i] = exp(a[j, i])", "flat"),
+        ("g.0", 4, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
+        ("unr", 4, "b[i] = fmin(a[j, i], b[i])", "flat"),  # each waits for the one before
+    ],
+)
+def test_copies_of_minima_are_packed_unless_they_wait_for_each_other(
+    tag: str, copies: int, statement: str, placement: str
+) -> None:
+    t_unit = lp.make_kernel(
+        f"{{ [i, j]: 0 <= i < 32 and 0 <= j < {copies} }}",
+        statement,
+        [
+            lp.GlobalArg("a, out", np.float32, shape=(4, 32)),
+            lp.GlobalArg("b", np.float32, shape=32),
+        ],
+        silenced_warnings=["v1_scheduler_fallback"],
+        lang_version=(2018, 2),
+    )
+    counts = count_kernel(lp.tag_inames(t_unit, {"i": "l.0", "j": tag}), view="structure")
+    operations = {n: c for n, c in counts.evaluate().items() if ".flop." in n}
+    assert {name.split(".")[2] for name in operations} == {placement}
+
+    as_items = ExecutionPolicy().apply(operations)
+    as_copies = ExecutionPolicy(packed="copies").apply(operations)
+    assert set(as_items.values()) == {operation / 16 for operation in operations.values()}
+    is_packed = placement == "packed"
+    assert (as_copies != as_items) == is_packed
+    assert all(name.startswith("run.scalar") == is_packed for name in as_copies)
+
+
+def test_copies_behind_barriers_are_not_packed() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j, k]: 0 <= i, k < 32 and 0 <= j < 4 }",
+        """
+        <float32> tile[k] = a[k] {id=fetch}
+        out[j, i] = fmin(tile[31 - i], b[j, i]) {dep=fetch}
+        """,
+        [
+            lp.GlobalArg("b, out", np.float32, shape=(2, 32)),
+            lp.GlobalArg("a", np.float32, shape=32),
+        ],
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.set_temporary_address_space(t_unit, "tile", "local")
+    t_unit = lp.tag_inames(t_unit, {"i": "l.0", "k": "l.0", "j": "unr"})
+    assert "exec.sync.flat.32x1.flop.minmax.f32" in count_kernel(t_unit, view="structure")
+
+
+def test_addresses_are_kept_over_barriers_in_loops() -> None:
+    """Of a product that fetches 2 x 8 elements and sums 2 x 3 for each item in unrolled code."""
+    t_unit = lp.tag_inames(_blocked_product("ilp"), {"k_inner": "unr"})
+    counts = count_kernel(t_unit, view="structure").evaluate(n=5)
+    loads = {n: c for n, c in counts.items() if ".addresses." in n}
+    # in each of 5 steps, 8 elements of 3 columns of b, and of 2 fetched rows of a
+    per_item = (3 + 2) * 8
+    assert loads == {f"exec.sync.flat.16x1.addresses.{per_item}": 5 * per_item * 16}
+
+    loads = {f"exec.sync.flat.64x8.addresses.{per_item}": 64 * 8}
+    assert ExecutionPolicy().apply(loads) == {}
+    policy = ExecutionPolicy(addresses="kept", chains="overlapped")
+    share = 1 - Fraction(2**15, 8 * per_item * 64 * 8)
+    assert policy.apply(loads) == {"run.vector.addresses": 32 * share}
+    assert policy.apply({"exec.sync.flat.64x8.addresses.8": 64 * 8}) == {}  # in 32 KiB
+
+
+def test_short_chains_overlap_with_what_follows() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j, k]: 0 <= i < 16 and 0 <= j < 5 and 0 <= k < 3 }",
+        "out[i] = sum((j, k), a[j, k, i])",
+        [
+            lp.GlobalArg("a", np.float32, shape=(5, 3, 16)),
+            lp.GlobalArg("out", np.float32, shape=16),
+        ],
+        lang_version=(2018, 2),
+    )
+    counts = count_kernel(lp.tag_inames(t_unit, {"i": "l.0"}), view="structure").evaluate()
+    chains = {name: count for name, count in counts.items() if ".chain." in name}
+    assert chains == {"exec.free.short.16x1.chain.add.f32.15": 5 * 3 * 16}
+
+    chains["exec.free.loop.16x1.chain.add.f32"] = 1000  # along a loop of unknown length
+    chain = "run.scalar.chain.f32.arithmetic"
+    policy = ExecutionPolicy(vectorized="flat", short="loops")
+    assert policy.apply(chains) == {chain: 240 + 1000}
+    overlapped = policy.model_copy(update={"chains": "overlapped"})
+    assert overlapped.apply(chains) == {chain: 240 * Fraction(15, 15 + 32) + 1000}
+
+
+@pytest.mark.parametrize(
+    ("place", "vectors"), [("free.flat.12x4", 0), ("free.flat.8x6", 6), ("free.flat.24x2", 6)]
+)
+def test_few_items_run_in_vectors_if_none_are_left_over(place: str, vectors: int) -> None:
+    policy = ExecutionPolicy(width=8, rows="multiples if few")
+    issued = policy.apply({f"exec.{place}.flop.fma.f32": 48})
+    kind = "vector" if vectors else "scalar"
+    assert issued == {f"run.{kind}.arithmetic.f32.fma": vectors or 48}
+    assert policy.apply({"exec.sync.flat.12x4.flop.fma.f32": 48}) == {
+        "run.vector.arithmetic.f32.fma": 8
+    }
 
 
 def test_narrow_rows_run_along_the_other_axis() -> None:
