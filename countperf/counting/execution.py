@@ -625,8 +625,10 @@ class _Executions:
                 for kind, times in chain.operations or ():
                     self._add("chains", (site, kind + along), total.scale(times))
 
-    def _known_iterations(self, loops: Iterable[str]) -> int | None:
+    def _known_iterations(self, loops: Collection[str]) -> int | None:
         """Return the iterations of some loops together, if constants bound all of them."""
+        if len(self.domains.trip_statistics(frozenset(loops))[0]) < len(loops):
+            return None  # data decides
         iterations = 1
         for trips in map(self._trips, loops):
             if trips is None:

@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 
 from countperf.errors import FitError
 from countperf.features import CountValue, FeatureSpec
-from countperf.fitting.solve import RANK_TOLERANCE, Matrix, Vector, column_norms
+from countperf.fitting.solve import (
+    RANK_TOLERANCE,
+    Matrix,
+    Vector,
+    column_norms,
+    right_singular_vectors,
+)
 from countperf.measurements import Measurement
 from countperf.models.definition import FittedModel, Term
 from countperf.models.function import Column, ModelFunction, ModelInputs, model_inputs
@@ -184,10 +190,7 @@ def build_design(
     definition = as_model(model)
     rows = [(inputs or {}).get(id(c)) or model_inputs(definition, c.counts) for c in observations]
     used = {column for row in rows for column in row.values}
-    present = (
-        _present(definition, {n for case in observations for n in definition.issued(case.counts)})
-        | used
-    )
+    present = _present(definition, {name for row in rows for name in row.issued}) | used
     ordered = sorted(present, key=lambda column: _position(definition, column))
     columns = tuple(column for column in ordered if column in used)
     function = ModelFunction(model=definition, columns=columns)
@@ -248,7 +251,7 @@ def diagnose_columns(names: tuple[str, ...], matrix: Matrix) -> Diagnosis:
     """
     scale = column_norms(matrix)
     scaled = matrix / scale
-    _, values, right = np.linalg.svd(scaled, full_matrices=scaled.shape[0] < scaled.shape[1])
+    values, right = right_singular_vectors(scaled)
     rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
     groups = _groups(names, right[rank:], scale)
     grouped = [set(group.features) for group in groups]

@@ -19,7 +19,13 @@ from countperf.fitting.design import (
     row_weights,
 )
 from countperf.fitting.nonlinear import Problem, Recipe, minimise, no_finite_value
-from countperf.fitting.solve import RANK_TOLERANCE, Solution, Vector, least_squares
+from countperf.fitting.solve import (
+    RANK_TOLERANCE,
+    Solution,
+    Vector,
+    least_squares,
+    right_singular_vectors,
+)
 from countperf.models.definition import FittedModel
 from countperf.models.difficulty import (
     difficulty,
@@ -236,7 +242,7 @@ def _shared(problem: Problem, unknowns: Vector) -> Vector:
     if places.size == 0:
         return unknowns
     scaled = gradient[:, places] / norms[places]
-    _, values, right = np.linalg.svd(scaled, full_matrices=scaled.shape[0] < scaled.shape[1])
+    values, right = right_singular_vectors(scaled)
     null = right[int(np.count_nonzero(values > RANK_TOLERANCE * values[0])) :]
     shared = unknowns.copy()
     inside = shared[places] * norms[places]

@@ -29,6 +29,7 @@ from countperf.fitting.solve import (
     Solution,
     Vector,
     bounded_least_squares,
+    right_singular_vectors,
 )
 from countperf.models.definition import Loss, Parameter, Residual
 
@@ -372,7 +373,8 @@ def _solution(problem: Problem, scaled: Vector, at_bound: NDArray[np.bool_]) -> 
     weighted = jacobian[:, free] * np.sqrt(weights)[:, np.newaxis]
     norms = np.linalg.norm(weighted, axis=0)
     seen = norms > 0
-    _, values, right = np.linalg.svd(weighted[:, seen] / norms[seen], full_matrices=False)
+    values, right = right_singular_vectors(weighted[:, seen] / norms[seen])
+    right = right[: values.size]
     kept = values > RANK_TOLERANCE * values.max(initial=0.0)
     rank = int(np.count_nonzero(kept))
     freedom = max(residuals.size - rank, 0)

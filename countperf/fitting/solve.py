@@ -163,6 +163,17 @@ def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vec
         raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
 
 
+def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
+    """Return the singular values of a matrix, and all its right singular vectors, row by row.
+
+    Of a tall matrix they are those of its triangular factor, which takes far less time.
+    """
+    if matrix.shape[0] > matrix.shape[1]:
+        matrix = np.linalg.qr(matrix, mode="r")
+    _, values, right = np.linalg.svd(matrix, full_matrices=True)
+    return values, right
+
+
 def _pseudo_inverse(scaled: Matrix) -> tuple[Matrix, int]:
     """Return the pseudo-inverse and the numerical rank."""
     left, values, right = np.linalg.svd(scaled, full_matrices=False)

@@ -48,12 +48,15 @@ class ModelInputs:
         The counted names of the expression.
     ignored, unknown : tuple of str
         Properties that are not zero and that the model ignores, or has no rule for.
+    issued : tuple of str
+        All properties that it is made of (`FittedModel.issued`), be they zero.
     """
 
     values: dict[Column, Quantity]
     variables: dict[str, Quantity]
     ignored: tuple[str, ...]
     unknown: tuple[str, ...]
+    issued: tuple[str, ...]
 
 
 def model_inputs(model: FittedModel, counts: Mapping[str, CountValue]) -> ModelInputs:
@@ -91,6 +94,7 @@ def model_inputs(model: FittedModel, counts: Mapping[str, CountValue]) -> ModelI
         variables={name: names[name] for name in model.variables},
         ignored=tuple(sorted(name for name in rest if model.features.ignores(name))),
         unknown=tuple(sorted(name for name in rest if not model.features.ignores(name))),
+        issued=tuple(seen),
     )
 
 

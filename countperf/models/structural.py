@@ -3,7 +3,8 @@ r"""Models of what a device issues, under an execution policy.
 Their terms are instructions by class (vector or scalar; arithmetic, accesses by how addresses
 change, special functions), carried chains, passes through barrier regions, and bytes. Distinct
 bytes that each group accesses come from the nearest cache; the share that does not fit a cache of
-:math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra. Accesses to
+:math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra, whether
+they lie side by side or not: pieces that do not are counted by themselves. Accesses to
 global memory that are not of neighbors side by side do so beyond the reach of address translation.
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
@@ -95,10 +96,11 @@ def structural(
     for level, size in enumerate(cache_bytes, start=1):
         shares[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
         for direction in ("load", "store"):
-            for density in ("dense", "sparse", "data"):
-                derived[f"{direction}_{density}_beyond{level}"] = (
-                    f"bytes_group_{direction}_{density}*beyond{level}"
-                )
+            group = f"bytes_group_{direction}"
+            derived[f"{direction}_beyond{level}"] = (
+                f"({group}_dense + {group}_sparse)*beyond{level}"
+            )
+            derived[f"{direction}_data_beyond{level}"] = f"{group}_data*beyond{level}"
             derived[f"{direction}_segments_beyond{level}"] = (
                 f"segments_group_{direction}*beyond{level}"
             )

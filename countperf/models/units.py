@@ -67,7 +67,8 @@ def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charge
 def counts_bytes(model: FittedModel, name: str) -> bool:
     """Whether a derived feature is accesses to global memory times their bytes, or shares of bytes.
 
-    A share is a product of bytes of global memory and of derived features, all of them ratios.
+    A share is a product of bytes of global memory, or sums of them, and of derived features, all of
+    them ratios.
     """
     formula = model.needed_derived[name]
     if (base := _share_of(model, name)) is not None:
@@ -86,18 +87,24 @@ def counts_bytes(model: FittedModel, name: str) -> bool:
 
 
 def _share_of(model: FittedModel, name: str) -> str | None:
-    """Return the property of which a derived feature is a share, given by other ones; or None."""
+    """Return the property of which a derived feature is a share, given by other ones; or None.
+
+    Of a share of a sum of properties, the first one.
+    """
     formula = model.needed_derived[name]
     bases = [part for part in formula.names if part in model.base_properties]
     ratios = [part for part in formula.names if part in model.derived]
-    if len(bases) != 1 or not ratios or len(ratios) + 1 < len(formula.names):
+    if not bases or not ratios or len(ratios) + len(bases) < len(formula.names):
         return None
     probe = array_function(formula)
-    for value in (3.0, 5.0):
-        whole = probe({bases[0]: value, **dict.fromkeys(ratios, 1.0)})
-        nothing = [probe({bases[0]: value, **dict.fromkeys(ratios, 1.0), r: 0.0}) for r in ratios]
-        if whole != value or any(nothing):
-            return None
+    whole = {**dict.fromkeys(bases, 0.0), **dict.fromkeys(ratios, 1.0)}
+    for base in bases:
+        for value in (3.0, 5.0):
+            nothing = [probe({**whole, base: value, ratio: 0.0}) for ratio in ratios]
+            if probe({**whole, base: value}) != value or any(nothing):
+                return None
+    if probe({**whole, **dict.fromkeys(bases, 3.0)}) != 3.0 * len(bases):
+        return None
     return model.base_properties[bases[0]]
 
 

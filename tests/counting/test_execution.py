@@ -493,3 +493,11 @@ def test_calls_that_not_all_items_make_are_conditional_in_vectors() -> None:
     }
     counts = {"exec.free.flat.16x1.flop.conditional.f32.fabs": 16}
     assert policy.apply(counts) == {"run.vector.minor.f32.fabs": 1}
+
+
+def test_chains_along_loops_that_data_bound_have_no_known_length() -> None:
+    each = catalog.entry("spmv/random/128x1")
+    statistics = each.statistics_at(each.check_parameters)
+    names = count_kernel(each.build(), statistics=statistics, view="structure")
+    chains = {name.partition(".chain.")[2] for name in names if ".chain." in name}
+    assert chains == {"fma.f32"}
