@@ -152,7 +152,8 @@ def results(recording: Recording, options: argparse.Namespace) -> dict[str, Any]
     seconds = options.share * record.exhaustive_s
     seeds = range(options.repetitions)
     tuned = [
-        replayed_tuning(recording, seconds, seed=seed, workers=options.workers) for seed in seeds
+        replayed_tuning(recording, seconds, seed=seed, workers=options.workers, thinking=True)
+        for seed in seeds
     ]
     quality = {
         "model alone": [record.quality(recording.first_pick)],

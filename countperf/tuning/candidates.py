@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,11 @@ from countperf.tuning.result import Key, Plan, Tried, as_key
 from countperf.tuning.space import SearchSpace
 from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
 
+MOST = 2000
+"""Candidates: the fastest by prediction; more would take longer to choose from than to build."""
+
 _WORTH_WAITING = 0.5  # gain of a variant that is built already, in that of the most promising
-_PATIENCE = 0.25  # share of what is left of the budget against which times are small
+_PATIENCE = 0.05  # share of what is left of the budget against which times are small
 
 
 class Candidates:
@@ -57,9 +61,10 @@ class Candidates:
 
     def look(self, ranking: Ranking) -> None:
         """Take over what was predicted meanwhile."""
-        before, self._ranking = self._ranking, ranking
+        before = self._ranking
         if before is not None and ranking.predicted == before.predicted:
             return
+        self._ranking = ranking = replace(ranking, best=ranking.best[:MOST])
         kept = {as_key(point.choice): point for point in ranking.best}
         for tried in self.tried.values():  # by earlier sessions, or when fewer were known
             kept.setdefault(
@@ -73,6 +78,7 @@ class Candidates:
             self._space,
             [point.choice for point in self.points],
             [point.time_s for point in self.points],
+            parts=[point.parts for point in self.points],
             groups=[",".join(point.missing) for point in self.points],
             prior_scatter=self._plan.prior_scatter,
         )
@@ -167,7 +173,7 @@ class Candidates:
             Which one is built already.
         """
         times = self._times
-        cost_s = self._builds.expected_s(self._written) + FEWEST_RUNS * np.exp(times.mean)
+        cost_s = self._builds.expected_s(self._written) + FEWEST_RUNS * times.center_s
         eligible = self.remaining
         if self.tried or self.refused:  # the first one is always tried
             eligible = eligible & (cost_s <= left_s)
@@ -185,7 +191,7 @@ class Candidates:
     def _gain(self, times: LogTimes) -> Array:
         reference_s = self.best_s
         if reference_s is None:
-            reference_s = float(np.exp(np.median(times.mean)))
+            reference_s = float(np.median(times.center_s))
         return times.expected_improvement(reference_s)
 
     def finalists(self, confirmed: Iterable[Key]) -> list[Tried]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from statistics import fmean
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,9 @@ from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.stopping import is_hopeless
 
 FEWEST_RUNS = 2
+
+CHEAP = 0.1
+"""Runs that take no more than this fraction of the time of building a variant are not spared."""
 
 
 class Bench:
@@ -61,6 +65,7 @@ class Bench:
         self._left_s = left_s
         self._helper = ThreadPoolExecutor(1, "countperf-build")
         self._ahead: Future[None] | None = None
+        self._built_s: list[float] = []
 
     def time(
         self, choice: Choice, best_s: float | None, following: Choice | None = None
@@ -91,10 +96,13 @@ class Bench:
         with self._gate.working(), silence():
             if following is not None:
                 self._ahead = self._helper.submit(self._runner.prepare, self._case(following))
+            began_s = self._runner.clock.now()
             try:
                 self._runner.check(case)
             finally:
                 self._finish_building()
+            self._built_s.append(self._runner.clock.now() - began_s)
+        cheap_s = CHEAP * fmean(self._built_s)
         with (
             self._gate.timing(self._runner.identity),
             silence(),
@@ -107,9 +115,9 @@ class Bench:
                 if not sample > 0:
                     raise MeasurementError(f"{case.name}: a time of {sample} s", case=case.name)
                 samples.append(sample)
-                if is_hopeless(samples, best_s):
-                    return tuple(samples), True
                 spent = self._runner.clock.now() - started
+                if spent > cheap_s and is_hopeless(samples, best_s):
+                    return tuple(samples), True
                 if len(samples) >= FEWEST_RUNS and (spent > self._most_s or self._left_s() <= 0):
                     break
         return tuple(samples), False

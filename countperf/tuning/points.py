@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -23,6 +23,10 @@ from countperf.tuning.space import Choice, SearchSpace, Value
 
 if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction
+
+_SMALLEST_SHARE = 0.01
+_DIGITS = 4  # of shares
 
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
@@ -85,6 +89,8 @@ class Predicted:
         Properties without a weight, left out of the time.
     written : int
         Instructions that the code generator writes, copies included; 1 if not known.
+    parts : Mapping from str to float
+        Shares of the time, by what is charged for; none below a hundredth.
     """
 
     choice: dict[str, Value]
@@ -92,6 +98,7 @@ class Predicted:
     group_shape: tuple[int | None, ...] = ()
     missing: tuple[str, ...] = ()
     written: int = 1
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 Point: TypeAlias = Predicted | Refused
@@ -188,7 +195,18 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
         group_shape=resources.group_shape,
         missing=prediction.missing,
         written=written_instructions(unit),
+        parts=_shares(prediction),
     )
+
+
+def _shares(prediction: Prediction) -> dict[str, float]:
+    time_s = float(prediction.time_s)
+    shares = {name: float(part) / time_s for name, part in prediction.breakdown.items()}
+    return {
+        name: round(share, _DIGITS)
+        for name, share in shares.items()
+        if abs(share) >= _SMALLEST_SHARE
+    }
 
 
 def _built(space: SearchSpace, choice: Choice) -> Any:

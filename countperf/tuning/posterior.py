@@ -1,59 +1,67 @@
 r"""How far predictions are off for the family at hand, learnt from the variants measured so far.
 
 The ratio of measured to predicted time, :math:`y = \ln(t / \hat t)`, is a Student process over the
-variants: an offset that all share, effects of single parameters, effects of combinations, and a
-rest of each variant's own,
+variants: every part of the predicted time is off by a factor of its own, and the rest depends on
+the parameters,
 
 .. math:: y \mid s^2 \sim N(0, s^2 K), \qquad s^2 \sim \text{Inverse-Gamma}(a_0, a_0 s_0^2),
 
-.. math:: K_{xx'} = c_0 + c_1 \frac{1}{p} \sum_q k_q + c_2 \prod_q \frac{1 + k_q}{2}
-    + c_3 \delta_{xx'}
+.. math:: K_{xx'} = c \sum_k a_k a'_k + (1 - \lambda) \prod_q (1 - \phi_q + \phi_q k_q)
+    + \lambda \delta_{xx'}
 
-where :math:`k_q` tells how alike two variants are in parameter q: :math:`e^{-|r - r'|}` for the
-ranks of numbers, 1 or 0 for texts and truth values. The shares :math:`c_1 + c_2 + c_3 = 1` are the
-most probable of a few, given what was measured. The predictive distribution of an unmeasured
-variant is Student's t with :math:`2 a_0 + n` degrees of freedom.
+where :math:`a_k` is the share of part k in the predicted time, the derivative of its logarithm by
+that of the part's weight: the first term is what is left of the prediction when weights have
+normal errors of logarithm. :math:`k_q` tells how alike two variants are in parameter q:
+:math:`e^{-|r - r'|}` for the ranks of numbers, 1 or 0 for texts and truth values; the logarithm of
+the predicted time, in halves, is one of them. How much parameter q matters, :math:`\phi_q`, and
+how much is each variant's own, :math:`\lambda`, are drawn from their posterior
+(`countperf.tuning.relevance`); distributions are averaged over the draws. Given those, an
+unmeasured variant's is Student's t with :math:`2 a_0 + n` degrees of freedom. Where measured
+variants, each told from the others, are further off than that says, it is widened accordingly.
 
 =================  ================  =========================================================
 letter             name              unit
 =================  ================  =========================================================
 :math:`s_0`        prior_scatter     1 (of a natural logarithm): what the prior holds typical
 :math:`2 a_0`      PRIOR_FREEDOM     measurements that the prior's scatter is worth
-:math:`c_0`        OFFSET_VARIANCE   variance of the offset, in units of s**2
+:math:`c`          PART_VARIANCE     variance of a part's logarithm, in units of s**2
 =================  ================  =========================================================
 
-Sources: Shah, Wilson, Ghahramani (2014), "Student-t processes as alternatives to Gaussian
-processes" (the predictive distribution; ours has the conjugate inverse gamma spelled out); Tracey,
-Wolpert (2018), "Upgrading from Gaussian processes to Student's-T processes", arXiv:1801.06147
-(expected improvement), after Jones, Schonlau, Welch (1998), doi:10.1023/A:1008306431147.
+Sources: Rasmussen, Williams (2006), "Gaussian processes for machine learning", section 4.2
+(products of kernels), 5.1 (relevance of inputs), equations 5.10 to 5.12 (each from the others);
+Shah, Wilson, Ghahramani (2014), "Student-t processes as alternatives to Gaussian processes" (the
+predictive distribution; ours has the conjugate inverse gamma spelled out); Tracey, Wolpert (2018),
+"Upgrading from Gaussian processes to Student's-T processes", arXiv:1801.06147 (expected
+improvement), after Jones, Schonlau, Welch (1998), doi:10.1023/A:1008306431147; averaged over draws
+after Snoek, Larochelle, Adams (2012), arXiv:1206.2944.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.tuning.relevance import JITTER, Draw, draws, product
 from countperf.tuning.space import Choice, SearchSpace
 
 Array = NDArray[np.float64]
 
 PRIOR_FREEDOM = 4.0
-OFFSET_VARIANCE = 4.0
-_SHARES = ((0.0, 0.0, 1.0), (0.7, 0.1, 0.2), (0.45, 0.5, 0.05), (0.1, 0.85, 0.05))
-_JITTER = 1e-9
+PART_VARIANCE = 2.0
+_LEVEL = 0.5  # of the logarithm of predicted times, which is as far apart as two ranks are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogTimes:
-    """Student distributions of the logarithm of times, one for each variant.
+    """Mixtures of Student distributions of the logarithm of times, one for each variant.
 
     Attributes
     ----------
-    mean, scale : ndarray, shape (n,)
-        Center and scale of ``ln(time_s)``.
+    mean, scale : ndarray, shape (m, n)
+        Center and scale of ``ln(time_s)`` of n variants, in m components of equal weight.
     freedom : float
         Degrees of freedom.
     """
@@ -62,17 +70,17 @@ class LogTimes:
     scale: Array
     freedom: float
 
+    @property
+    def center_s(self) -> Array:
+        """Typical time of each variant, s: of the mean logarithm."""
+        return np.exp(self.mean.mean(axis=0))
+
     def probability_below(self, time_s: float) -> Array:
         """Probability of each variant to take less than a time."""
         from scipy.special import stdtr
 
-        return np.asarray(stdtr(self.freedom, (np.log(time_s) - self.mean) / self.scale))
-
-    def quantile_s(self, probability: float) -> Array:
-        """Time that each variant falls below with a probability, s."""
-        from scipy.special import stdtrit
-
-        return np.exp(self.mean + self.scale * stdtrit(self.freedom, probability))
+        below = np.asarray(stdtr(self.freedom, (np.log(time_s) - self.mean) / self.scale))
+        return below.mean(axis=0)
 
     def expected_improvement(self, time_s: float) -> Array:
         """By how much ``ln(time)`` is expected to fall below that of a time, none counting as 0."""
@@ -84,7 +92,7 @@ class LogTimes:
         log_peak = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi)
         density = np.exp(log_peak - (nu + 1) / 2 * np.log1p(z**2 / nu))
         tail = self.scale * (nu + z**2) / (nu - 1) * density
-        return np.maximum(0.0, gap * np.asarray(stdtr(nu, z)) + tail)
+        return np.maximum(0.0, gap * np.asarray(stdtr(nu, z)) + tail).mean(axis=0)
 
 
 class Posterior:
@@ -98,6 +106,8 @@ class Posterior:
         The variants.
     predicted_s : array_like, shape (n,)
         Their predicted times, s; positive.
+    parts : sequence of Mapping from str to float, optional
+        Shares of what the predicted time of each variant is made of; by default it is one part.
     groups : sequence of str, optional
         A property of each variant that may matter beside its parameters, such as which costs its
         prediction leaves out.
@@ -111,15 +121,18 @@ class Posterior:
         choices: Sequence[Choice],
         predicted_s: Sequence[float] | Array,
         *,
+        parts: Sequence[Mapping[str, float]] = (),
         groups: Sequence[str] = (),
         prior_scatter: float = 0.5,
     ) -> None:
         self._log_predicted = np.log(np.asarray(predicted_s, np.float64))
-        self._codes, self._numeric = ranks(space, choices, groups)
-        self._prior_scatter = prior_scatter
         count = len(self._log_predicted)
-        self._single = np.empty((count, 0))
-        self._joint = np.empty((count, 0))
+        codes, numeric = ranks(space, choices, groups or [""] * count)
+        self._codes = np.column_stack([codes, self._log_predicted / _LEVEL])
+        self._numeric = np.append(numeric, np.True_)
+        self._parts = _shares(parts, count)
+        self._prior_square = PRIOR_FREEDOM * prior_scatter**2
+        self._similar = np.empty((count, 0, self._codes.shape[1]))
         self._measured: list[int] = []
         self._ratios: list[float] = []
 
@@ -134,61 +147,65 @@ class Posterior:
         if position in self._measured:
             self._ratios[self._measured.index(position)] = ratio
             return
-        single, joint = self._alike(position)
-        self._single = np.column_stack([self._single, single])
-        self._joint = np.column_stack([self._joint, joint])
+        similar = alike(np.abs(self._codes - self._codes[position]), self._numeric)
+        self._similar = np.concatenate([self._similar, similar[:, None, :]], axis=1)
         self._measured.append(position)
         self._ratios.append(ratio)
 
-    def _alike(self, position: int) -> tuple[Array, Array]:
-        similar = alike(np.abs(self._codes - self._codes[position]), self._numeric)
-        return similar.mean(axis=1), np.prod((1 + similar) / 2, axis=1)
-
     def log_times(self) -> LogTimes:
         """Return the distributions of all variants' times, those measured included."""
-        _, mean, variance, freedom = max(
-            (self._solve(shares) for shares in _SHARES), key=lambda solved: solved[0]
+        count = len(self._ratios)
+        whole = PART_VARIANCE * (self._parts**2).sum(axis=1) + 1.0
+        if not count:
+            scale = np.sqrt(whole * self._prior_square / PRIOR_FREEDOM)
+            return LogTimes(
+                mean=self._log_predicted[None], scale=scale[None], freedom=PRIOR_FREEDOM
+            )
+        cross = PART_VARIANCE * self._parts @ self._parts[self._measured].T
+        found = draws(
+            self._similar[self._measured],
+            cross[self._measured],
+            np.array(self._ratios),
+            prior_square=self._prior_square,
+            prior_freedom=PRIOR_FREEDOM,
         )
+        solved = [self._solve(draw, cross, whole) for draw in found]
+        wider = np.sqrt(max(1.0, float(np.mean([excess for *_, excess in solved]))))
         return LogTimes(
-            mean=self._log_predicted + mean,
-            scale=np.sqrt(np.maximum(variance, 1e-12)),
-            freedom=freedom,
+            mean=self._log_predicted + np.array([mean for mean, *_ in solved]),
+            scale=wider * np.array([scale for _, scale, _ in solved]),
+            freedom=PRIOR_FREEDOM + count,
         )
 
     def unknown(self, predicted_s: float) -> LogTimes:
         """Return the distribution of a variant of which nothing but its prediction is known."""
         ratios = np.array(self._ratios)
         freedom = PRIOR_FREEDOM + len(ratios)
-        spread = PRIOR_FREEDOM * self._prior_scatter**2
-        weight = 1 / OFFSET_VARIANCE + len(ratios)
+        weight = 1 / PART_VARIANCE + len(ratios)
         mean = float(ratios.sum() / weight)
-        spread += float(ratios @ ratios) - weight * mean**2
+        spread = self._prior_square + float(ratios @ ratios) - weight * mean**2
         scale = np.sqrt(spread / freedom * (1 + 1 / weight))
         return LogTimes(
-            mean=np.array([np.log(predicted_s) + mean]),
-            scale=np.array([scale]),
+            mean=np.array([[np.log(predicted_s) + mean]]),
+            scale=np.array([[scale]]),
             freedom=freedom,
         )
 
-    def _solve(self, shares: tuple[float, float, float]) -> tuple[float, Array, Array, float]:
-        """Return the log evidence, mean and variance (scale squared) of ratios, and freedom."""
-        one, many, own = shares
-        prior_square = PRIOR_FREEDOM * self._prior_scatter**2
-        cross = OFFSET_VARIANCE + one * self._single + many * self._joint
-        whole = OFFSET_VARIANCE + 1.0
-        count = len(self._ratios)
-        if not count:
-            mean = np.zeros(len(self._log_predicted))
-            return 0.0, mean, np.full_like(mean, whole * self._prior_scatter**2), PRIOR_FREEDOM
-        among = cross[self._measured] + (own + _JITTER) * np.eye(count)
-        lower = np.linalg.cholesky(among)
-        white = np.linalg.solve(lower, np.array(self._ratios))
-        reach = np.linalg.solve(lower, cross.T)
-        freedom = PRIOR_FREEDOM + count
-        square = prior_square + float(white @ white)
-        evidence = -float(np.log(np.diag(lower)).sum()) - freedom / 2 * float(np.log(square))
-        variance = square / freedom * np.maximum(whole - (reach**2).sum(axis=0), 0.0)
-        return evidence, reach.T @ white, variance, freedom
+    def _solve(self, draw: Draw, cross: Array, whole: Array) -> tuple[Array, Array, float]:
+        """Return mean and scale of the ratios, and by which factor squares exceed what is said.
+
+        The last compares measured variants, each told from the others, with their distributions.
+        """
+        ratios = np.array(self._ratios)
+        reach = cross + (1 - draw.own) * product(self._similar, draw.matters)
+        among = reach[self._measured] + (draw.own + JITTER) * np.eye(len(ratios))
+        inverse = np.linalg.inv(among)
+        weights = inverse @ ratios
+        freedom = PRIOR_FREEDOM + len(ratios)
+        square = (self._prior_square + float(ratios @ weights)) / freedom
+        variance = square * np.maximum(whole - ((reach @ inverse) * reach).sum(axis=1), JITTER)
+        off = weights**2 / np.diag(inverse) / square
+        return reach @ weights, np.sqrt(variance), float(off.mean())
 
 
 def alike(apart: Array, is_number: NDArray[np.bool_] | np.bool_) -> Array:
@@ -213,3 +230,14 @@ def ranks(
         columns.append([names[group] for group in groups])
         numeric.append(False)
     return np.array(columns, np.float64).T.reshape(len(choices), -1), np.array(numeric)
+
+
+def _shares(parts: Sequence[Mapping[str, float]], count: int) -> Array:
+    """Write shares as a matrix, shape (n, k); what has none is one part."""
+    rows = [part or {"": 1.0} for part in parts] or [{"": 1.0}] * count
+    names = {name: place for place, name in enumerate(sorted({n for row in rows for n in row}))}
+    shares = np.zeros((count, len(names)))
+    for place, row in enumerate(rows):
+        for name, share in row.items():
+            shares[place, names[name]] = share
+    return shares

@@ -4,7 +4,8 @@
 needs for each. `ReplayRunner` and `ReplayExecutor` stand in for the device and for the pool: they
 return what was recorded and predicted, and let a clock advance by what it took. While a variant is
 built, which keeps one processor busy, the others go on with predictions; while one is timed, none
-does. Costs are on the safe side for our own search: nothing is built ahead of its turn.
+does. Costs are on the safe side for our own search: nothing is built ahead of its turn, and what it
+computes between measurements can be counted as well (`ThinkingClock`).
 """
 
 from __future__ import annotations
@@ -125,6 +126,20 @@ def predicted_record(record: Record, question: Question) -> Recording:
     return Recording(record=record, question=asked, answers=answers)
 
 
+class ThinkingClock(FakeClock):
+    """Advances by what this thread computes, too, as a search does between measurements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._computed_s = time.thread_time()
+
+    def now(self) -> float:
+        """Return the sum of what was spent and computed, s."""
+        before_s, self._computed_s = self._computed_s, time.thread_time()
+        self.sleep(self._computed_s - before_s)
+        return super().now()
+
+
 class ReplayRunner:
     """Stands in for a device: a `CaseRunner` that returns what was recorded.
 
@@ -136,6 +151,8 @@ class ReplayRunner:
         The runs of a variant come in another order, but for the first one.
     beside : callable, optional
         Is told for how long a variant is built, s: what goes on meanwhile.
+    clock : FakeClock, optional
+        Advances by what was recorded.
 
     Attributes
     ----------
@@ -144,7 +161,11 @@ class ReplayRunner:
     """
 
     def __init__(
-        self, record: Record, seed: int = 0, beside: Callable[[float], None] | None = None
+        self,
+        record: Record,
+        seed: int = 0,
+        beside: Callable[[float], None] | None = None,
+        clock: FakeClock | None = None,
     ) -> None:
         self.identity = record.device
         self.limits = DeviceLimits(
@@ -154,7 +175,7 @@ class ReplayRunner:
             global_memory_bytes=2**63 - 1,
             max_allocation_bytes=2**63 - 1,
         )
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self._known = {record.space.label(each.choice): each for each in record.variants}
         self.beside = beside
         self._built: set[str] = set()
@@ -290,10 +311,21 @@ class ReplayExecutor(Executor):
 
 
 def replayed_tuning(
-    recording: Recording, seconds: float, *, seed: int, workers: int, plan: Plan | None = None
+    recording: Recording,
+    seconds: float,
+    *,
+    seed: int,
+    workers: int,
+    plan: Plan | None = None,
+    thinking: bool = False,
 ) -> TuningResult:
-    """Search as `countperf.tuning.search.tune_space` would have within a budget, s."""
-    runner = ReplayRunner(recording.record, seed)
+    """Search as `countperf.tuning.search.tune_space` would have within a budget, s.
+
+    Where `thinking` counts, what the search computes itself is spent as well, so that no two
+    replays are quite the same.
+    """
+    clock = ThinkingClock() if thinking else FakeClock()
+    runner = ReplayRunner(recording.record, seed, clock=clock)
     executor = ReplayExecutor(recording, runner.clock, workers)
     runner.beside = executor.go_on
     return tune_space(

@@ -238,7 +238,14 @@ def ranking_line(ranking: Ranking) -> dict[str, Any]:
     return {
         "kind": "ranking",
         "best": [
-            [list(p.choice.values()), p.time_s, list(p.group_shape), list(p.missing), p.written]
+            [
+                list(p.choice.values()),
+                p.time_s,
+                list(p.group_shape),
+                list(p.missing),
+                p.written,
+                dict(p.parts),
+            ]
             for p in ranking.best
         ],
         "predicted": ranking.predicted,
@@ -272,9 +279,10 @@ def read_ranking(
                 time_s=float(time_s),
                 group_shape=tuple(shape),
                 missing=tuple(missing),
-                written=int(written[0]) if written else 1,  # files of old do not have it
+                written=int(more[0]) if more else 1,  # files of old do not have it
+                parts=more[1] if len(more) > 1 else {},  # nor this
             )
-            for values, time_s, shape, missing, *written in line["best"]
+            for values, time_s, shape, missing, *more in line["best"]
         ),
         predicted=int(line["predicted"]),
         refusals={

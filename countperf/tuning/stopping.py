@@ -100,4 +100,6 @@ def regret_bound(rest: Sequence[Rest], best_s: float, confidence: float) -> floa
 
 def select(times: LogTimes, remaining: NDArray[np.bool_]) -> LogTimes:
     """Return the distributions of some of the variants."""
-    return LogTimes(mean=times.mean[remaining], scale=times.scale[remaining], freedom=times.freedom)
+    return LogTimes(
+        mean=times.mean[:, remaining], scale=times.scale[:, remaining], freedom=times.freedom
+    )

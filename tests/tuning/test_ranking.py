@@ -58,6 +58,7 @@ def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None
     first = ranking.best[0]
     assert (first.choice["group"], first.choice["each"]) == (64, 8)
     assert first.time_s == pytest.approx(1e-6 + N * 4e-9 + 1e-7 * N / (64 * 8))
+    assert sum(first.parts.values()) == pytest.approx(1.0, abs=0.02)
     assert ranking.refusals["build"].count == 3
     assert ranking.refusals["build"].examples[0].reason == "ValueError: no fetch of eight"
 

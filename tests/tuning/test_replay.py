@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import FIRST_COMPLETED
 from dataclasses import replace
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ from countperf.tuning.replay import (
     Recording,
     ReplayExecutor,
     ReplayRunner,
+    ThinkingClock,
     predicted_record,
     random_search,
     replayed_tuning,
@@ -65,6 +67,17 @@ def _recording(count_s: float = 0.01, build_s: float = 1.0) -> Recording:
             for number, choice in enumerate(choices)
         },
     )
+
+
+def test_what_a_search_computes_can_be_counted() -> None:
+    clock = ThinkingClock()
+    before_s = clock.now()
+    clock.sleep(5.0)
+    computing_s = time.thread_time()
+    while time.thread_time() < computing_s + 0.02:
+        pass
+
+    assert clock.now() - before_s >= 5.02
 
 
 def test_a_record_holds_what_was_measured_and_goes_on(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from countperf.errors import (
 )
 from countperf.harness.devices import Device
 from countperf.harness.runner import KernelRunner
+from countperf.measurements import KernelCase
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import Question
 from countperf.tuning.ranking import Ranking
@@ -121,6 +122,27 @@ def test_hopeless_variants_are_stopped_after_their_first_runs() -> None:
     assert slow
     assert all(tried.cut_short and len(tried.samples_s) == 1 for tried in slow)
     assert not found.winner.cut_short
+
+
+class _SlowToBuild(FakeRunner):
+    """Building and checking a variant takes a second."""
+
+    def check(self, case: KernelCase) -> None:
+        self.clock.sleep(1.0)
+        super().check(case)
+
+
+def test_runs_that_cost_nothing_beside_building_are_not_spared() -> None:
+    """The first runs of the fastest variant take four times as long as the others."""
+
+    def time_of(name: str, _turn: int, run: int) -> float:
+        first = _factors(name) == {"group": "128", "each": "4", "fetch": "False"} and run < 3
+        return usual_time_s(name) * (4.0 if first else 1.0)
+
+    found = search(_SlowToBuild(time_of))
+
+    assert found.winner.choice == BEST
+    assert len(found.winner.samples_s) >= Plan().runs
 
 
 def test_what_fails_is_recorded_with_the_reason_and_does_not_stop_the_search() -> None:
