@@ -321,15 +321,19 @@ def replayed_tuning(
 ) -> TuningResult:
     """Search as `countperf.tuning.search.tune_space` would have within a budget, s.
 
-    Where `thinking` counts, what the search computes itself is spent as well, so that no two
-    replays are quite the same.
+    Each seed has the values of the parameters in another order, so that the space is visited in
+    another one: which variants a search meets first is chance. Where `thinking` counts, what the
+    search computes itself is spent as well, so that no two replays are quite the same.
     """
     clock = ThinkingClock() if thinking else FakeClock()
     runner = ReplayRunner(recording.record, seed, clock=clock)
     executor = ReplayExecutor(recording, runner.clock, workers)
     runner.beside = executor.go_on
+    part = recording.record.part
+    order = random.Random(seed)
+    values = {name: order.sample(some, len(some)) for name, some in part.parameters.items()}
     return tune_space(
-        replace(recording.question, space=recording.record.part),
+        replace(recording.question, space=replace(part, parameters=values)),
         runner,
         Budget(seconds=seconds),
         executor=executor,
