@@ -107,7 +107,7 @@ def select_model(
             except FitError as error:
                 failures[name] = str(error)
                 continue
-            in_sample[name] = mean_error(fitted.relative_errors).value
+            in_sample[name] = mean_error(fitted.relative_errors, floor=_SMALLEST_ERROR).value
         figures = _figures(left_out, failures)
         ranked = sorted(figures, key=lambda name: figures[name].factor)
         more = refine(tried[ranked[0]]) if refine is not None else {}

@@ -150,7 +150,7 @@ def test_a_recurrence_stores_its_parts_first_and_chooses_for_each_element() -> N
     a = np.array([[1.0, 2.0, 8.0], [5.0, 4.0, 3.0]])
     got = program.expected({"a": a}, {"n": 2})
     np.testing.assert_array_equal(got["r"], [4.0 + 64, 16.0 + 4])
-    reads = count_kernel(program.unit())["gmem.load.32.uniform"].evaluate({"n": 8})
+    reads = count_kernel(program.unit())["gmem.load.32.uniform"].quantity.evaluate({"n": 8})
     assert reads == 8 * 3  # stored, hence not read again where it is squared
 
 

@@ -222,8 +222,8 @@ def test_a_share_of_bytes_counts_bytes() -> None:
     found = {name for name in model.derived if counts_bytes(model, name)}
 
     assert found == {
-        f"{direction}_{density}_beyond{level}"
+        f"{direction}{data}_beyond{level}"
         for direction in ("load", "store")
-        for density in ("dense", "sparse", "data")
+        for data in ("", "_data")
         for level in (1, 2)
     }
