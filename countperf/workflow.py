@@ -315,7 +315,7 @@ def profile_entries(
     families : sequence of str
         Only these families; all if empty.
     element_types : sequence of str
-        Only these element types; applications and extended classes are measured in their own,
+        Only these element types of the paper's kernels; all others are measured in their own,
         whatever it is.
     purposes : sequence of {"measurement", "test", "application", "variant"}
         Only these; by default the named families whatever they are for, and if none is named,
@@ -400,7 +400,7 @@ def measure_catalogue(
     families : sequence of str, optional
         Only these families of kernels.
     element_types : sequence of str, optional
-        Only kernels of these types; by default the paper's f32.
+        The paper's kernels of these types only, by default f32; all others have their own.
     purposes : sequence of {"measurement", "test", "application", "variant"}, optional
         As for `profile_entries`: by default the named families, or measurement and test kernels.
     collections : sequence of {"paper", "extended", "random"}, optional

@@ -48,7 +48,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--element-type",
         action="append",
         choices=("f32", "f64"),
-        help="kernels of this element type (repeatable; default: f32)",
+        help="the paper's kernels of this element type (repeatable; default: f32)",
     )
 
 
