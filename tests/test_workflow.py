@@ -17,10 +17,12 @@ from countperf.errors import (
 from countperf.harness.devices import discover, find_device
 from countperf.measurements import MeasurementSet
 from countperf.models.library import fits_folders
-from countperf.properties.taxonomy import is_emitted
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
 from measurement_kernels.catalog import families
 from tests.models.builders import make_weights
+
+RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
 
 
 def _shipped(slug: str) -> Path:
@@ -259,11 +261,11 @@ def test_recounting_makes_old_measurements_fit_again(tmp_path: Path) -> None:
     whole = MeasurementSet.read_file(_shipped("pocl-epyc-zen5"))
     store = tmp_path / "measurements.jsonl"
     whole.select(lambda m: m.family == "transpose").write_file(store)
-    old = store.read_text().replace('"counting_rules": 2', '"counting_rules": 1')
+    old = store.read_text().replace(RULES, '"counting_rules": 1')
     store.write_text(old)
     with pytest.raises(FitError, match="recount"):
         workflow.fit(store)
     renewed = workflow.recount(store)
     assert MeasurementSet.read_file(store) == renewed
-    assert store.read_text().count('"counting_rules": 2') == len(renewed)
+    assert store.read_text().count(RULES) == len(renewed)
     assert [m.time_s for m in renewed] == [m.time_s for m in whole if m.family == "transpose"]

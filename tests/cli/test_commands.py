@@ -13,6 +13,7 @@ from countperf.errors import DeviceError
 from countperf.fitting.fit import fit
 from countperf.harness.compiled.objdump import find_objdump
 from countperf.harness.devices import find_device
+from countperf.measurements import MeasurementSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
 
@@ -170,9 +171,15 @@ def test_predictions_follow_the_documented_shape(
 def test_a_property_without_a_weight_names_its_suppliers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shipped = Path(__file__).parents[2] / "fits" / "pocl-epyc-zen5" / "measurements.jsonl"
+    whole = MeasurementSet.read_file(shipped)
+    store, weights = tmp_path / "some.jsonl", tmp_path / "weights.json"
+    whole.select(lambda m: m.family in ("stride1", "empty")).write_file(store)
+    assert main(["fit", str(store), "--output", str(weights)]) == 0
+    capsys.readouterr()
     path = tmp_path / "vector.json"
     path.write_text(json.dumps(PropertyVector.from_mapping({"flop.div.f64": 9}).to_document()))
-    options = ["--weights", "pocl-epyc-zen5", "--model", "linear"]
+    options = ["--weights", str(weights)]
     assert main(["predict", str(path), *options]) == 1
     error = capsys.readouterr().err
     assert "flop.div.f64" in error

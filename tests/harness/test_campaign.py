@@ -24,9 +24,12 @@ from countperf.harness.campaign import measure
 from countperf.harness.progress import ProgressEvent
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import PropertyVector
 from measurement_kernels.catalog import entry
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+
+RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
 
 CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 NAMES = [case.name for case in CASES]
@@ -366,7 +369,7 @@ def test_vectors_of_other_counting_rules_are_refused(store: Path) -> None:
         return PropertyVector.from_mapping({"flop.add.f32": 1})
 
     _measure(store, FakeRunner(), count=count)
-    old = store.read_text().replace('"counting_rules": 2', '"counting_rules": 1')
+    old = store.read_text().replace(RULES, '"counting_rules": 1')
     store.write_text(old)
 
     with pytest.raises(IncompatibleMeasurementsError, match="rules of version 1"):

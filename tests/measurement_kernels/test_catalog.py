@@ -61,6 +61,8 @@ EXTENDED = {
     "precision": 8,
     "integer": 8,
     "group-reduction": 8,
+    "function-maps": 32,
+    "function-loops": 48,
 }
 TESTS = ("finite-differences", "matmul-skinny", "convolution", "n-body")
 
