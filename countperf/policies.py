@@ -48,9 +48,11 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
     "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
 }
 """Contexts and placements that run in vectors."""
-_APART = frozenset({"near", "far", "data", "pitch"})
-"""Steps of lanes of which each takes an access of its own, as single items do at such steps."""
 _REACHES = {"far": "far", "data": "far", "pitch": "pitch"}
+"""What accesses of single items are called whose steps lead to other lines; ``walk`` else."""
+_OTHER_LINES = frozenset(_REACHES)
+_APART = _OTHER_LINES | {"near"}
+"""Steps of lanes of which each takes an access of its own, as single items do at such steps."""
 _LANE_BITS = 32
 _ONE = Fraction(1)
 _MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
@@ -72,7 +74,6 @@ _OVERLAPPED = 32
 _FEW = 16
 """Items below which LLVM vectorizes a row only if nothing is left over."""
 _SHIFTED = frozenset({"offset", "shifted", "masked"})
-_OTHER_LINES = frozenset({"far", "pitch", "data"})
 _KEPT = ("groups", "launches", "barrier.local")
 
 

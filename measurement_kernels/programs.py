@@ -30,6 +30,8 @@ from measurement_kernels.variants.common import (
 if TYPE_CHECKING:
     from loopy import TranslationUnit
     from numpy.typing import NDArray
+    from pymbolic.mapper.evaluator import EvaluationMapper
+    from pymbolic.primitives import If
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,9 +368,13 @@ def _upto(extent: int) -> slice:
 
 
 def _evaluated(text: str, values: Mapping[str, Any]) -> Any:
+    return _evaluator()(dict(values))(_parsed(text))
+
+
+@cache
+def _evaluator() -> type[EvaluationMapper[Any]]:
     import numpy as np
     from pymbolic.mapper.evaluator import EvaluationMapper
-    from pymbolic.primitives import If
 
     class OnArrays(EvaluationMapper[Any]):
         """Conditions are those of each element."""
@@ -376,7 +382,7 @@ def _evaluated(text: str, values: Mapping[str, Any]) -> Any:
         def map_if(self, expr: If) -> Any:
             return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
 
-    return OnArrays(dict(values))(_parsed(text))
+    return OnArrays
 
 
 @cache

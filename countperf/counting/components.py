@@ -175,8 +175,7 @@ def components_of(piece: Piece, summands: Sequence[QuasiPolynomial]) -> Iterator
         (s.names(), s, None) for s in summands
     ]
     for case in cases:
-        names = {n for guards in case.alternatives for guard in guards for n in guard.names()}
-        joints.append((names, None, case))
+        joints.append((set(case.names), None, case))
     groups = [Component(factor.names, [factor], [], []) for factor in factors]
     for names, summand, case in joints:
         touched = [g for g in groups if g.names & names] or groups[:1]

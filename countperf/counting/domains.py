@@ -334,7 +334,7 @@ class Domains:
             kept = within - first.loops
             if first.is_speculated:
                 within = kept | {first.outermost}
-                conditions = tuple(c for c in conditions if not names_of_case(c) & first.loops)
+                conditions = tuple(c for c in conditions if not c.names & first.loops)
         found = None if conditions else self._count_factors(within, kept)
         if found is not None:
             return found
@@ -436,11 +436,6 @@ class Domains:
         for axis, size in grid.groups.items():
             if axis not in group_used:
                 yield size
-
-
-def names_of_case(case: Case) -> frozenset[str]:
-    """Return the loop variables and sizes in a condition."""
-    return frozenset(n for guards in case.alternatives for g in guards for n in g.names())
 
 
 def _where(domain: Any, condition: Condition) -> Any:

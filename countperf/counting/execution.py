@@ -86,7 +86,6 @@ SHORT_LOOP = 32
 _FAR = 2**30
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
 """Of operations, in additions, to tell which of several chains is the longest."""
-CONDITIONAL = "conditional"
 _CALLS = ("special", "pow")
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
@@ -397,15 +396,19 @@ class _Executions:
         return self._found_trips[name]
 
     def _are_short(self, loops: Collection[str]) -> bool:
-        trips = 1
+        iterations = self._known_iterations(loops)
+        return iterations is not None and iterations <= SHORT_LOOP
+
+    def _known_iterations(self, loops: Collection[str]) -> int | None:
+        """Return the iterations of some loops together, if constants bound all of them."""
         if len(self.domains.trip_statistics(frozenset(loops))[0]) < len(loops):
-            return False  # data decides
-        for name in loops:
-            each = self._trips(name)
-            if each is None:
-                return False
-            trips *= each
-        return trips <= SHORT_LOOP
+            return None  # data decides
+        iterations = 1
+        for trips in map(self._trips, loops):
+            if trips is None:
+                return None
+            iterations *= trips
+        return iterations
 
     # {{{ operations and accesses
 
@@ -433,6 +436,7 @@ class _Executions:
     def _instruction(self, program: DeviceProgram, found: _Read, grid: Grid) -> None:
         predicates, kinds, place = found.predicates, found.kinds, found.place
         own, copies = found.own, found.copies
+        keeps_addresses = self._addresses_kept(found) > 0
         idle = ZERO_COUNT
         if predicates or own or self._is_guarded(place):
             slots = slots_of(place)
@@ -461,7 +465,7 @@ class _Executions:
                     for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
                         lane = _masked(lane) if idle else lane
                         self._add("accesses", (site, space, direction, bits, lane, walk), part)
-                    if _is_load(key) and self._addresses_kept(found):
+                    if keeps_addresses and _is_load(key):
                         self._add("addresses", (site, self._kept_addresses), executions)
                     if key.address_space == "global":
                         self._remember(key, place, kinds, conditions, grid)
@@ -625,17 +629,6 @@ class _Executions:
                 for kind, times in chain.operations or ():
                     self._add("chains", (site, kind + along), total.scale(times))
 
-    def _known_iterations(self, loops: Collection[str]) -> int | None:
-        """Return the iterations of some loops together, if constants bound all of them."""
-        if len(self.domains.trip_statistics(frozenset(loops))[0]) < len(loops):
-            return None  # data decides
-        iterations = 1
-        for trips in map(self._trips, loops):
-            if trips is None:
-                return None
-            iterations *= trips
-        return iterations
-
     # }}}
 
     # {{{ footprints
@@ -752,18 +745,11 @@ def _conditional(
     if operation.kind not in _CALLS:
         return operation
     lanes = set(place.lanes)
-    tells_apart = any(lanes & _names_of(case) for case in conditions if isinstance(case, Case))
+    tells_apart = any(lanes & case.names for case in conditions if isinstance(case, Case))
     if not tells_apart:
         return operation
     function = operation.function or operation.kind
-    return replace(operation, kind=CONDITIONAL, function=function)
-
-
-def _names_of(case: Case) -> frozenset[str]:
-    """Return the loop variables and parameters that a condition depends on."""
-    return frozenset[str]().union(
-        *(form.names() for alternative in case.alternatives for form in alternative)
-    )
+    return replace(operation, kind="conditional", function=function)
 
 
 def _masked(lane: str) -> str:

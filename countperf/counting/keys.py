@@ -89,6 +89,11 @@ class Case:
     alternatives: frozenset[frozenset[QuasiPolynomial]]
     holds: bool
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The loop variables and sizes in the condition."""
+        return frozenset(n for guards in self.alternatives for g in guards for n in g.names())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstIteration:

@@ -37,7 +37,6 @@ _FAR_ACCESSES = {
 _SPACES = ("gmem", "lmem")
 _UNITS = ("vector", "scalar")
 
-LAUNCH = ("launches",)
 OVERHEAD = (
     "groups",
     "barrier.local",
@@ -128,7 +127,7 @@ def structural(
         ignored=("bytes.kernel.*",),
         derived=shares | derived,
         terms={
-            "launch": Term(charged=LAUNCH),
+            "launch": Term(charged=("launches",)),
             "overhead": Term(charged=OVERHEAD),
             "issue": Term(charged=ISSUE),
             "chains": Term(charged=CHAINS),

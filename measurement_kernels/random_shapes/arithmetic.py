@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
-from measurement_kernels.programs import Divided, Fetch, Program, Recurrence, Shape, Step
+from measurement_kernels.programs import Fetch, Program, Shape, Step
+from measurement_kernels.random_shapes.chains import chains, extents
 from measurement_kernels.random_shapes.draws import Draw, random_entries
 
 _NUMBER = 40
@@ -46,13 +47,13 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     items = draw.planar_group() if planar else (draw.linear_group(),)
     table = draw.pick(("", "", "global", *(("local",) * 3 if not planar else ())))
     step = draw.length((4, 6, 8, 16, 24, 32, 64))
-    chains = draw.pick((1, 1, 2, 2, 3, 4, 5, 6))
+    number = draw.pick((1, 1, 2, 2, 3, 4, 5, 6))
     kinds = draw.some(tuple(_UPDATES), draw.pick((1, 1, 2, 3)))
     own = f"a[{', '.join(loops)}]"
     other = "t[k]" if table else own
     if table and not any("{x}" in kind for kind in kinds):
         return None
-    chosen = [kinds[q % len(kinds)] for q in range(chains)]
+    chosen = [kinds[q % len(kinds)] for q in range(number)]
     states = tuple(
         (
             f"{draw.coefficient()} * {own}",
@@ -61,7 +62,7 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
         for q, kind in enumerate(chosen)
     )
     terms = draw.integer(1, 5) * 48
-    unrolled = draw.chance(0.3) and step * chains <= 48
+    unrolled = draw.chance(0.3) and step * number <= 48
     work = terms * sum(_UPDATES[kind] for kind in chosen) * (0.4 if table == "local" else 0.8)
     sizes = (
         *draw.sizes(dict(zip("nl", items, strict=False)), lambda s: s["n"] * s.get("l", 1) * work),
@@ -69,26 +70,6 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     )
     if not any(other in update for _, update in states):
         table = ""
-    names = {"i": "n", "j": "l", "k": "m"}
-    space = tuple(Extent(names[loop]) for loop in loops)
-    program = Program(
-        name="chains",
-        loops=tuple((loop, names[loop]) for loop in (*loops, "k")),
-        formulas=(
-            Recurrence(
-                target=f"r[{', '.join(loops)}]",
-                states=states,
-                loop="k",
-                result=" + ".join(f"s{q}" for q in range(chains)),
-            ),
-        ),
-        sizes=sizes,
-        arguments=(
-            ArrayArgument(name="a", shape=space),
-            *((ArrayArgument(name="t", shape=(Extent("m"),)),) if table else ()),
-            ArrayArgument(name="r", shape=space, role="output"),
-        ),
-    )
     first_axis = draw.pick((1, 0)) if planar else 0
     fetch = Fetch(
         array="t",
@@ -96,14 +77,19 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
         within=(*(f"{loop}_group" for loop in loops), "k_step"),
         axes=(0,),
     )
-    shape = Shape(
-        divided=tuple(
-            Divided(loop=loop, axis=axis, items=length)
-            for loop, axis, length in zip(loops, (first_axis, 1 - first_axis), items, strict=False)
+    return chains(
+        "chains",
+        loops,
+        items,
+        states,
+        sizes,
+        first_axis=first_axis,
+        inputs=(
+            ArrayArgument(name="a", shape=extents(loops)),
+            *((ArrayArgument(name="t", shape=(Extent("m"),)),) if table else ()),
         ),
         steps=(Step(loop="k", length=step, unrolled=unrolled),)
         if unrolled or table == "local"
         else (),
         fetches=(fetch,) if table == "local" else (),
     )
-    return program, shape

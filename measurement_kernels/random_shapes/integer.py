@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
+from measurement_kernels.arguments import SizeParameter
 from measurement_kernels.entry import CatalogEntry
-from measurement_kernels.programs import Divided, Program, Recurrence, Shape, Step
+from measurement_kernels.programs import Program, Shape, Step
+from measurement_kernels.random_shapes.chains import chains
 from measurement_kernels.random_shapes.draws import Draw, random_entries
 
 _NUMBER = 35
@@ -41,11 +42,11 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
     planar = draw.chance(0.4)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)
-    chains = draw.pick((1, 1, 2, 2, 3, 4))
+    number = draw.pick((1, 1, 2, 2, 3, 4))
     step = draw.length((2, 4, 6, 8, 16))
-    unrolled = draw.chance(0.35) and step * chains <= 32
+    unrolled = draw.chance(0.35) and step * number <= 32
     kinds = draw.some(tuple(_UPDATES), draw.pick((1, 1, 2, 3)))
-    chosen = [kinds[q % len(kinds)] for q in range(chains)]
+    chosen = [kinds[q % len(kinds)] for q in range(number)]
     terms = -(-draw.integer(1, 4) * 24 // step) * step
     states = tuple(
         (
@@ -61,32 +62,13 @@ def _draw(draw: Draw) -> tuple[Program, Shape] | None:
         ),
         SizeParameter(name="m", multiple=step, base=1, fixed=terms),
     )
-    names = {"i": "n", "j": "l", "k": "m"}
-    program = Program(
-        name="integers",
-        loops=tuple((loop, names[loop]) for loop in (*loops, "k")),
-        formulas=(
-            Recurrence(
-                target=f"r[{', '.join(loops)}]",
-                states=states,
-                loop="k",
-                result=" + ".join(f"s{q}" for q in range(chains)),
-                state_type="int32",
-            ),
-        ),
-        sizes=sizes,
-        arguments=(
-            ArrayArgument(
-                name="r", shape=tuple(Extent(names[loop]) for loop in loops), role="output"
-            ),
-        ),
-    )
-    first_axis = draw.pick((1, 0)) if planar else 0
-    shape = Shape(
-        divided=tuple(
-            Divided(loop=loop, axis=axis, items=length)
-            for loop, axis, length in zip(loops, (first_axis, 1 - first_axis), items, strict=False)
-        ),
+    return chains(
+        "integers",
+        loops,
+        items,
+        states,
+        sizes,
+        first_axis=draw.pick((1, 0)) if planar else 0,
+        state_type="int32",
         steps=(Step(loop="k", length=step, unrolled=unrolled),) if unrolled else (),
     )
-    return program, shape
