@@ -8,7 +8,9 @@ Of a property ``exec.<context>.<placement>.<row>x<rows>.<what>`` with value :mat
 of width :math:`W` under which it is vectorized, each row of :math:`r` items takes
 :math:`\lceil r/W \rceil` vector instructions (or :math:`\lfloor r/W \rfloor` and
 :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
-addresses are not next to each other, or all the same, access memory one by one. Vectors are of 32
+addresses are not next to each other, or all the same, access memory one by one: ``walk`` from line
+to line, or ``far``, those that miss a first-level cache ``wide`` besides, those that miss a second-
+level one ``vast``, too. Vectors are of 32
 bits per lane: one of wider elements takes as many more accesses. Vectors of neighbors in global
 memory are ``strided`` where the next iteration of an item's loop is in other lines. Calls that not
 all items make are ``conditional`` in vectors, and calls like others one by one.
@@ -38,6 +40,7 @@ Rows = Literal[
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
 _ARITHMETIC = ("add", "mul", "fma")
+_SHORT_CHAINS = (*_ARITHMETIC, "shift")
 _MINOR = ("neg", "select", "compare", "convert", "minmax")
 _SITES = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
 _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
@@ -48,9 +51,11 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
     "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
 }
 """Contexts and placements that run in vectors."""
-_REACHES = {"far": "far", "data": "far", "pitch": "pitch"}
+_REACHES = {"far": "far", "data": "far", "wide": "wide", "vast": "vast"}
 """What accesses of single items are called whose steps lead to other lines; ``walk`` else."""
 _OTHER_LINES = frozenset(_REACHES)
+_NEARER = {"wide": ("far",), "vast": ("far", "wide")}
+"""Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
 _APART = _OTHER_LINES | {"near"}
 """Steps of lanes of which each takes an access of its own, as single items do at such steps."""
 _LANE_BITS = 32
@@ -235,7 +240,17 @@ class ExecutionPolicy(Part):
 
 
 @lru_cache(maxsize=2**17)
-def _issued(
+def _issued(name: str, *options: Any) -> tuple[tuple[str, Fraction], ...]:
+    """Return what a unit of a property is issued as."""
+    found: list[tuple[str, Fraction]] = []
+    for issued, share in _issued_once(name, *options):
+        before, _, last = issued.rpartition(".")
+        found += [(f"{before}.{nearer}", share) for nearer in _NEARER.get(last, ())]
+        found.append((issued, share))
+    return tuple(found)
+
+
+def _issued_once(
     name: str,
     width: int,
     along: str,
@@ -251,7 +266,7 @@ def _issued(
     chains: str,
     addresses: str,
 ) -> tuple[tuple[str, Fraction], ...]:
-    """Return what a unit of a property is issued as."""
+    """Return what a unit of a property is issued as, farthest cache only."""
     parts = name.split(".")
     if parts[0] in ("run", "bytes", "segments") or name in _KEPT:
         return ((name, Fraction(1)),)
@@ -361,7 +376,7 @@ def _scalar_name(what: list[str]) -> str:
             step = walk[0] if walk else lane
             return f"{space}.{direction}.{_REACHES.get(step, 'walk')}"
         case ["chain", kind, type_name, *_]:
-            return f"chain.{type_name}.{'arithmetic' if kind in _ARITHMETIC else kind}"
+            return f"chain.{type_name}.{'arithmetic' if kind in _SHORT_CHAINS else kind}"
         case ["pmem", direction]:
             return f"pmem.{direction}"
         case ["idle" | "iterations" | "carried" as kind] | ["addresses" as kind, _]:

@@ -17,6 +17,8 @@ from typing import Any
 import pymbolic.primitives as p
 from loopy.symbolic import ResolvedFunction, TypeCast, get_dependencies
 
+from countperf.counting.divisions import is_power_of_two
+
 Operations = tuple[tuple[str, int], ...]
 """Kinds of operations and how many, sorted."""
 
@@ -297,10 +299,10 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
             return [(f, ["mul"] * (len(real) - max(k, 1))) for k, f in enumerate(real)]
         case p.Quotient():
             return [(expr.numerator, ["div"]), (expr.denominator, ["div"])]
-        case p.FloorDiv():
-            return [(expr.numerator, ["div"]), (expr.denominator, ["div"])]
-        case p.Remainder():
-            return [(expr.numerator, ["mod"]), (expr.denominator, ["mod"])]
+        case p.FloorDiv() | p.Remainder():
+            kind = "div" if isinstance(expr, p.FloorDiv) else "mod"
+            kind = "shift" if is_power_of_two(expr.denominator) else kind
+            return [(expr.numerator, [kind]), (expr.denominator, [kind])]
         case p.Power():
             kind = "mul" if expr.exponent == 2 else "pow"
             return [(expr.base, [kind]), (expr.exponent, ["pow"])]

@@ -18,10 +18,11 @@ Steps of an address are ``same`` (0 elements), ``next`` (1), ``offset`` (1, of a
 constant on that is no multiple of 16 elements), ``shifted`` (the same where it depends on other
 loop variables, as with a pitch that is no multiple), ``masked`` (``shifted``, of an instruction
 that not all items execute), ``near`` (less than a line of 64 bytes), ``far`` (more, or symbolic),
-``pitch`` (a multiple of 4096 bytes, so that all lines belong to one set of a usual first-level
-cache; from lane to lane only where a row has more items than such a cache has ways, 8) or ``data``
-(read from data, or uneven). Where a row has at most 8 items, so that compilers may unroll it, the
-step along local axis 1 follows: ``far_next``.
+``wide``, ``vast`` or ``data`` (read from data, or uneven). Of steps to other lines, ``far`` are
+those that lead back to the first one while a first-level cache still keeps it, ``wide`` those that
+do while a second-level one does, ``vast`` the others (`countperf.counting.walks`). Where a row has
+at most 8 items, so that compilers may unroll it, the step along local axis 1 follows: ``far_next``.
+Divisions of integers by constant powers of two are shifts.
 
 Special functions and powers under a condition that tells items apart are ``conditional``: compilers
 that have no masked form of one call it for each item.
@@ -46,6 +47,7 @@ from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
+from countperf.counting.divisions import divisions_that_shift
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
 from countperf.counting.operations import Number, Tally
@@ -58,6 +60,7 @@ from countperf.counting.strides import AxisStride, strides_of
 from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import refuse_vectors
+from countperf.counting.walks import LINE_BYTES, Step, Walks, sorted_by_step, step_of
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
@@ -68,13 +71,9 @@ __all__ = ["ExecutionCounts", "Site", "count_execution"]
 
 Context = Literal["free", "sync"]
 Placement = Literal["flat", "long", "packed", "short", "loop"]
-Step = Literal["same", "next", "offset", "shifted", "masked", "near", "far", "pitch", "data"]
 
-LINE_BYTES = 64
 _ZERO = QuasiPolynomial()
 _ONE = QuasiPolynomial.constant(1)
-PITCH_BYTES = 4096
-WAYS = 8
 NARROW_ROW = 8
 UNROLLED_OPERATIONS = 200
 """Operations and accesses of all items of a narrow row up to which compilers write them out. LLVM's
@@ -156,7 +155,8 @@ class ExecutionCounts:
         Contiguous pieces in which each group accesses them, over all groups: distinct subscripts
         but for the one along which elements are next to each other; each element where sparse.
     kernel_bytes : dict from direction to PiecewiseQuasiPolynomial
-        Distinct bytes of global memory that the kernel accesses.
+        Distinct bytes of global memory that the kernel accesses, with what lies between them in the
+        same lines.
     groups, launches, barriers : PiecewiseQuasiPolynomial
         Groups of all launches, launches, and barriers times the items that wait.
     reasons : frozenset of str
@@ -225,6 +225,7 @@ class _GlobalAccess:
     place: Place
     cases: tuple[Case | FirstIteration, ...]
     least_step: int
+    least_in_all: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +272,7 @@ class _Executions:
         self.reasons: set[str] = set()
         self._found_strides: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
         self._found_trips: dict[str, int | None] = {}
+        self._walks = Walks(domains, Grid(groups={}, items={}))
         self._is_long = False
         self._is_packed = False
         self._kept_addresses = 0
@@ -282,6 +284,7 @@ class _Executions:
         nowhere = Grid(groups={}, items={})
         for number, program in enumerate(schedule_of(self.kernel).programs):
             grid = self.domains.grid(program.instruction_ids)
+            self._walks = Walks(self.domains, grid)
             regions = tuple(outline for outline in outlines if outline.program == number)
             launched = self.domains.executions(program.launch_loops, (), nowhere)
             self._note(program.launch_loops)
@@ -437,6 +440,7 @@ class _Executions:
         predicates, kinds, place = found.predicates, found.kinds, found.place
         own, copies = found.own, found.copies
         keeps_addresses = self._addresses_kept(found) > 0
+        shifts = divisions_that_shift(found.instruction)
         idle = ZERO_COUNT
         if predicates or own or self._is_guarded(place):
             slots = slots_of(place)
@@ -459,6 +463,8 @@ class _Executions:
                 executions = executions.scale(number * share)
                 if isinstance(key, Operation):
                     named = _conditional(key, conditions, place)
+                    if key.kind in shifts and key.type_name[0] in "iu":
+                        named = replace(key, kind="shift")
                     self._add("operations", (site, named), executions)
                 elif executions:
                     space, direction, bits = key.address_space, key.direction, key.bits
@@ -539,14 +545,14 @@ class _Executions:
         pattern = self.statistics.pattern_of(access.array, access.text)
         stated: Mapping[str, Step] = {"stride1": "next", "uniform": "same"}
         result: list[tuple[str, str, PiecewiseQuasiPolynomial]] = []
-        is_wide = place.grid.items.get(0, 1) > WAYS
         second = self._second_step(access, place, strides)
-        for step, part in _steps(lanes[0] if lanes else _ZERO, access, executions):
+        bits = access.bits
+        among_items = self._walks.walk(bits, strides, loops, items_first=True)
+        lane_stride = lanes[0] if lanes else _ZERO
+        for step, part in sorted_by_step(lane_stride, bits, executions, among_items):
             lane: str = step
             if lane == "data" and pattern:
                 lane = stated.get(str(pattern[0]), "data")
-            elif lane == "pitch" and not is_wide:
-                lane = "far"
             elif lane == "next":
                 lane = self._alignment(access, place, 0)
             lane += second
@@ -554,7 +560,8 @@ class _Executions:
                 result.append((lane, "", part))
                 continue
             inner = next(s.stride for s in strides if s.iname == loops[-1])
-            for walk, rest in _steps(inner, access, part):
+            along_loops = self._walks.walk(bits, strides, loops, items_first=False)
+            for walk, rest in sorted_by_step(inner, bits, part, along_loops):
                 result.append((lane, walk, rest))
         return result
 
@@ -565,7 +572,7 @@ class _Executions:
         if items.get(0, 1) > NARROW_ROW or items.get(1, 1) == 1:
             return ""
         along = [s.stride for s in strides if s.kind == "local" and s.axis == 1]
-        step = _step(along[0] if along else _ZERO, max(LINE_BYTES * 8 // access.bits, 1))
+        step = step_of(along[0] if along else _ZERO, access.bits)
         return f"_{self._alignment(access, place, 1) if step == 'next' else step}"
 
     def _alignment(self, access: MemoryAccess, place: Place, axis: int) -> Step:
@@ -592,12 +599,15 @@ class _Executions:
     ) -> None:
         address = address_of(access, self.analyzer.layout(access.array), self.domains.to_polynomial)
         steps = [
-            abs(int(s.stride.constant_term))
+            (s.kind, abs(int(s.stride.constant_term)))
             for s in self._strides(access, place, kinds)
-            if s.kind != "group" and s.stride is not None and s.stride.is_constant and s.stride
+            if s.stride is not None and s.stride.is_constant and s.stride
         ]
-        least = min(steps, default=_FAR)
-        self.global_accesses.append((grid, _GlobalAccess(access, address, place, cases, least)))
+        least = min((step for kind, step in steps if kind != "group"), default=_FAR)
+        in_all = min((step for _, step in steps), default=1)
+        self.global_accesses.append(
+            (grid, _GlobalAccess(access, address, place, cases, least, in_all))
+        )
 
     # }}}
 
@@ -655,8 +665,11 @@ class _Executions:
                 group_bytes[direction, "data"].append(executed.scale(size))
                 continue
             by_group, pieces, in_all = touched
+            least = min(m.least_in_all for _, m in members)
+            together = len({m.index for _, m in members if m.least_in_all == least})
+            along = min(max(Fraction(least * size, together), Fraction(size)), Fraction(LINE_BYTES))
+            kernel_bytes[direction].append(in_all.scale(along))
             least = min(m.least_step for _, m in members)
-            kernel_bytes[direction].append(in_all.scale(size))
             if least * size >= LINE_BYTES:
                 group_bytes[direction, "sparse"].append(by_group.scale(size))
                 segments[direction].append(by_group)
@@ -799,30 +812,3 @@ def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
 
 def _is_of(monomial: Any, names: set[str]) -> bool:
     return bool(QuasiPolynomial({monomial: 1}).names() & names)
-
-
-def _steps(
-    stride: QuasiPolynomial | None, access: MemoryAccess, executions: PiecewiseQuasiPolynomial
-) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
-    """Sort executions by the step of an address, which may depend on the parameters."""
-    step = _step(stride, max(LINE_BYTES * 8 // access.bits, 1))
-    if step != "far" or stride is None:
-        return [(step, executions)]
-    remainder = stride.modulo(PITCH_BYTES * 8 // access.bits)
-    if remainder.is_constant:
-        return [("far" if remainder else "pitch", executions)]
-    pitched = executions.restricted((), (remainder,))
-    return [("pitch", pitched), ("far", executions + pitched.scale(-1))]
-
-
-def _step(stride: QuasiPolynomial | None, line: int) -> Step:
-    if stride is None:
-        return "data"
-    if not stride.is_constant:
-        return "far"
-    size = abs(stride.constant_term)
-    if size == 0:
-        return "same"
-    if size == 1:
-        return "next"
-    return "near" if size < line else "far"

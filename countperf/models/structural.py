@@ -4,8 +4,10 @@ Their terms are instructions by class (vector or scalar; arithmetic, accesses by
 change, special functions), carried chains, passes through barrier regions, and bytes. Distinct
 bytes that each group accesses come from the nearest cache; the share that does not fit a cache of
 :math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra, whether
-they lie side by side or not: pieces that do not are counted by themselves. Accesses to
-global memory that are not of neighbors side by side do so beyond the reach of address translation.
+they lie side by side or not: pieces that do not are counted by themselves. Single accesses that
+come back to a line too late for the nearest cache (``wide``), or the second (``vast``), cost extra
+as well; the farther cache is never the cheaper one, for ``far`` are all of them. Accesses to global
+memory that are not of neighbors side by side do so beyond the reach of address translation.
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
@@ -31,7 +33,7 @@ REACH_BYTES = 12 << 20
 """What the entries of a second-level translation buffer map: 3072 pages of 4 KiB."""
 
 _FAR_ACCESSES = {
-    "scalar": ("walk", "far", "pitch"),
+    "scalar": ("walk", "far", "wide", "vast"),
     "vector": ("strided",),
 }
 _SPACES = ("gmem", "lmem")

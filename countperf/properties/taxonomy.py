@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from countperf.errors import PropertyNameError
 from countperf.symbolic.memory import kept_in_process
 
-COUNTING_RULES_VERSION = 3
+COUNTING_RULES_VERSION = 4
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
 
@@ -50,7 +50,7 @@ _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 _SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop)\.\d+x\d+"
-_STEP = r"(?:same|next|offset|shifted|masked|near|far|pitch|data)"
+_STEP = r"(?:same|next|offset|shifted|masked|near|far|wide|vast|data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), unit, description)
@@ -121,7 +121,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (
             r"bytes\.kernel\.(?:load|store)",
             "B",
-            "distinct bytes of global memory that the kernel accesses",
+            "distinct bytes of global memory that the kernel accesses, and those between",
         ),
         (
             rf"run\.(?:vector|scalar)\.arithmetic\.{_REAL}(?:\.\w+)?",

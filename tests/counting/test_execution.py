@@ -137,6 +137,13 @@ def test_lanes_that_are_apart_access_one_by_one() -> None:
     assert issued == {"run.scalar.gmem.load.far": 64}
 
 
+def test_accesses_that_a_farther_cache_serves_pass_the_nearer_ones() -> None:
+    for step, levels in (("far", 1), ("wide", 2), ("vast", 3), ("data", 1)):
+        issued = ExecutionPolicy(width=1).apply({f"exec.free.flat.32x1.gmem.store.32.{step}": 5})
+        names = [f"run.scalar.gmem.store.{level}" for level in ("far", "wide", "vast")]
+        assert issued == dict.fromkeys(names[:levels], 5)
+
+
 def test_sub_groups_take_items_over_the_group() -> None:
     policy = ExecutionPolicy(width=32, along="group")
     issued = policy.apply({"exec.free.flat.16x3.flop.add.f32": 96})

@@ -1,0 +1,197 @@
+"""How an address changes from one item or iteration to the next, and what caches make of it.
+
+An access whose steps lead to other lines *walks*: along copies, items, loops, groups, in the order
+in which a processor runs them, until a step along one of them leads it back to the first line (to
+the same element, or to a neighbor of it). Whether a cache still keeps that line depends on how many
+lines lie between, and on how many of them share a set: lines at multiples of 4096 bytes share one
+of the 64 sets of a first-level cache of 32 KiB with 8 ways, and are spread over 16 of the 1024 sets
+of a second-level one of 1 MiB with 16 ways.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from countperf.counting.domains import Domains, Grid
+from countperf.counting.strides import AxisStride
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+__all__ = ["LINE_BYTES", "Step", "Walk", "Walks", "sorted_by_step", "step_of"]
+
+Step = Literal["same", "next", "offset", "shifted", "masked", "near", "far", "wide", "vast", "data"]
+
+LINE_BYTES = 64
+_PITCH_BYTES = 4096
+_ON_PITCH = (8, 256)
+_ANYWHERE = (512, 16384)
+"""Lines that a first and a second-level cache keep: at multiples of the pitch, and others."""
+_ONE = QuasiPolynomial.constant(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A way through other lines.
+
+    Attributes
+    ----------
+    lines : QuasiPolynomial or None
+        How many it goes through until it comes back to the first; None if that is not known.
+    steps : tuple of QuasiPolynomial
+        Distances between them along each of the axes and loops that it goes along, elements.
+    """
+
+    lines: QuasiPolynomial | None
+    steps: tuple[QuasiPolynomial, ...]
+
+
+class Walks:
+    """Finds the walks of the accesses of a device program.
+
+    Parameters
+    ----------
+    domains : Domains
+        Of the kernel.
+    grid : Grid
+        Of the program.
+    """
+
+    def __init__(self, domains: Domains, grid: Grid) -> None:
+        self._domains = domains
+        self._grid = grid
+        self._extents: dict[Any, QuasiPolynomial | None] = {}
+
+    def walk(
+        self, bits: int, strides: Sequence[AxisStride], own: Sequence[str], *, items_first: bool
+    ) -> Walk:
+        """Find how far an access goes until it comes back.
+
+        Parameters
+        ----------
+        bits : int
+            Size of an element.
+        strides : sequence of AxisStride
+            Along all axes of the launch and all loops, outer loops first.
+        own : sequence of str
+            The items' own loops around the access.
+        items_first : bool
+            Whether the items of a group take each iteration of these loops one after the other, or
+            each item all of its iterations.
+        """
+        of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
+        for each in strides:
+            of_kind[each.kind].append(each)
+        items = of_kind["local"]
+        loops = [each for each in reversed(strides) if each.iname in own]
+        order = [
+            *of_kind["unrolled"],
+            *([*items, *loops] if items_first else [*loops, *items]),
+            *reversed(of_kind["barrier loop"]),
+            *of_kind["group"],
+        ]
+        lines, steps = _ONE, list[QuasiPolynomial]()
+        for each in order:
+            extent = self._extent(each)
+            if extent == _ONE:
+                continue
+            if extent is None or each.stride is None:
+                return Walk(None, tuple(steps))
+            if step_of(each.stride, bits) == "far":
+                lines *= extent
+                steps.append(each.stride)
+            elif each.kind != "unrolled":  # few copies, on a line that others use as well
+                break
+        return Walk(lines, tuple(steps))
+
+    def _extent(self, along: AxisStride) -> QuasiPolynomial | None:
+        """Return how long an axis or a loop is; None where other loops or data decide."""
+        key = (along.kind, along.axis, along.iname)
+        if key not in self._extents:
+            self._extents[key] = self._found_extent(along)
+        return self._extents[key]
+
+    def _found_extent(self, along: AxisStride) -> QuasiPolynomial | None:
+        if along.kind == "local" and along.axis is not None:
+            return QuasiPolynomial.constant(self._grid.items[along.axis])
+        if along.kind == "group" and along.axis is not None:
+            return self._grid.groups[along.axis].as_polynomial()
+        assert along.iname is not None  # of a loop
+        counted, _ = self._domains.trip_statistics(frozenset([along.iname]))
+        if not counted:
+            return None
+        return self._domains.counter.count(self._domains.domain(counted)).as_polynomial()
+
+
+def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:
+    """Return the step of an address that changes by so many elements; ``far`` if by a symbol."""
+    if stride is None:
+        return "data"
+    if not stride.is_constant:
+        return "far"
+    size = abs(stride.constant_term)
+    if size == 0:
+        return "same"
+    if size == 1:
+        return "next"
+    return "near" if size < max(LINE_BYTES * 8 // bits, 1) else "far"
+
+
+def sorted_by_step(
+    stride: QuasiPolynomial | None,
+    bits: int,
+    executions: PiecewiseQuasiPolynomial,
+    walk: Walk,
+) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
+    """Sort executions of an access by its step, which may depend on the parameters.
+
+    Parameters
+    ----------
+    stride : QuasiPolynomial or None
+        Change of the address, elements; None if it is uneven or read from data.
+    bits : int
+        Size of an element.
+    executions : PiecewiseQuasiPolynomial
+        How often it is executed.
+    walk : Walk
+        On which it is.
+    """
+    step = step_of(stride, bits)
+    if step != "far" or stride is None:
+        return [(step, executions)]
+    elements = _PITCH_BYTES * 8 // bits
+    remainders = [each.modulo(elements) for each in walk.steps or (stride,)]
+    if any(each.is_constant and each for each in remainders):
+        on_pitch = ZERO_COUNT
+    else:
+        on_pitch = executions.restricted((), [each for each in remainders if not each.is_constant])
+    parts: defaultdict[Step, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
+    for some, capacities in (
+        (on_pitch, _ON_PITCH),
+        (executions + on_pitch.scale(-1), _ANYWHERE),
+    ):
+        for level, part in _by_capacity(walk.lines, some, capacities):
+            parts[level] += part
+    return [(level, part) for level, part in parts.items() if part]
+
+
+def _by_capacity(
+    lines: QuasiPolynomial | None,
+    executions: PiecewiseQuasiPolynomial,
+    capacities: tuple[int, int],
+) -> Iterator[tuple[Step, PiecewiseQuasiPolynomial]]:
+    """Sort executions by the nearest cache that keeps some lines; the last where unknown."""
+    first, second = capacities
+    if lines is None:
+        yield "vast", executions
+    elif lines.is_constant:
+        number = lines.constant_term
+        yield ("far" if number <= first else "wide" if number <= second else "vast"), executions
+    else:
+        beyond = executions.restricted((lines - (first + 1),))
+        vast = executions.restricted((lines - (second + 1),))
+        yield "vast", vast
+        yield "wide", beyond + vast.scale(-1)
+        yield "far", executions + beyond.scale(-1)
