@@ -8,20 +8,20 @@ Of a property ``exec.<context>.<placement>.<row>x<rows>.<what>`` with value :mat
 of width :math:`W` under which it is vectorized, each row of :math:`r` items takes
 :math:`\lceil r/W \rceil` vector instructions (or :math:`\lfloor r/W \rfloor` and
 :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
-addresses are not next to each other, or all the same, access memory one by one: ``walk`` from line
-to line, or ``far``, those that miss a first-level cache ``wide`` besides, those that miss a second-
-level one ``vast``, too. Vectors are of 32
-bits per lane: one of wider elements takes as many more accesses. Vectors of neighbors in global
-memory are ``strided`` where the next iteration of an item's loop is in other lines. Calls that not
-all items make are ``conditional`` in vectors, and calls like others one by one.
+addresses are not next to each other, or all the same, access memory one by one: ``walk``, or, if
+that leads to other lines, ``far``, and besides ``wide`` if a first-level cache does not keep these
+lines, and ``vast`` if a second-level one does not. Vectors are of 32 bits per lane: one of wider
+elements takes as many more accesses. Vectors of neighbors in global memory are ``strided`` where
+the next iteration of an item's loop is in other lines. Calls that not all items make are
+``conditional`` in vectors, and calls like others one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from pydantic import Field
@@ -70,7 +70,6 @@ _ROWS: Mapping[Rows, str] = {
     "multiples if few": "few",
     "powers of two": "p2",
 }
-_BEHIND_BARRIERS = ".sync."
 _ADDRESS_BYTES = 8
 _NEAR_BYTES = 1 << 15
 """A usual first-level cache."""
@@ -213,23 +212,11 @@ class ExecutionPolicy(Part):
             there already is left as it is.
         """
         found: dict[str, Any] = {}
+        known = _issued_by(cast("Hashable", self))  # frozen
         for name, count in counts.items():
-            for issued, share in _issued(
-                name,
-                self.sync_width or self.width if _BEHIND_BARRIERS in name else self.width,
-                self.along,
-                self.remainder,
-                self.vectorized,
-                self.unrolled,
-                self.rows,
-                self.interchanged,
-                self.odd_rows,
-                self.short,
-                self.shifted,
-                self.packed,
-                self.chains,
-                self.addresses,
-            ):
+            if name not in known:
+                known[name] = _issued(name, self)
+            for issued, share in known[name]:
                 part = (
                     count
                     if share == 1
@@ -239,33 +226,26 @@ class ExecutionPolicy(Part):
         return found
 
 
-@lru_cache(maxsize=2**17)
-def _issued(name: str, *options: Any) -> tuple[tuple[str, Fraction], ...]:
+_Issued = tuple[tuple[str, Fraction], ...]
+
+
+@lru_cache(maxsize=2**8)
+def _issued_by(policy: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
+    """Remember what units of properties are issued as under a policy, once asked for."""
+    return {}
+
+
+def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
     """Return what a unit of a property is issued as."""
     found: list[tuple[str, Fraction]] = []
-    for issued, share in _issued_once(name, *options):
+    for issued, share in _issued_once(name, policy):
         before, _, last = issued.rpartition(".")
         found += [(f"{before}.{nearer}", share) for nearer in _NEARER.get(last, ())]
         found.append((issued, share))
     return tuple(found)
 
 
-def _issued_once(
-    name: str,
-    width: int,
-    along: str,
-    remainder: str,
-    vectorized: Vectorized,
-    unrolled: int,
-    regular: Rows,
-    interchanged: bool,
-    odd_rows: str,
-    short: str,
-    shifted: str,
-    packed: str,
-    chains: str,
-    addresses: str,
-) -> tuple[tuple[str, Fraction], ...]:
+def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     """Return what a unit of a property is issued as, farthest cache only."""
     parts = name.split(".")
     if parts[0] in ("run", "bytes", "segments") or name in _KEPT:
@@ -277,42 +257,36 @@ def _issued_once(
     kept = _ONE
     if what[0] == "addresses":
         kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
-        if addresses != "kept" or not kept:
+        if policy.addresses != "kept" or not kept:
             return ()
-    if along == "group":
+    if policy.along == "group":
         row, rows = row * rows, 1
-    are_packed = packed == "copies" and placement == "packed"
-    if placement == "long" or are_packed:
-        unrolled = 0
+    are_packed = policy.packed == "copies" and placement == "packed"
+    unrolled = 0 if placement == "long" or are_packed else policy.unrolled
     if placement in ("long", "packed"):
         placement = "flat"
     if what[0] in ("gmem", "lmem"):
         lane, _, second = what[3].partition("_")
         what[3] = second if second and row <= unrolled else lane
-    is_power = row & (row - 1) == 0
-    is_odd = odd_rows == "apart" and rows == 1 and not is_power and placement == "flat"
-    if shifted == "apart" and what[:2] == ["lmem", "load"] and rows > 1 and placement == "flat":
-        what[3] = "near" if what[3] in _SHIFTED else what[3]
-    if what[0] == "gmem" and is_odd:
-        what[3] = {"next": "near", "offset": "near"}.get(what[3], what[3])
+    if what[:2] == ["lmem", "load"] and placement == "flat" and rows > 1:
+        is_apart = policy.shifted == "apart" and what[3] in _SHIFTED
+        what[3] = "near" if is_apart else what[3]
+    if what[0] == "gmem" and placement == "flat" and rows == 1 and not _is_power_of_two(row):
+        is_apart = policy.odd_rows == "apart" and what[3] in ("next", "offset")
+        what[3] = "near" if is_apart else what[3]
     if row <= unrolled and rows > 1:
         row, rows = rows, row
-    is_outside = interchanged and context == "sync" and placement != "flat"
+    is_outside = policy.interchanged and context == "sync" and placement != "flat"
     if placement == "short":
-        placement = "loop" if is_outside or short == "loops" else "flat"
+        placement = "loop" if is_outside or policy.short == "loops" else "flat"
         if placement == "flat" and what[0] in ("iterations", "pmem"):
             return ()  # unrolled, in registers
-    is_regular = (
-        regular == "any"
-        or (regular == "multiples if alone" and rows > 1)
-        or (regular == "multiples if several" and rows == 1)
-        or (regular == "multiples behind barriers" and context == "free")
-        or (regular == "multiples if few" and (context == "sync" or row >= _FEW))
-        or (regular == "powers of two" and is_power)
-        or ("multiples" in regular and row % width == 0)
-    )
+    width = (policy.sync_width if context == "sync" else 0) or policy.width
     is_vector = (
-        width > 1 and is_regular and not are_packed and (context, placement) in _PLACES[vectorized]
+        width > 1
+        and not are_packed
+        and _is_regular(policy.rows, context, row, rows, width)
+        and (context, placement) in _PLACES[policy.vectorized]
     )
     kind = "vector" if is_vector else "scalar"
     if what[0] == "passes":
@@ -322,7 +296,7 @@ def _issued_once(
         )
     if what[0] == "chain" and (is_outside or placement == "flat"):
         return ()
-    taken = kept * (_waiting(what) if chains == "overlapped" else 1)
+    taken = kept * (_waiting(what) if policy.chains == "overlapped" else 1)
     if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
         return ()
     issued: list[tuple[str, Fraction]] = []
@@ -331,7 +305,7 @@ def _issued_once(
     if not is_vector:
         return (*issued, (f"run.scalar.{_scalar_name(what)}", taken))
     full, left = divmod(row, width)
-    if remainder == "whole":
+    if policy.remainder == "whole":
         full, left = full + bool(left), 0
     each, each_takes = _vector_name(what, is_outside=is_outside)
     if each_takes is None:
@@ -341,6 +315,23 @@ def _issued_once(
     if left:
         issued.append((f"run.scalar.{_scalar_name(what)}", Fraction(left, row) * taken))
     return tuple(issued)
+
+
+def _is_regular(which: Rows, context: str, row: int, rows: int, width: int) -> bool:
+    """Return whether a row of items runs in vectors."""
+    return (
+        which == "any"
+        or (which == "multiples if alone" and rows > 1)
+        or (which == "multiples if several" and rows == 1)
+        or (which == "multiples behind barriers" and context == "free")
+        or (which == "multiples if few" and (context == "sync" or row >= _FEW))
+        or (which == "powers of two" and _is_power_of_two(row))
+        or ("multiples" in which and row % width == 0)
+    )
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 def _beyond_cache(number: int) -> Fraction:
