@@ -14,7 +14,10 @@ __all__ = ["divisions_that_shift", "is_power_of_two"]
 
 def is_power_of_two(expr: Any) -> bool:
     """Whether an expression is a constant by which integers are divided by shifting them."""
-    return isinstance(expr, int | np.integer) and int(expr).bit_count() == 1 and expr > 0
+    if not isinstance(expr, int | np.integer):
+        return False
+    number = int(expr)
+    return number > 0 and number & (number - 1) == 0
 
 
 def divisions_that_shift(instruction: Any) -> frozenset[str]:
