@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from countperf.errors import (
 from countperf.harness.clock import Clock, check_clocks
 from countperf.harness.devices import Device, find_device
 from countperf.harness.environment import gather_environment, load_average, timestamp
+from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import PAPER, time_round
 from countperf.harness.runner import CaseRunner, KernelRunner
@@ -151,6 +153,7 @@ class _Campaign:
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
         self._remaining_s: float | None = None
+        self._neighbors = Neighbors(runner.time_of_others_s, runner.clock.now)
 
     def run(self, cases: Sequence[KernelCase], *, resumed: bool) -> None:
         """Measure cases until none is left."""
@@ -208,10 +211,12 @@ class _Campaign:
             return error
         try:
             with self._runner.loaded(case) as run:
+                self._neighbors.look()
                 turn = time_round(run, self._protocol, self._runner.clock.now)
         except MeasurementError as error:
             return error
-        state.rounds.append(turn)
+        disturbed = self._neighbors.disturb(self._neighbors.look())
+        state.rounds.append(replace(turn, disturbed=disturbed))
         if min(timing.time_s for timing in state.counted(self._protocol.drops)) <= 0:
             message = f"{case.name}: the {self._runner.clock.timer} timer gives a time of zero"
             return MeasurementError(message, case=case.name)
@@ -219,13 +224,16 @@ class _Campaign:
 
     def _record(self, state: CaseState) -> None:
         summary = state.summary(self._protocol, self._resolution_s)
-        stable = self._protocol.is_stable(summary)
+        stable = state.is_stable(self._protocol, self._resolution_s)
         clocks = check_clocks(state.counted(self._protocol.drops))
         properties, trouble = self._properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
         levels = ""
         if summary.level_ratio is not None:
             levels = f"bimodal: two levels, a factor of {summary.level_ratio:.2f} apart"
+        busy = ""
+        if number := sum(turn.disturbed for turn in state.rounds):
+            busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
         load = load_average()
         measurement = Measurement.from_samples(
             state.case,
@@ -235,7 +243,9 @@ class _Campaign:
             recorded_at=timestamp(),
             resolution_s=self._resolution_s,
             clocks_agree=clocks.agree,
-            remarks=tuple(remark for remark in (clocks.remark, levels, cut, trouble) if remark),
+            remarks=tuple(
+                remark for remark in (clocks.remark, levels, cut, busy, trouble) if remark
+            ),
             host_overhead_s=clocks.host_overhead_s,
             load_average=load[0] if load else None,
             properties=properties,
@@ -247,7 +257,7 @@ class _Campaign:
             self._tell("measured", state.case, trouble or clocks.remark)
             return
         message = f"spread {summary.spread:.0%}, between rounds {summary.noise_floor:.0%}"
-        message += f"; {levels}" if levels else ""
+        message += "".join(f"; {remark}" for remark in (levels, busy) if remark)
         self._tell("unstable", state.case, message)
 
     def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:

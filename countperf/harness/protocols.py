@@ -80,10 +80,13 @@ class Round:
         Every run.
     cut_short : bool
         Whether the protocol's time was up before its runs were done.
+    disturbed : bool
+        Whether other programs kept the processor busy meanwhile.
     """
 
     timings: tuple[Timing, ...]
     cut_short: bool
+    disturbed: bool = False
 
 
 def time_round(run: Callable[[], Timing], protocol: Protocol, now: Callable[[], float]) -> Round:

@@ -15,6 +15,7 @@ from countperf.harness.backend import Session, open_session
 from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.devices import Device, DeviceLimits
 from countperf.harness.launch import ArrayArgument, Kernel, read_output
+from countperf.harness.neighbors import time_of_others_s
 from countperf.measurements import KernelCase
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ class CaseRunner(Protocol):
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, as `Session.versions`."""
+        ...
+
+    def time_of_others_s(self) -> float | None:
+        """Return the processor time that other programs have used so far, s.
+
+        None where nobody knows, or where it does not hold up the device.
+        """
         ...
 
     def prepare(self, case: KernelCase) -> None:
@@ -107,6 +115,10 @@ class KernelRunner:
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
         return self.session.versions()
+
+    def time_of_others_s(self) -> float | None:
+        """Return what other programs have used of the processor, if the device is one, s."""
+        return time_of_others_s() if self.identity.device_type == "cpu" else None
 
     def prepare(self, case: KernelCase) -> None:
         """Build a case's kernel, so that it need not be built when it is checked.

@@ -45,6 +45,12 @@ class CaseState:
             return False
         if len(self.rounds) >= protocol.rounds + protocol.extra_rounds:
             return True
+        return self.is_stable(protocol, resolution_s)
+
+    def is_stable(self, protocol: Protocol, resolution_s: float) -> bool:
+        """Tell whether the samples agree, and some round had the processor to itself."""
+        if all(turn.disturbed for turn in self.rounds):
+            return False
         return protocol.is_stable(self.summary(protocol, resolution_s))
 
 

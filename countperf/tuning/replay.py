@@ -189,6 +189,10 @@ class ReplayRunner:
         """Return nothing."""
         return {}
 
+    def time_of_others_s(self) -> float | None:
+        """Return nothing."""
+        return None
+
     def prepare(self, case: KernelCase) -> None:
         """Do nothing ahead."""
 

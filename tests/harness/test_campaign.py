@@ -113,6 +113,24 @@ def test_a_case_with_two_levels_is_measured_again_and_says_so(store: Path) -> No
     assert {other.settling for other in found if other is not entry} == {"settled"}
 
 
+def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) -> None:
+    began = FakeRunner().clock.now()
+    for calm_s, stable in ((5.0, True), (1e6, False)):  # until when they keep one core busy
+        runner = FakeRunner(lambda *_: 0.6)
+        runner.others_s = lambda runner=runner, calm_s=calm_s: min(
+            runner.clock.now() - began, calm_s
+        )
+
+        found = _measure(store.with_name(f"{stable}.jsonl"), runner)
+
+        entry = next(entry for entry in found if entry.case == NAMES[0])
+        assert entry.stable == stable
+        rounds = PROTOCOL.rounds + (0 if stable else PROTOCOL.extra_rounds)
+        assert len(entry.samples_s) == rounds
+        number = 1 if stable else rounds
+        assert entry.remarks == (f"other programs kept cores busy in {number} of {rounds} rounds",)
+
+
 def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(store: Path) -> None:
     events: list[ProgressEvent] = []
     runner = FakeRunner(broken={"a": WrongResultError("a: wrong numbers: out[0] is 1, not 2")})
