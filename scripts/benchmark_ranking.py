@@ -16,7 +16,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from countperf.counting.resources import scheduled, without_disk_caches
+from countperf.counting.disk_caches import without_disk_caches
+from countperf.counting.resources import scheduled
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from countperf.tuning import steps

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from countperf.counting.schedule import prepared
-
-_lock = threading.Lock()
-_blocks = 0  # `without_disk_caches` that are under way
-_was_enabled = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,26 +85,6 @@ def written_instructions(t_unit: Any) -> int:
         math.prod(copies.get(name, 1) for name in each.within_inames | each.reduction_inames())
         for each in kernel.instructions
     )
-
-
-@contextmanager
-def without_disk_caches() -> Generator[None]:
-    """Have Loopy look nothing up on the disk and write nothing there, in all threads."""
-    import loopy as lp
-
-    global _blocks, _was_enabled
-    with _lock:
-        if not _blocks:
-            _was_enabled = lp.CACHING_ENABLED
-            lp.set_caching_enabled(False)
-        _blocks += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _blocks -= 1
-            if not _blocks:
-                lp.set_caching_enabled(_was_enabled)
 
 
 def _local_memory(kernel: Any) -> int | None:

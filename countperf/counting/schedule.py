@@ -18,6 +18,7 @@ from loopy.schedule import (
 )
 from loopy.types import LoopyType
 
+from countperf.counting.copies import linearized, preprocessed
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError
 
@@ -107,10 +108,8 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
             with warnings.catch_warnings(), unattended():
                 # what Loopy uses of its dependencies is no concern of the caller
                 warnings.simplefilter("ignore", DeprecationWarning)
-                t_unit = _with_types(lp.preprocess_program(t_unit))
-                kernel = lp.get_one_linearized_kernel(
-                    t_unit.default_entrypoint, t_unit.callables_table
-                )
+                t_unit = _with_types(preprocessed(t_unit))
+                kernel = linearized(t_unit)
         except Exception as error:  # Loopy's scheduler fails in many ways
             raise CountingError(
                 f"kernel '{kernel.name}' cannot be scheduled by Loopy: "

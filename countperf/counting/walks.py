@@ -107,7 +107,7 @@ class Walks:
         return Walk(lines, tuple(steps))
 
     def _extent(self, along: AxisStride) -> QuasiPolynomial | None:
-        """Return how long an axis or a loop is; None where other loops or data decide."""
+        """Return how long an axis or a loop is at most; None where data decides."""
         key = (along.kind, along.axis, along.iname)
         if key not in self._extents:
             self._extents[key] = self._found_extent(along)
@@ -122,7 +122,8 @@ class Walks:
         counted, _ = self._domains.trip_statistics(frozenset([along.iname]))
         if not counted:
             return None
-        return self._domains.counter.count(self._domains.domain(counted)).as_polynomial()
+        terms = self._domains.counter.count(self._domains.domain(counted)).terms
+        return terms[0].value if len(terms) == 1 else None  # where it is not empty
 
 
 def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.counting.copies import in_fixed_order
 from countperf.counting.unattended import unattended
 from countperf.errors import KernelBuildError
 
@@ -142,7 +143,7 @@ def build_kernel(session: Session, t_unit: Any) -> Kernel:
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
     entry = t_unit.default_entrypoint
     with unattended():
-        code: Any = lp.generate_code_v2(t_unit)
+        code: Any = lp.generate_code_v2(in_fixed_order(t_unit))
     program = session.build(code.device_code(), tuple(entry.options.build_options))
     recorder = _Recorder(session)
     namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from countperf.counting.resources import without_disk_caches
+from countperf.counting.disk_caches import without_disk_caches
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner

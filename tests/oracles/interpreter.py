@@ -46,6 +46,7 @@ from loopy.symbolic import TypeCast
 from loopy.type_inference import TypeReader
 from pymbolic import evaluate
 
+from countperf.counting.copies import linearized, preprocessed
 from countperf.counting.unattended import unattended
 
 DType = np.dtype[Any]
@@ -241,12 +242,10 @@ class Interpreter:
     """
 
     def __init__(self, t_unit: Any) -> None:
-        t_unit = lp.preprocess_program(t_unit)
+        t_unit = preprocessed(t_unit)
         self.callables = t_unit.callables_table
         with unattended():
-            self.kernel: Any = lp.get_one_linearized_kernel(
-                t_unit.default_entrypoint, self.callables
-            )
+            self.kernel: Any = linearized(t_unit)
         self.inames: frozenset[str] = self.kernel.all_inames()
         self.unrolled = {
             name

@@ -27,6 +27,7 @@ from loopy.kernel.tools import get_subkernel_to_insn_id_map
 from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
 
+from countperf.counting.copies import linearized, preprocessed
 from tests.oracles import llvm_ir
 
 PROGRAM = shutil.which("oclgrind-kernel")
@@ -92,8 +93,8 @@ def run(
     `passes`, options of LLVM's ``opt``, the unoptimized code is rewritten by them first.
     """
     assert PROGRAM is not None, "oclgrind-kernel is not installed"
-    t_unit = lp.preprocess_program(t_unit)
-    kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
+    t_unit = preprocessed(t_unit)
+    kernel = linearized(t_unit)
     t_unit = t_unit.with_kernel(kernel)
     generated = lp.generate_code_v2(t_unit)
     source = f"#pragma OPENCL FP_CONTRACT {'ON' if contraction else 'OFF'}\n"

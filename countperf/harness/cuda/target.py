@@ -27,6 +27,7 @@ from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.python import PythonASTBuilderBase
 from pymbolic.mapper.stringifier import PREC_NONE
 
+from countperf.counting.copies import in_fixed_order
 from countperf.counting.unattended import unattended
 from countperf.errors import KernelBuildError
 from countperf.harness.cuda.functions import HELPER_QUALIFIER, cuda_functions
@@ -229,7 +230,7 @@ def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
     if wide_indices:
         unit = _widened(unit)
     with unattended():
-        code: Any = lp.generate_code_v2(unit)
+        code: Any = lp.generate_code_v2(in_fixed_order(unit))
     from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
     namespace: dict[str, Any] = {_NUMPY: np}
