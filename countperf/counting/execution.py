@@ -547,7 +547,8 @@ class _Executions:
         result: list[tuple[str, str, PiecewiseQuasiPolynomial]] = []
         second = self._second_step(access, place, strides)
         bits = access.bits
-        among_items = self._walks.walk(bits, strides, loops, items_first=True)
+        walk = partial(self._walks.walk, bits, strides, loops)
+        among_items, along_loops = (partial(walk, items_first=first) for first in (True, False))
         lane_stride = lanes[0] if lanes else _ZERO
         for step, part in sorted_by_step(lane_stride, bits, executions, among_items):
             lane: str = step
@@ -560,9 +561,8 @@ class _Executions:
                 result.append((lane, "", part))
                 continue
             inner = next(s.stride for s in strides if s.iname == loops[-1])
-            along_loops = self._walks.walk(bits, strides, loops, items_first=False)
-            for walk, rest in sorted_by_step(inner, bits, part, along_loops):
-                result.append((lane, walk, rest))
+            for step_along, rest in sorted_by_step(inner, bits, part, along_loops):
+                result.append((lane, step_along, rest))
         return result
 
     def _second_step(

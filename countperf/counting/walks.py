@@ -11,7 +11,7 @@ of a second-level one of 1 MiB with 16 ways.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -144,7 +144,7 @@ def sorted_by_step(
     stride: QuasiPolynomial | None,
     bits: int,
     executions: PiecewiseQuasiPolynomial,
-    walk: Walk,
+    walk: Callable[[], Walk],
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
     """Sort executions of an access by its step, which may depend on the parameters.
 
@@ -156,14 +156,15 @@ def sorted_by_step(
         Size of an element.
     executions : PiecewiseQuasiPolynomial
         How often it is executed.
-    walk : Walk
-        On which it is.
+    walk : callable
+        Finds on which walk it is; asked only if the step leads to other lines.
     """
     step = step_of(stride, bits)
     if step != "far" or stride is None:
         return [(step, executions)]
+    found = walk()
     elements = _PITCH_BYTES * 8 // bits
-    remainders = [each.modulo(elements) for each in walk.steps or (stride,)]
+    remainders = [each.modulo(elements) for each in found.steps or (stride,)]
     if any(each.is_constant and each for each in remainders):
         on_pitch = ZERO_COUNT
     else:
@@ -173,7 +174,7 @@ def sorted_by_step(
         (on_pitch, _ON_PITCH),
         (executions + on_pitch.scale(-1), _ANYWHERE),
     ):
-        for level, part in _by_capacity(walk.lines, some, capacities):
+        for level, part in _by_capacity(found.lines, some, capacities):
             parts[level] += part
     return [(level, part) for level, part in parts.items() if part]
 

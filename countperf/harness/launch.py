@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.counting.copies import in_fixed_order
 from countperf.counting.unattended import unattended
 from countperf.errors import KernelBuildError
 
@@ -138,6 +137,8 @@ def build_kernel(session: Session, t_unit: Any) -> Kernel:
     """
     import loopy as lp
     from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
+
+    from countperf.counting.copies import in_fixed_order
 
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from countperf.counting.copies import in_fixed_order
 from countperf.counting.unattended import unattended
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
@@ -62,6 +61,8 @@ class OpenClBackend:
     def generate(self, t_unit: Any) -> str:
         """Return the OpenCL C of a translation unit."""
         import loopy as lp
+
+        from countperf.counting.copies import in_fixed_order
 
         if not isinstance(t_unit.target, lp.PyOpenCLTarget):
             t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
