@@ -20,8 +20,15 @@ from loopy.kernel.data import IlpBaseTag, VectorizeTag
 
 from countperf.counting.disk_caches import without_disk_caches
 from countperf.counting.threads import shared_by_threads
+from countperf.counting.unattended import unattended
 
-__all__ = ["in_fixed_order", "linearized", "preprocessed"]
+__all__ = ["generated", "in_fixed_order", "linearized", "preprocessed"]
+
+
+def generated(t_unit: Any) -> Any:
+    """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
+    with unattended():
+        return lp.generate_code_v2(in_fixed_order(t_unit))
 
 
 def in_fixed_order(t_unit: Any) -> Any:

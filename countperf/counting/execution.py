@@ -60,7 +60,7 @@ from countperf.counting.strides import AxisStride, strides_of
 from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import refuse_vectors
-from countperf.counting.walks import LINE_BYTES, Step, Walks, sorted_by_step, step_of
+from countperf.counting.walks import LINE_BYTES, Step, sorted_by_step, step_of, walk_of
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
@@ -272,7 +272,6 @@ class _Executions:
         self.reasons: set[str] = set()
         self._found_strides: dict[Any, tuple[Place, tuple[AxisStride, ...]]] = {}
         self._found_trips: dict[str, int | None] = {}
-        self._walks = Walks(domains, Grid(groups={}, items={}))
         self._is_long = False
         self._is_packed = False
         self._kept_addresses = 0
@@ -284,7 +283,6 @@ class _Executions:
         nowhere = Grid(groups={}, items={})
         for number, program in enumerate(schedule_of(self.kernel).programs):
             grid = self.domains.grid(program.instruction_ids)
-            self._walks = Walks(self.domains, grid)
             regions = tuple(outline for outline in outlines if outline.program == number)
             launched = self.domains.executions(program.launch_loops, (), nowhere)
             self._note(program.launch_loops)
@@ -440,7 +438,6 @@ class _Executions:
         predicates, kinds, place = found.predicates, found.kinds, found.place
         own, copies = found.own, found.copies
         keeps_addresses = self._addresses_kept(found) > 0
-        shifts = divisions_that_shift(found.instruction)
         idle = ZERO_COUNT
         if predicates or own or self._is_guarded(place):
             slots = slots_of(place)
@@ -463,8 +460,9 @@ class _Executions:
                 executions = executions.scale(number * share)
                 if isinstance(key, Operation):
                     named = _conditional(key, conditions, place)
-                    if key.kind in shifts and key.type_name[0] in "iu":
-                        named = replace(key, kind="shift")
+                    if key.kind in ("div", "mod") and key.type_name[0] in "iu":
+                        shifts = key.kind in divisions_that_shift(found.instruction)
+                        named = replace(key, kind="shift") if shifts else key
                     self._add("operations", (site, named), executions)
                 elif executions:
                     space, direction, bits = key.address_space, key.direction, key.bits
@@ -547,7 +545,7 @@ class _Executions:
         result: list[tuple[str, str, PiecewiseQuasiPolynomial]] = []
         second = self._second_step(access, place, strides)
         bits = access.bits
-        walk = partial(self._walks.walk, bits, strides, loops)
+        walk = partial(walk_of, place, bits, strides, loops)
         among_items, along_loops = (partial(walk, items_first=first) for first in (True, False))
         lane_stride = lanes[0] if lanes else _ZERO
         for step, part in sorted_by_step(lane_stride, bits, executions, among_items):
@@ -665,18 +663,14 @@ class _Executions:
                 group_bytes[direction, "data"].append(executed.scale(size))
                 continue
             by_group, pieces, in_all = touched
-            least = min(m.least_in_all for _, m in members)
-            together = len({m.index for _, m in members if m.least_in_all == least})
-            along = min(max(Fraction(least * size, together), Fraction(size)), Fraction(LINE_BYTES))
-            kernel_bytes[direction].append(in_all.scale(along))
-            least = min(m.least_step for _, m in members)
-            if least * size >= LINE_BYTES:
+            in_lines = _bytes_between([(m.least_in_all, m.index) for _, m in members], size)
+            kernel_bytes[direction].append(in_all.scale(min(in_lines, Fraction(LINE_BYTES))))
+            if min(m.least_step for _, m in members) * size >= LINE_BYTES:
                 group_bytes[direction, "sparse"].append(by_group.scale(size))
                 segments[direction].append(by_group)
                 continue
-            together = len({m.index for _, m in members if m.least_step == least})
-            between = max(Fraction(least, together), Fraction(1))
-            group_bytes[direction, "dense"].append(by_group.scale(size * between))
+            in_lines = _bytes_between([(m.least_step, m.index) for _, m in members], size)
+            group_bytes[direction, "dense"].append(by_group.scale(in_lines))
             segments[direction].append(pieces)
         return {
             "segments": {d: PiecewiseQuasiPolynomial.sum(some) for d, some in segments.items()},
@@ -749,6 +743,13 @@ class _Executions:
         return min(n for n in place.within if self.domains.group_axes.get(n) == axis)
 
     # }}}
+
+
+def _bytes_between(steps: Sequence[tuple[int, Address | None]], size: int) -> Fraction:
+    """Return the bytes from an element to the next that some accesses take in their least steps."""
+    least = min(step for step, _ in steps)
+    together = len({index for step, index in steps if step == least})
+    return max(Fraction(least * size, together), Fraction(size))
 
 
 def _conditional(

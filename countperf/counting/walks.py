@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from countperf.counting.domains import Domains, Grid
+from countperf.counting.domains import Domains
+from countperf.counting.places import Place
 from countperf.counting.strides import AxisStride
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["LINE_BYTES", "Step", "Walk", "Walks", "sorted_by_step", "step_of"]
+__all__ = ["LINE_BYTES", "Step", "Walk", "sorted_by_step", "step_of", "walk_of"]
 
 Step = Literal["same", "next", "offset", "shifted", "masked", "near", "far", "wide", "vast", "data"]
 
@@ -48,82 +49,75 @@ class Walk:
     steps: tuple[QuasiPolynomial, ...]
 
 
-class Walks:
-    """Finds the walks of the accesses of a device program.
+def walk_of(
+    place: Place,
+    bits: int,
+    strides: Sequence[AxisStride],
+    own: Sequence[str],
+    *,
+    items_first: bool,
+) -> Walk:
+    """Find how far an access goes until it comes back.
 
     Parameters
     ----------
-    domains : Domains
-        Of the kernel.
-    grid : Grid
-        Of the program.
+    place : Place
+        Where it is executed.
+    bits : int
+        Size of an element.
+    strides : sequence of AxisStride
+        Along all axes of the launch and all loops, outer loops first.
+    own : sequence of str
+        The items' own loops around the access.
+    items_first : bool
+        Whether the items of a group take each iteration of these loops one after the other, or
+        each item all of its iterations.
     """
+    of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
+    for each in strides:
+        of_kind[each.kind].append(each)
+    items = of_kind["local"]
+    loops = [each for each in reversed(strides) if each.iname in own]
+    order = [
+        *of_kind["unrolled"],
+        *([*items, *loops] if items_first else [*loops, *items]),
+        *reversed(of_kind["barrier loop"]),
+        *of_kind["group"],
+    ]
+    lines, steps = _ONE, list[QuasiPolynomial]()
+    for each in order:
+        extent = _extent(place, each)
+        if extent == _ONE:
+            continue
+        if extent is None or each.stride is None:
+            return Walk(None, tuple(steps))
+        if step_of(each.stride, bits) == "far":
+            lines *= extent
+            steps.append(each.stride)
+        elif each.kind != "unrolled":  # few copies, on a line that others use as well
+            break
+    return Walk(lines, tuple(steps))
 
-    def __init__(self, domains: Domains, grid: Grid) -> None:
-        self._domains = domains
-        self._grid = grid
-        self._extents: dict[Any, QuasiPolynomial | None] = {}
 
-    def walk(
-        self, bits: int, strides: Sequence[AxisStride], own: Sequence[str], *, items_first: bool
-    ) -> Walk:
-        """Find how far an access goes until it comes back.
-
-        Parameters
-        ----------
-        bits : int
-            Size of an element.
-        strides : sequence of AxisStride
-            Along all axes of the launch and all loops, outer loops first.
-        own : sequence of str
-            The items' own loops around the access.
-        items_first : bool
-            Whether the items of a group take each iteration of these loops one after the other, or
-            each item all of its iterations.
-        """
-        of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
-        for each in strides:
-            of_kind[each.kind].append(each)
-        items = of_kind["local"]
-        loops = [each for each in reversed(strides) if each.iname in own]
-        order = [
-            *of_kind["unrolled"],
-            *([*items, *loops] if items_first else [*loops, *items]),
-            *reversed(of_kind["barrier loop"]),
-            *of_kind["group"],
-        ]
-        lines, steps = _ONE, list[QuasiPolynomial]()
-        for each in order:
-            extent = self._extent(each)
-            if extent == _ONE:
-                continue
-            if extent is None or each.stride is None:
-                return Walk(None, tuple(steps))
-            if step_of(each.stride, bits) == "far":
-                lines *= extent
-                steps.append(each.stride)
-            elif each.kind != "unrolled":  # few copies, on a line that others use as well
-                break
-        return Walk(lines, tuple(steps))
-
-    def _extent(self, along: AxisStride) -> QuasiPolynomial | None:
-        """Return how long an axis or a loop is at most; None where data decides."""
-        key = (along.kind, along.axis, along.iname)
-        if key not in self._extents:
-            self._extents[key] = self._found_extent(along)
-        return self._extents[key]
-
-    def _found_extent(self, along: AxisStride) -> QuasiPolynomial | None:
-        if along.kind == "local" and along.axis is not None:
-            return QuasiPolynomial.constant(self._grid.items[along.axis])
-        if along.kind == "group" and along.axis is not None:
-            return self._grid.groups[along.axis].as_polynomial()
+def _extent(place: Place, along: AxisStride) -> QuasiPolynomial | None:
+    """Return how long an axis or a loop is at most; None where data decides."""
+    if along.kind == "local" and along.axis is not None:
+        return QuasiPolynomial.constant(place.grid.items[along.axis])
+    if along.kind == "group" and along.axis is not None:
+        return place.grid.groups[along.axis].as_polynomial()
+    key = ("extent", along.iname)
+    if key not in place.memo:
         assert along.iname is not None  # of a loop
-        counted, _ = self._domains.trip_statistics(frozenset([along.iname]))
-        if not counted:
-            return None
-        terms = self._domains.counter.count(self._domains.domain(counted)).terms
-        return terms[0].value if len(terms) == 1 else None  # where it is not empty
+        place.memo[key] = _length(place.domains, along.iname)
+    return place.memo[key]
+
+
+def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:
+    counted, _ = domains.trip_statistics(frozenset([loop]))
+    if not counted:
+        return None
+    terms = domains.counter.count(domains.domain(counted)).terms
+    return terms[0].value if len(terms) == 1 else None  # where it is not empty
 
 
 def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.counting.unattended import unattended
 from countperf.errors import KernelBuildError
 
 if TYPE_CHECKING:
@@ -138,13 +137,12 @@ def build_kernel(session: Session, t_unit: Any) -> Kernel:
     import loopy as lp
     from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
-    from countperf.counting.copies import in_fixed_order
+    from countperf.counting.copies import generated
 
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
     entry = t_unit.default_entrypoint
-    with unattended():
-        code: Any = lp.generate_code_v2(in_fixed_order(t_unit))
+    code = generated(t_unit)
     program = session.build(code.device_code(), tuple(entry.options.build_options))
     recorder = _Recorder(session)
     namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from countperf.counting.unattended import unattended
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
 from countperf.harness.devices import INSTALL_ADVICE, Device, DeviceLimits
@@ -62,12 +61,11 @@ class OpenClBackend:
         """Return the OpenCL C of a translation unit."""
         import loopy as lp
 
-        from countperf.counting.copies import in_fixed_order
+        from countperf.counting.copies import generated
 
         if not isinstance(t_unit.target, lp.PyOpenCLTarget):
             t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
-        with unattended():
-            code: Any = lp.generate_code_v2(in_fixed_order(t_unit))
+        code = generated(t_unit)
         return str(code.device_code())
 
     def failures(self) -> tuple[type[Exception], ...]:

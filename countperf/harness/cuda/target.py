@@ -20,15 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import loopy as lp
 import numpy as np
 from loopy.kernel.data import AddressSpace, ValueArg
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.python import PythonASTBuilderBase
 from pymbolic.mapper.stringifier import PREC_NONE
 
-from countperf.counting.copies import in_fixed_order
-from countperf.counting.unattended import unattended
+from countperf.counting.copies import generated
 from countperf.errors import KernelBuildError
 from countperf.harness.cuda.functions import HELPER_QUALIFIER, cuda_functions
 
@@ -229,8 +227,7 @@ def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
     unit = retarget(t_unit)
     if wide_indices:
         unit = _widened(unit)
-    with unattended():
-        code: Any = lp.generate_code_v2(in_fixed_order(unit))
+    code = generated(unit)
     from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
     namespace: dict[str, Any] = {_NUMPY: np}
