@@ -10,10 +10,12 @@ of width :math:`W` under which it is vectorized, each row of :math:`r` items tak
 :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
 addresses are not next to each other, or all the same, access memory one by one: ``walk``, or, if
 that leads to other lines, ``far``, and besides ``wide`` if a first-level cache does not keep these
-lines, and ``vast`` if a second-level one does not. Vectors are of 32 bits per lane: one of wider
-elements takes as many more accesses. Vectors of neighbors in global memory are ``strided`` where
-the next iteration of an item's loop is in other lines. Calls that not all items make are
-``conditional`` in vectors, and calls like others one by one.
+lines, ``vast`` if a second-level one does not, and ``pitch`` as far as lines share sets of one.
+Vectors are of 32 bits per lane: one of wider elements takes as many more accesses. Vectors of
+neighbors in global memory are ``strided`` where the next iteration of an item's loop is in other
+lines, and besides ``wide``, ``vast`` and ``pitch`` likewise. Items, or vectors of them, enter loops
+of their own; where the loop over items runs inside of these, their group does. Calls that not all
+items make are ``conditional`` in vectors, and calls like others one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ Rows = Literal[
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
 _ARITHMETIC = ("add", "mul", "fma")
-_SHORT_CHAINS = (*_ARITHMETIC, "shift")
+_LIKE_PRODUCTS = ("mul", "fma", "shift")
+"""Links of chains that take about as long; additions are shorter on some processors."""
 _MINOR = ("neg", "select", "compare", "convert", "minmax")
 _SITES = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
 _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
@@ -51,11 +54,13 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
     "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
 }
 """Contexts and placements that run in vectors."""
-_REACHES = {"far": "far", "data": "far", "wide": "wide", "vast": "vast"}
-"""What accesses of single items are called whose steps lead to other lines; ``walk`` else."""
-_OTHER_LINES = frozenset(_REACHES)
-_NEARER = {"wide": ("far",), "vast": ("far", "wide")}
+_PASSED = {"far": ("far",), "wide": ("far", "wide"), "vast": ("far", "wide", "vast")}
 """Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
+_CONFLICTS = {"1": Fraction(1, 4), "2": Fraction(5, 8), "3": Fraction(1)}
+"""Of accesses to lines that share a set, which share comes back too late."""
+_OTHER_LINES = frozenset(
+    {"data", *(reach + grade for reach in _PASSED for grade in ("", *_CONFLICTS))}
+)
 _APART = _OTHER_LINES | {"near"}
 """Steps of lanes of which each takes an access of its own, as single items do at such steps."""
 _LANE_BITS = 32
@@ -240,8 +245,14 @@ def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
     found: list[tuple[str, Fraction]] = []
     for issued, share in _issued_once(name, policy):
         before, _, last = issued.rpartition(".")
-        found += [(f"{before}.{nearer}", share) for nearer in _NEARER.get(last, ())]
-        found.append((issued, share))
+        reach, grade = (last[:-1], last[-1]) if last[-1] in _CONFLICTS else (last, "")
+        if reach not in _PASSED:
+            found.append((issued, share))
+            continue
+        nearest = "strided" if before.startswith("run.vector.") else "far"
+        found += [(f"{before}.{nearest if n == 'far' else n}", share) for n in _PASSED[reach]]
+        if grade:
+            found.append((f"{before}.pitch", share * _CONFLICTS[grade]))
     return tuple(found)
 
 
@@ -279,7 +290,7 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     is_outside = policy.interchanged and context == "sync" and placement != "flat"
     if placement == "short":
         placement = "loop" if is_outside or policy.short == "loops" else "flat"
-        if placement == "flat" and what[0] in ("iterations", "pmem"):
+        if placement == "flat" and what[0] in ("iterations", "entries", "pmem"):
             return ()  # unrolled, in registers
     width = (policy.sync_width if context == "sync" else 0) or policy.width
     is_vector = (
@@ -297,6 +308,8 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if what[0] == "chain" and (is_outside or placement == "flat"):
         return ()
     taken = kept * (_waiting(what) if policy.chains == "overlapped" else 1)
+    if what[0] == "entries" and is_outside:
+        return (("run.scalar.entries", Fraction(1, row * rows)),)
     if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
         return ()
     issued: list[tuple[str, Fraction]] = []
@@ -361,16 +374,23 @@ def _operation(what: list[str]) -> str:
     return ".".join([kind, type_name, *function])
 
 
+def _reach(step: str) -> str:
+    """Return what accesses of single items are called by their step."""
+    if step == "data":
+        return "far"
+    return step if step in _OTHER_LINES else "walk"
+
+
 def _scalar_name(what: list[str]) -> str:
     match what:
         case ["gmem" | "lmem" as space, direction, _, lane, *walk]:
             step = walk[0] if walk else lane
-            return f"{space}.{direction}.{_REACHES.get(step, 'walk')}"
+            return f"{space}.{direction}.{_reach(step)}"
         case ["chain", kind, type_name, *_]:
-            return f"chain.{type_name}.{'arithmetic' if kind in _SHORT_CHAINS else kind}"
+            return f"chain.{type_name}.{'arithmetic' if kind in _LIKE_PRODUCTS else kind}"
         case ["pmem", direction]:
             return f"pmem.{direction}"
-        case ["idle" | "iterations" | "carried" as kind] | ["addresses" as kind, _]:
+        case ["idle" | "iterations" | "entries" | "carried" as kind] | ["addresses" as kind, _]:
             return kind
         case [_, "conditional", type_name, "pow"]:
             return f"pow.{type_name}"
@@ -387,9 +407,9 @@ def _vector_name(what: list[str], *, is_outside: bool) -> tuple[str, Fraction | 
             if direction == "store" and lane == "same":
                 lane = "next"
             if space == "gmem" and lane == "next" and not _OTHER_LINES.isdisjoint(walk):
-                lane = "strided"
+                return f"{space}.{direction}.{_reach(walk[0])}", Fraction(int(bits), _LANE_BITS)
             if lane in _APART:
-                return f"{space}.{direction}.{_REACHES.get(lane, 'walk')}", None
+                return f"{space}.{direction}.{_reach(lane)}", None
             return f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS)
         case ["pmem", direction]:
             return (f"pmem.{direction}", None if is_outside else _ONE)

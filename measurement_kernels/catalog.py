@@ -33,6 +33,7 @@ from measurement_kernels.extended import (
     numbers,
     reductions,
     strided,
+    walks,
     working_set,
 )
 from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
@@ -74,6 +75,7 @@ _MODULES = (
     item_loops,
     working_set,
     strided,
+    walks,
     numbers,
     reductions,
     functions,

@@ -36,7 +36,12 @@ remains after the optimizations that every compiler of OpenCL makes in its defau
    directly in them, not in a sequential loop inside them.
 8. A quotient by a power of two is a ``mul``; the helper of integer powers begins with the first
    factor, not with 1.
-9. Private variables are registers, and barriers, groups and launches are counted, as in the
+9. What feeds one **branch** is executed there: an instruction whose value is used in one part of a
+   conditional expression, or in one guarded store, and nowhere else, straight from itself or
+   through others of the kind, if no loop or barrier lies in between. Loads are not moved across
+   stores. A conditional expression has branches if one of its parts calls a function or loads from
+   global memory; else both are evaluated, to select afterwards.
+10. Private variables are registers, and barriers, groups and launches are counted, as in the
    source's view.
 
 The rules were found and are tested by what LLVM 14 leaves at -O3, without vectorization
@@ -44,11 +49,14 @@ The rules were found and are tested by what LLVM 14 leaves at -O3, without vecto
 
 Not modeled, so that the counts are bounds from above: values that are there on some paths only
 (partial redundancy); stores that are overwritten, and what is computed or stored and never used;
+arithmetic on a load that stays before a store, where it feeds one branch;
 addresses of one array that are never equal (``a[i, 0]`` and ``a[i, j + 1]``); loop variables that
 are mapped to one hardware axis and so have one value; loads behind conditions on data; loops over
 which statistics were given.
 
-A bound from below where a compiler sees less than is true: rule 4 asks exactly whether an inner
+A bound from below of what LLVM 14 leaves, though not later ones: it moves an instruction into a
+branch (rule 9) only if one other instruction uses its value. And where a compiler sees less than is
+true: rule 4 asks exactly whether an inner
 loop is never empty in the iterations of an outer one. LLVM proves it of bounds such as ``k <= j``,
 not of tiles that do not divide their loop, and then keeps the load in the outer loop.
 

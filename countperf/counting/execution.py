@@ -20,9 +20,10 @@ loop variables, as with a pitch that is no multiple), ``masked`` (``shifted``, o
 that not all items execute), ``near`` (less than a line of 64 bytes), ``far`` (more, or symbolic),
 ``wide``, ``vast`` or ``data`` (read from data, or uneven). Of steps to other lines, ``far`` are
 those that lead back to the first one while a first-level cache still keeps it, ``wide`` those that
-do while a second-level one does, ``vast`` the others (`countperf.counting.walks`). Where a row has
-at most 8 items, so that compilers may unroll it, the step along local axis 1 follows: ``far_next``.
-Divisions of integers by constant powers of two are shifts.
+do while a second-level one does, ``vast`` the others; a number from 1 to 3 says that lines share
+sets of a cache, and how many more there are than these keep (`countperf.counting.walks`). Where a
+row has at most 8 items, so that compilers may unroll it, the step along local axis 1 follows:
+``far_next``. Divisions of integers by constant powers of two are shifts.
 
 Special functions and powers under a condition that tells items apart are ``conditional``: compilers
 that have no masked form of one call it for each item.
@@ -145,6 +146,8 @@ class ExecutionCounts:
         loads an item has in such a loop.
     iterations : dict from Site to PiecewiseQuasiPolynomial
         Iterations of loops that items run at their own pace, by all work items.
+    entries : dict from Site to PiecewiseQuasiPolynomial
+        How often items come to such loops, by all work items.
     passes : dict from Site to PiecewiseQuasiPolynomial
         Passes of groups through barrier regions.
     group_bytes : dict from (direction, density) to PiecewiseQuasiPolynomial
@@ -176,6 +179,7 @@ class ExecutionCounts:
     carried: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     addresses: dict[tuple[Site, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    entries: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     passes: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     group_bytes: dict[tuple[str, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     segments: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -618,9 +622,12 @@ class _Executions:
                 site = self._site(program, grid, own_names)
                 self._add("passes", site, region.passes.count)
             for loop in region.loops:
-                if loop.kind == "loop" and loop.iterations.count is not None:
-                    site = self._site(program, grid, [loop.iname])
-                    self._add("iterations", site, loop.iterations.count)
+                if loop.kind != "loop":
+                    continue
+                site = self._site(program, grid, [loop.iname])
+                for kind, number in (("iterations", loop.iterations), ("entries", loop.entries)):
+                    if number.count is not None:
+                        self._add(kind, site, number.count)
             executed = {i.id: i.executions for i in region.instructions}
             longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
             for chain in region.chains:

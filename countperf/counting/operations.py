@@ -661,8 +661,8 @@ class InstructionCounter(RefusingMapper):
     def _data_dependent_branch(
         self, test: Any, branch: Any, *, holds: bool, target: DType | None
     ) -> None:
-        probability = self.statistics.get(str(test), self.statistics.get(self._instruction))
-        if probability is None:
+        share = self._share_of(test, self._instruction, holds=holds)
+        if share is None:
             outer, self._tally = self._tally, {}
             self._as_type(branch, target)
             counted, self._tally = self._tally, outer
@@ -676,12 +676,19 @@ class InstructionCounter(RefusingMapper):
                 where=self._instruction,
             )
         factor = self._factor
-        share = Fraction(probability).limit_denominator(10**9)
-        self._factor = factor * (share if holds else 1 - share)
+        self._factor = factor * share
         try:
             self._as_type(branch, target)
         finally:
             self._factor = factor
+
+    def _share_of(self, test: Any, instruction: str, *, holds: bool) -> Fraction | None:
+        """Return how often a condition on data holds, or does not, as it is stated; None if not."""
+        probability = self.statistics.get(str(test), self.statistics.get(instruction))
+        if probability is None:
+            return None
+        share = Fraction(probability).limit_denominator(10**9)
+        return share if holds else 1 - share
 
     # }}}
 

@@ -88,6 +88,8 @@ class LoopAnalysis:
         loop variables around it.
     iterations : Refusable
         Iterations by all work items together; for copies, executions of all copies.
+    entries : Refusable
+        How often all work items together come to it, whether or not it has iterations then.
     """
 
     iname: str
@@ -95,6 +97,7 @@ class LoopAnalysis:
     around: tuple[str, ...]
     trips: Refusable
     iterations: Refusable
+    entries: Refusable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +332,7 @@ class _Builder:
                 neighbors=frozenset(outline.instruction_ids),
             )
             depends_on = frozenset(around) | (frozenset[str]() if is_launch else groups)
+            outside = LocalBarrier(within=frozenset(around), neighbors=barrier.neighbors)
             result.append(
                 LoopAnalysis(
                     iname=name,
@@ -336,6 +340,7 @@ class _Builder:
                     around=around,
                     trips=trips_of(self.domains, [name], depends_on),
                     iterations=self._passed(barrier, self.grid),
+                    entries=self._passed(outside, self.grid),
                 )
             )
         return tuple(result)
@@ -377,20 +382,25 @@ class _Builder:
         depends_on: frozenset[str],
         members: Any,
     ) -> LoopAnalysis:
-        kept = self.hardware | {*around, name}
-        counts = {
-            self.domains.executions(self._within([member]) & kept, (), self.grid)
-            for member in members
-        }
+        outside = self.hardware | {*around}
         return LoopAnalysis(
             iname=name,
             kind=kind,
             around=around,
             trips=trips_of(self.domains, [name], depends_on - {name}),
-            iterations=Refusable(count=counts.pop())
-            if len(counts) == 1
-            else Refusable(count=None, reason="its instructions run in different work items"),
+            iterations=self._executed(members, outside | {name}),
+            entries=self._executed(members, outside - {name}),
         )
+
+    def _executed(self, members: Any, names: frozenset[str]) -> Refusable:
+        """Count the points of some loops in which instructions are executed, if all agree."""
+        counts = {
+            self.domains.executions(self._within([member]) & names, (), self.grid)
+            for member in members
+        }
+        if len(counts) == 1:
+            return Refusable(count=counts.pop())
+        return Refusable(count=None, reason="its instructions run in different work items")
 
     # }}}
 

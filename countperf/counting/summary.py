@@ -135,6 +135,7 @@ class _Writer:
             "around": list(loop.around),
             "trips": self.count(loop.trips),
             "iterations": self.count(loop.iterations),
+            "entries": self.count(loop.entries),
         }
 
     def instruction(self, instruction: InstructionAnalysis) -> dict[str, Any]:

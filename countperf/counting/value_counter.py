@@ -1,9 +1,10 @@
-"""Tallies of the compiler's view but for sums of products; rules 1, 2 and 4 to 9 there."""
+"""Tallies of the compiler's view but for sums of products; rules 1, 2 and 4 to 10 there."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, Literal
 
 import pymbolic.primitives as p
@@ -28,6 +29,7 @@ from countperf.counting.operations import (
     Key,
     Tally,
 )
+from countperf.counting.sinking import sunk_instructions
 from countperf.counting.values import Guard, Point, Values
 from countperf.errors import CountingError
 from countperf.symbolic.affine import ALWAYS, NotAffineError
@@ -64,12 +66,15 @@ class ValueCounter(InstructionCounter):
         self._domains = domains
         self._positions = positions_of(domains.kernel)
         self._hoisting = Hoisting(domains, self._positions, statistics)
+        self._sunk = sunk_instructions(domains.kernel, self._positions)
         self._order = list(self._positions)
         self._reached = 0  # how many instructions were looked at
         self._position = Position((), ())
         self._current: Any = None
         self._predicates: tuple[Case, ...] = ()
         self._tests: frozenset[Guard] = frozenset()
+        self._sunk_cases: tuple[Case, ...] = ()
+        self._sunk_share = Fraction(1)
         self._values = Values()
         self._value = 0  # of the part of an expression that was looked at last
         self._names: frozenset[str] | None = None  # that the node at work depends on
@@ -83,6 +88,7 @@ class ValueCounter(InstructionCounter):
         self._begin(instruction)
         outer, self._tests = self._tests, self._tests | self._data_predicates(instruction)
         try:
+            self._sink(instruction)
             result = super().tally(instruction)
             self._assign(instruction)
         except CountingError:
@@ -90,7 +96,27 @@ class ValueCounter(InstructionCounter):
             raise
         finally:
             self._tests = outer
+            self._sunk_cases, self._sunk_share = (), Fraction(1)
         return result
+
+    def _start(self, instruction: Any) -> None:
+        super()._start(instruction)
+        self._cases, self._factor = self._sunk_cases, self._sunk_share
+
+    def _sink(self, instruction: Any) -> None:
+        """Have an instruction executed in the branch that it is moved into, if any (rule 9)."""
+        sunk = self._sunk.get(instruction.id)
+        if sunk is None:
+            return
+        for test, holds in sunk.branch:
+            try:
+                case = Case(alternatives=self.to_condition(test), holds=holds)
+            except NotAffineError:
+                self._tests |= {(test, self._versions_in(test), holds)}
+                share = self._share_of(test, sunk.into, holds=holds)
+                self._sunk_share *= 1 if share is None else share  # refused where it is branched
+            else:
+                self._sunk_cases += (case,)
 
     def tally_predicates(self, instruction: Any) -> Tally:
         """Return what is left of the evaluation of an instruction's predicates."""
@@ -156,7 +182,11 @@ class ValueCounter(InstructionCounter):
             if self._address_space(self._variable(name)) is not None:
                 stored = self._load_value(name, _index_of(assignee))
                 self._values.provide(stored, region, point)
-            elif isinstance(assignee, p.Variable) and len(names) == 1 and not point.guards:
+            elif (
+                isinstance(assignee, p.Variable)
+                and len(names) == 1
+                and (not point.guards or instruction.id in self._sunk)
+            ):
                 self._values.name_scalar(name, source, region, point)
 
     @property

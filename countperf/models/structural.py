@@ -6,8 +6,9 @@ bytes that each group accesses come from the nearest cache; the share that does 
 :math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra, whether
 they lie side by side or not: pieces that do not are counted by themselves. Single accesses that
 come back to a line too late for the nearest cache (``wide``), or the second (``vast``), cost extra
-as well; the farther cache is never the cheaper one, for ``far`` are all of them. Accesses to global
-memory that are not of neighbors side by side do so beyond the reach of address translation.
+as well; the farther cache is never the cheaper one, for ``far`` are all of them. So do those that
+come back too late because lines share sets of a cache (``pitch``). Accesses to global memory that
+are not of neighbors side by side do so beyond the reach of address translation.
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
@@ -50,7 +51,7 @@ ISSUE = (
     *(f"run.{unit}.arithmetic.*" for unit in _UNITS),
     *(
         f"run.{unit}.{kind}"
-        for kind in ("minor", "divide", "iterations", "idle")
+        for kind in ("minor", "divide", "iterations", "entries", "idle")
         for unit in _UNITS
     ),
     *(f"run.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),

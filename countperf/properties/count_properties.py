@@ -219,6 +219,7 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
         ("idle", executed.idle),
         ("carried", executed.carried),
         ("iterations", executed.iterations),
+        ("entries", executed.entries),
         ("passes", executed.passes),
     ):
         for site, quantity in by_site.items():

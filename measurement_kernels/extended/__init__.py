@@ -12,6 +12,8 @@ family                      what it varies
 ``working-set``             bytes that are read again and again, 8 KiB to 64 MiB
 ``strided-access``          strides and offsets in global memory
 ``local-access``            strides, pitches and offsets in local memory
+``walks-of-lanes``          rows between which the items of a group step, loading and storing
+``walks-in-loops``          rows between which each item steps in a loop
 ``precision``               f64, and f64 sums of f32 numbers
 ``integer``                 integer arithmetic: products, remainders, quotients
 ``group-reduction``         sums that the items of a group make together

@@ -1,4 +1,4 @@
-"""Special functions, mapped over arrays and in loops of items; some not called by all items.
+"""Functions and divisions, mapped over arrays and in loops of items; some not called by all.
 
 Groups of 20 items leave some over from vectors of any usual width. Behind barriers the operand
 comes from a table in local memory, so that compilers keep items side by side in loops.
@@ -31,6 +31,7 @@ _FUNCTIONS = {
     "cos": "cos({x})",
     "tanh": "tanh({x})",
     "pow": "({x})**0.75",
+    "div": "1.0 / ({x})",
 }
 _CONDITIONAL = ("sqrt", "rsqrt", "exp", "pow")
 _TYPES = ("f32", "f64")

@@ -265,6 +265,64 @@ KERNELS: dict[str, Build] = {
     "divisors": _line("c[i] = a[i]/4 + b[i]/3", "a,b,c"),
     "cube": _line("c[i] = a[i]**2*b[i] + (a[i] + 1)**3", "a,b,c"),
     "powers": _line("c[i] = a[i]**4 + b[i]**7 + d[i]**8", "a,b,c,d"),
+    # rule 9: what feeds one branch
+    "distances of others": _kernel(
+        SQUARE,
+        """
+        for i
+            <> t = 0 {id=begin}
+            for j
+                <> z = a[i] - b[j] {id=z}
+                <> r = z*z {id=r, dep=z}
+                t = t + (rsqrt(r) if i != j else 0) {id=add, dep=begin:r}
+            end
+            c[i] = t {dep=add}
+        end
+        """,
+        VECTORS,
+    ),
+    "branch and more": _kernel(
+        SQUARE,
+        """
+        for i
+            <> t = 0 {id=begin}
+            for j
+                <> z = a[i] - b[j] {id=z}
+                t = t + (exp(z*d[i]) if i != j else 0) + z {id=add, dep=begin:z}
+            end
+            c[i] = t {dep=add}
+        end
+        """,
+        VECTORS,
+    ),
+    "straight into a branch": _line(
+        """
+        <> z = a[i] + b[i] {id=z}
+        c[i] = (exp(z) if i > 3 else b[i]) {dep=z}
+        """,
+        "a,b,c",
+    ),
+    "guarded store": _line(
+        """
+        <> z = a[i]*b[i] {id=z}
+        c[i] = z {dep=z, if=i>3}
+        """,
+        "a,b,c",
+    ),
+    "load in the other branch": _line(
+        """
+        <> z = a[i] + b[i] {id=z}
+        c[i] = (-z if i > 3 else d[i]) {dep=z}
+        """,
+        "a,b,c,d",
+    ),
+    "no branch, but a choice": _line(
+        """
+        <> z = a[i] + b[i] {id=z}
+        c[i] = (-z if i > 3 else 0) {dep=z}
+        """,
+        "a,b,c",
+    ),
 }
 
 
@@ -285,6 +343,15 @@ BOUNDS: dict[str, Build] = {
         "c[i] = sum(j, b[j] + sum(k, b[j]*d[k]))",
         {"b,c": "n", "d": "m"},
         lp.ValueArg("m", np.int32),
+    ),
+    "store before a branch": _line(
+        """
+        <> y = a[i] {id=y}
+        <> z = y + b[i] {id=z, dep=y}
+        d[i] = b[i] {id=d, dep=z}
+        c[i] = (exp(z) if i > 3 else 0) {dep=d}
+        """,
+        "a,b,c,d",
     ),
     "never used": _line("<> z = a[i]*b[i] {id=z}\nc[i] = b[i] {dep=z}", "a,b,c"),
 }

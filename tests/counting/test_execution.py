@@ -229,8 +229,22 @@ def test_loops_of_items_by_policy(policy: Any, expected: Any) -> None:
     assert issued == expected
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, {"run.vector.entries": 5}),
+        ({"vectorized": "flat"}, {"run.scalar.entries": 80}),
+        ({"interchanged": True}, {"run.scalar.entries": Fraction(5, 2)}),
+    ],
+)
+def test_loops_are_entered_by_items_vectors_or_groups(policy: Any, expected: Any) -> None:
+    issued = ExecutionPolicy(**policy).apply({"exec.sync.loop.16x2.entries": 80})
+    assert issued == expected
+
+
 def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
     counts = {
+        "exec.sync.short.16x1.entries": 16,
         "exec.sync.short.16x1.iterations": 64,
         "exec.sync.short.16x1.pmem.load": 64,
         "exec.sync.short.16x1.chain.fma.f32": 64,
@@ -238,12 +252,14 @@ def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
     }
     assert ExecutionPolicy(vectorized="flat").apply(counts) == {"run.vector.arithmetic.f32.fma": 4}
     assert ExecutionPolicy(short="loops").apply(counts) == {
+        "run.vector.entries": 1,
         "run.vector.iterations": 4,
         "run.vector.pmem.load": 4,
         "run.vector.chain.f32.arithmetic": 4,
         "run.vector.arithmetic.f32.fma": 4,
     }
     assert ExecutionPolicy(interchanged=True).apply(counts) == {
+        "run.scalar.entries": 1,
         "run.vector.iterations": 4,
         "run.vector.rows.loop": 4,
         "run.scalar.pmem.load": 64,
@@ -404,7 +420,7 @@ def test_short_chains_overlap_with_what_follows() -> None:
     assert chains == {"exec.free.short.16x1.chain.add.f32.15": 5 * 3 * 16}
 
     chains["exec.free.loop.16x1.chain.add.f32"] = 1000  # along a loop of unknown length
-    chain = "run.scalar.chain.f32.arithmetic"
+    chain = "run.scalar.chain.f32.add"
     policy = ExecutionPolicy(vectorized="flat", short="loops")
     assert policy.apply(chains) == {chain: 240 + 1000}
     overlapped = policy.model_copy(update={"chains": "overlapped"})

@@ -90,9 +90,11 @@ def test_regions_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     assert [str(r.passes) for r in (fetch, product)] == ["(1/4096)*n^3"] * 2
     (barrier_loop,) = product.around
     assert (barrier_loop.kind, str(barrier_loop.trips)) == ("barrier loop", "(1/16)*n")
+    assert str(barrier_loop.entries) == "n^2"
     (own_loop,) = product.loops
     assert (own_loop.iname, own_loop.kind, str(own_loop.trips)) == ("k_inner", "loop", "16")
     assert str(own_loop.iterations) == "n^3"
+    assert str(own_loop.entries) == "(1/16)*n^3"
     assert not fetch.loops
     for instruction in fetch.instructions:
         assert instruction.executions == instruction.slots.count

@@ -56,13 +56,15 @@ EXTENDED = {
     "group-shapes": 20,
     "item-loops": 14,
     "working-set": 8,
+    "walks-in-loops": 14,
+    "walks-of-lanes": 14,
     "strided-access": 10,
     "local-access": 13,
     "precision": 8,
     "integer": 8,
     "group-reduction": 8,
-    "function-maps": 32,
-    "function-loops": 48,
+    "function-maps": 36,
+    "function-loops": 52,
 }
 TESTS = ("finite-differences", "matmul-skinny", "convolution", "n-body")
 

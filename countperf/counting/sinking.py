@@ -1,0 +1,244 @@
+"""Which instructions a compiler moves into a branch (rule 9 of `compiled_view`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import loopy as lp
+import pymbolic.primitives as p
+from loopy.symbolic import WalkMapper, get_dependencies
+
+from countperf.counting.loops import Entered, Left, Position, Waited
+
+Branch = tuple[tuple[Any, bool], ...]
+"""Conditions of a branch, from the outside in, and whether each must hold."""
+
+_SELECTED = frozenset({"fmin", "fmax", "min", "max", "fabs", "abs", "floor", "ceil", "copysign"})
+"""Functions that are evaluated in any case, to select afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sunk:
+    """Where a compiler moves an instruction.
+
+    Attributes
+    ----------
+    into : str
+        Id of the instruction whose branch it is.
+    branch : Branch
+        The branch.
+    """
+
+    into: str
+    branch: Branch
+
+
+def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[str, Sunk]:
+    """Return the branches in which instructions are executed, for nothing else needs their values.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Linearized.
+    positions : mapping from str to Position
+        Where each instruction stands, in order (`countperf.counting.loops.positions_of`).
+    """
+    uses = _Uses.of(kernel)
+    branches = {
+        instruction: found
+        for instruction in positions
+        if (found := {branch for _, branch in uses.by_instruction[instruction] if branch})
+    }
+    result: dict[str, Sunk] = {}
+    if not branches:
+        return result
+    for block in _straight_blocks(positions):
+        for place, last in enumerate(block):
+            for branch in sorted(branches.get(last, ()), key=str):
+                candidates = [i for i in block[:place] if i not in result]
+                fed = uses.fed(kernel, candidates, last, branch)
+                result |= dict.fromkeys(fed, Sunk(last, branch))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """Who reads and who writes each variable.
+
+    Attributes
+    ----------
+    by_instruction : mapping from str to list of (str, Branch)
+        Variables that an instruction reads, with the branch of each use.
+    readers : mapping from str to set of (str, Branch)
+        Instructions that read a variable, and where.
+    writers : mapping from str to set of str
+        Instructions that assign it.
+    """
+
+    by_instruction: Mapping[str, list[tuple[str, Branch]]]
+    readers: Mapping[str, set[tuple[str, Branch]]]
+    writers: Mapping[str, set[str]]
+
+    @classmethod
+    def of(cls, kernel: Any) -> _Uses:
+        by_instruction: dict[str, list[tuple[str, Branch]]] = {}
+        readers: defaultdict[str, set[tuple[str, Branch]]] = defaultdict(set)
+        writers: defaultdict[str, set[str]] = defaultdict(set)
+        for instruction in kernel.instructions:
+            found = list(_uses_in(kernel, instruction))
+            by_instruction[instruction.id] = found
+            for name, branch in found:
+                readers[name].add((instruction.id, branch))
+            for name in instruction.assignee_var_names():
+                writers[name].add(instruction.id)
+        return cls(by_instruction, readers, writers)
+
+    def fed(self, kernel: Any, candidates: Sequence[str], last: str, branch: Branch) -> set[str]:
+        """Return those instructions of some in a row that feed one branch and nothing else."""
+        instructions = kernel.id_to_insn
+        feeding = {i for i in candidates if _is_movable(kernel, instructions[i])}
+        stored = frozenset[str]()
+        for i in reversed(candidates):  # loads stay before stores, whatever these store to
+            if i in feeding and stored and _loads(kernel, instructions[i]):
+                feeding.remove(i)
+            stored |= _stored(kernel, instructions[i])
+        removed = True
+        while removed:
+            removed = {
+                i
+                for i in feeding
+                if not self._feed_only(
+                    instructions[i].assignee_var_names()[0], feeding, (last, branch)
+                )
+            }
+            feeding -= removed
+        return feeding
+
+    def _feed_only(self, name: str, feeding: set[str], last: tuple[str, Branch]) -> bool:
+        readers = self.readers.get(name, set())
+        return (
+            self.writers[name] <= feeding
+            and bool(readers)
+            and all(reader in feeding or (reader, where) == last for reader, where in readers)
+        )
+
+
+def _straight_blocks(positions: Mapping[str, Position]) -> Iterator[list[str]]:
+    """Return instructions between which no loop begins or ends and nobody waits."""
+    block: list[str] = []
+    for instruction, position in positions.items():
+        for event in position.events:
+            match event:
+                case Waited():
+                    is_border = True
+                case Entered(region=region) | Left(region=region):
+                    is_border = not region.is_unrolled
+            if is_border:
+                yield block
+                block = []
+        block.append(instruction)
+    yield block
+
+
+def _is_movable(kernel: Any, instruction: Any) -> bool:
+    if not isinstance(instruction, lp.Assignment) or instruction.predicates:
+        return False
+    if not isinstance(instruction.assignee, p.Variable):
+        return False
+    variable = kernel.temporary_variables.get(instruction.assignee.name)
+    return variable is not None and variable.address_space == lp.AddressSpace.PRIVATE
+
+
+def _is_memory(kernel: Any, name: str) -> bool:
+    variable = kernel.temporary_variables.get(name)
+    if variable is not None:
+        return variable.address_space != lp.AddressSpace.PRIVATE
+    return isinstance(kernel.arg_dict.get(name), lp.ArrayArg)
+
+
+def _stored(kernel: Any, instruction: Any) -> frozenset[str]:
+    names = instruction.assignee_var_names()
+    return frozenset(name for name in names if _is_memory(kernel, name))
+
+
+def _loads(kernel: Any, instruction: Any) -> bool:
+    return any(_is_memory(kernel, name) for name in instruction.read_dependency_names())
+
+
+def _uses_in(kernel: Any, instruction: Any) -> Iterator[tuple[str, Branch]]:
+    """Return the variables that an instruction reads; guarded stores are branches as a whole."""
+    around: Branch = ()
+    if _stored(kernel, instruction):
+        around = tuple((test, True) for test in sorted(instruction.predicates, key=str))
+    for predicate in instruction.predicates:
+        for name in get_dependencies(predicate):
+            yield name, ()
+    if not isinstance(instruction, lp.Assignment | lp.CallInstruction):
+        for name in instruction.read_dependency_names():
+            yield name, ()
+        return
+    walker = _Branches(kernel)
+    for assignee in instruction.assignees:
+        if isinstance(assignee, p.Subscript):
+            walker.rec(assignee.index, around)
+    walker.rec(instruction.expression, around)
+    yield from walker.found
+
+
+class _Branches(WalkMapper[[Branch]]):
+    """Collects variables and the branches that they stand in."""
+
+    def __init__(self, kernel: Any) -> None:
+        super().__init__()
+        self.found: set[tuple[str, Branch]] = set()
+        self._kernel = kernel
+
+    def map_variable(self, expr: Any, around: Branch) -> None:
+        """Record a variable."""
+        self.found.add((expr.name, around))
+
+    def map_if(self, expr: Any, around: Branch) -> None:
+        """Look into both parts; where both only compute, they are no branches."""
+        self.rec(expr.condition, around)
+        parts = ((expr.then, True), (expr.else_, False))
+        are_branches = any(_Guarded.stand_in(part, self._kernel) for part, _ in parts)
+        for part, holds in parts:
+            inside = (*around, (expr.condition, holds)) if are_branches else around
+            self.rec(part, inside)
+
+
+class _Guarded(WalkMapper[[]]):
+    """Tells whether an expression has anything that is not evaluated for nothing."""
+
+    def __init__(self, kernel: Any) -> None:
+        super().__init__()
+        self.is_found = False
+        self._kernel = kernel
+
+    @classmethod
+    def stand_in(cls, expr: Any, kernel: Any) -> bool:
+        """Return whether functions, powers or loads from global memory stand in an expression."""
+        mapper = cls(kernel)
+        mapper.rec(expr)
+        return mapper.is_found
+
+    def map_variable(self, expr: Any) -> None:
+        """Record a global array."""
+        self.is_found = self.is_found or isinstance(
+            self._kernel.arg_dict.get(expr.name), lp.ArrayArg
+        )
+
+    def map_call(self, expr: Any) -> None:
+        """Record a function."""
+        name = getattr(expr.function, "name", str(expr.function))
+        self.is_found = self.is_found or name not in _SELECTED
+        self.rec(expr.parameters)
+
+    def map_power(self, expr: Any) -> None:
+        """Record a power that is a function; small ones are products."""
+        self.is_found = self.is_found or expr.exponent not in (0, 1, 2)
+        self.rec(expr.base)
+        self.rec(expr.exponent)
