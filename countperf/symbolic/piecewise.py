@@ -168,7 +168,10 @@ class PiecewiseQuasiPolynomial:
         if not more and not more_zero:
             return self
         return PiecewiseQuasiPolynomial(
-            (Term(t.nonnegative | more, t.zero | more_zero, t.value) for t in self.terms),
+            (
+                Term(_strongest(t.nonnegative | more), t.zero | more_zero, t.value)
+                for t in self.terms
+            ),
             self.approximations,
         )
 
@@ -497,3 +500,16 @@ def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:
 def one_count() -> PiecewiseQuasiPolynomial:
     """Return the count that is one everywhere."""
     return PiecewiseQuasiPolynomial.from_value(ONE)
+
+
+def _strongest(guards: frozenset[QuasiPolynomial]) -> frozenset[QuasiPolynomial]:
+    """Leave out guards that differ from others by a constant, and follow from them."""
+    if len(guards) < 2:
+        return guards
+    least: dict[QuasiPolynomial, QuasiPolynomial] = {}
+    for guard in guards:
+        slope = guard - guard.constant_term
+        other = least.get(slope)
+        if other is None or guard.constant_term < other.constant_term:
+            least[slope] = guard
+    return frozenset(least.values())

@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 from countperf.errors import CountingError
-from countperf.symbolic.piecewise import parse_polynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, parse_polynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
 @pytest.mark.parametrize(
@@ -66,3 +67,13 @@ def test_floors_within_floors_are_read() -> None:
     for divisor in (2, 3, 5, 7):
         text, value = f"floor(({text} + n)/{divisor})", (value + 1000) // divisor
     assert parse_polynomial(text).evaluate({"n": 1000}) == value
+
+
+def test_guards_that_follow_from_others_are_left_out() -> None:
+    n, m = QuasiPolynomial.name("n"), QuasiPolynomial.name("m")
+    count = PiecewiseQuasiPolynomial.from_value(n).restricted([n - 10, m - 3])
+    (term,) = count.restricted([n - 20, n - 15]).terms
+    assert term.nonnegative == {n - 20, m - 3}
+    assert count.restricted([n - 4]) == count
+    apart = count + count.restricted([n - 5]).scale(-1)
+    assert not apart
