@@ -49,16 +49,16 @@ The rules were found and are tested by what LLVM 14 leaves at -O3, without vecto
 
 Not modeled, so that the counts are bounds from above: values that are there on some paths only
 (partial redundancy); stores that are overwritten, and what is computed or stored and never used;
-arithmetic on a load that stays before a store, where it feeds one branch;
-addresses of one array that are never equal (``a[i, 0]`` and ``a[i, j + 1]``); loop variables that
-are mapped to one hardware axis and so have one value; loads behind conditions on data; loops over
-which statistics were given.
+arithmetic on a load that stays before a store, where it feeds one branch; addresses of one array
+that are never equal (``a[i, 0]`` and ``a[i, j + 1]``); loop variables that are mapped to one
+hardware axis and so have one value; loads behind conditions on data; loops over which statistics
+were given.
 
 A bound from below of what LLVM 14 leaves, though not later ones: it moves an instruction into a
 branch (rule 9) only if one other instruction uses its value. And where a compiler sees less than is
-true: rule 4 asks exactly whether an inner
-loop is never empty in the iterations of an outer one. LLVM proves it of bounds such as ``k <= j``,
-not of tiles that do not divide their loop, and then keeps the load in the outer loop.
+true: rule 4 asks exactly whether an inner loop is never empty in the iterations of an outer one.
+LLVM proves it of bounds such as ``k <= j``, not of tiles that do not divide their loop, and then
+keeps the load in the outer loop.
 
 Not modeled, and of either sign: conditional instructions and expressions that a compiler evaluates
 in any case, to select afterwards (arithmetic, and loads of local memory); vectorization; values

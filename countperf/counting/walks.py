@@ -217,7 +217,9 @@ def _by_lines(
         return
     left = executions
     for step, limit in limits.items():
-        if lines.is_constant:
+        if limit == _ENDLESS:
+            beyond = ZERO_COUNT
+        elif lines.is_constant:
             beyond = left if lines.constant_term > limit else ZERO_COUNT
         else:
             beyond = executions.restricted((lines - (limit + 1),))
