@@ -10,12 +10,13 @@ of width :math:`W` under which it is vectorized, each row of :math:`r` items tak
 :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
 addresses are not next to each other, or all the same, access memory one by one: ``walk``, or, if
 that leads to other lines, ``far``, and besides ``wide`` if a first-level cache does not keep these
-lines, ``vast`` if a second-level one does not, and ``pitch`` as far as lines share sets of one.
-Vectors are of 32 bits per lane: one of wider elements takes as many more accesses. Vectors of
-neighbors in global memory are ``strided`` where the next iteration of an item's loop is in other
-lines, and besides ``wide``, ``vast`` and ``pitch`` likewise. Items, or vectors of them, enter loops
-of their own; where the loop over items runs inside of these, their group does. Calls that not all
-items make are ``conditional`` in vectors, and calls like others one by one.
+lines, ``vast`` if a second-level one does not, and ``pitch`` as far as lines share sets of one;
+where data decides addresses, ``data`` stands for ``far``. Vectors are of 32 bits per lane: one of
+wider elements takes as many more accesses. Vectors of neighbors in global memory are ``strided``
+where the next iteration of an item's loop is in other lines, and besides ``wide``, ``vast`` and
+``pitch`` likewise. Items, or vectors of them, enter loops of their own; where the loop over items
+runs inside of these, their group does. Calls that not all items make are ``conditional`` in
+vectors, and calls like others one by one.
 """
 
 from __future__ import annotations
@@ -54,13 +55,18 @@ _PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
     "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
 }
 """Contexts and placements that run in vectors."""
-_PASSED = {"far": ("far",), "wide": ("far", "wide"), "vast": ("far", "wide", "vast")}
+_PASSED = {
+    "far": ("far",),
+    "wide": ("far", "wide"),
+    "vast": ("far", "wide", "vast"),
+    "data": ("data",),
+    "widedata": ("data", "wide"),
+    "vastdata": ("data", "wide", "vast"),
+}
 """Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
 _CONFLICTS = {"1": Fraction(1, 4), "2": Fraction(5, 8), "3": Fraction(1)}
 """Of accesses to lines that share a set, which share comes back too late."""
-_OTHER_LINES = frozenset(
-    {"data", *(reach + grade for reach in _PASSED for grade in ("", *_CONFLICTS))}
-)
+_OTHER_LINES = frozenset(reach + grade for reach in _PASSED for grade in ("", *_CONFLICTS))
 _APART = _OTHER_LINES | {"near"}
 """Steps of lanes of which each takes an access of its own, as single items do at such steps."""
 _LANE_BITS = 32
@@ -249,8 +255,9 @@ def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
         if reach not in _PASSED:
             found.append((issued, share))
             continue
-        nearest = "strided" if before.startswith("run.vector.") else "far"
-        found += [(f"{before}.{nearest if n == 'far' else n}", share) for n in _PASSED[reach]]
+        first, *farther = _PASSED[reach]
+        nearest = "strided" if before.startswith("run.vector.") else first
+        found += [(f"{before}.{passed}", share) for passed in (nearest, *farther)]
         if grade:
             found.append((f"{before}.pitch", share * _CONFLICTS[grade]))
     return tuple(found)
@@ -376,8 +383,6 @@ def _operation(what: list[str]) -> str:
 
 def _reach(step: str) -> str:
     """Return what accesses of single items are called by their step."""
-    if step == "data":
-        return "far"
     return step if step in _OTHER_LINES else "walk"
 
 

@@ -621,7 +621,14 @@ def _catalogue_vectors() -> Mapping[str, PropertyVector]:
     first: dict[tuple[str, str, str], CatalogEntry] = {}
     for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
         first.setdefault((each.family, each.variant, each.element_type), each)
-    return {each.name: count_kernel(each.build(), view="structure") for each in first.values()}
+    return {
+        each.name: count_kernel(
+            each.build(),
+            statistics=each.statistics_at(each.check_parameters),
+            view="structure",
+        )
+        for each in first.values()
+    }
 
 
 def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:

@@ -33,6 +33,7 @@ from measurement_kernels.extended import (
     numbers,
     reductions,
     strided,
+    through_data,
     walks,
     working_set,
 )
@@ -76,6 +77,7 @@ _MODULES = (
     working_set,
     strided,
     walks,
+    through_data,
     numbers,
     reductions,
     functions,

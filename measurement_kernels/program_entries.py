@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from measurement_kernels.arguments import ArrayArgument
-from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry, Collection
+from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry, Collection, StatisticBySize
 from measurement_kernels.groups import GroupShape, round_up
 from measurement_kernels.programs import Program, Shape, build
 
@@ -27,6 +27,7 @@ def program_entry(
     description: str,
     exponent_steps: tuple[int, ...],
     builder: Callable[[], TranslationUnit] | None = None,
+    statistics: Mapping[str, StatisticBySize] | None = None,
 ) -> CatalogEntry:
     """Make the entry of a program in a shape.
 
@@ -40,6 +41,8 @@ def program_entry(
         As in `CatalogEntry`.
     builder : callable, optional
         By default `build` with the program and the shape.
+    statistics : mapping, optional
+        As in `CatalogEntry`.
     """
     return CatalogEntry(
         family=family,
@@ -55,6 +58,7 @@ def program_entry(
         check_parameters=_check_sizes(program),
         builder=builder or partial(build, program, shape),
         expected=program.expected,
+        statistics=statistics or {},
     )
 
 

@@ -212,7 +212,7 @@ class Program:
         grid = np.ogrid[*map(_upto, extents)]
         values: dict[str, Any] = {
             **dict(zip(self.loop_names, grid, strict=True)),
-            **{name: np.asarray(given, "float64") for name, given in arguments.items()},
+            **{name: _exactly(given) for name, given in arguments.items()},
             **parameters,
             **_functions(),
         }
@@ -361,6 +361,14 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
 
 def _numbered_ids(name: str, number: int) -> str:
     return ":".join(f"{name}{q}" for q in range(number))
+
+
+def _exactly(given: Any) -> Any:
+    """Return numbers in f64, and indices as they are."""
+    import numpy as np
+
+    array = np.asarray(given)
+    return array if array.dtype.kind == "i" else array.astype("float64")
 
 
 def _upto(extent: int) -> slice:

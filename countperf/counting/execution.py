@@ -21,7 +21,9 @@ that not all items execute), ``near`` (less than a line of 64 bytes), ``far`` (m
 ``wide``, ``vast`` or ``data`` (read from data, or uneven). Of steps to other lines, ``far`` are
 those that lead back to the first one while a first-level cache still keeps it, ``wide`` those that
 do while a second-level one does, ``vast`` the others; a number from 1 to 3 says that lines share
-sets of a cache, and how many more there are than these keep (`countperf.counting.walks`). Where a
+sets of a cache, and how many more there are than these keep (`countperf.counting.walks`). Data
+leads to arrays that a first-level cache keeps, or within a few lines (``data``), that a
+second-level one keeps (``widedata``), or to larger ones (``vastdata``). Where a
 row has at most 8 items, so that compilers may unroll it, the step along local axis 1 follows:
 ``far_next``. Divisions of integers by constant powers of two are shifts.
 
@@ -33,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -61,7 +63,14 @@ from countperf.counting.strides import AxisStride, strides_of
 from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import refuse_vectors
-from countperf.counting.walks import LINE_BYTES, Step, sorted_by_step, step_of, walk_of
+from countperf.counting.walks import (
+    LINE_BYTES,
+    Step,
+    sorted_by_size,
+    sorted_by_step,
+    step_of,
+    walk_of,
+)
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
@@ -84,6 +93,8 @@ PACKED_OPERATIONS = 4
 """Minima, maxima and functions of all copies from which on LLVM packs them."""
 SHORT_LOOP = 32
 _FAR = 2**30
+_BESIDE = frozenset({"stride1", "uniform"})
+"""Patterns of accesses through data whose items stay in the same lines."""
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
 """Of operations, in additions, to tell which of several chains is the longest."""
 _CALLS = ("special", "pow")
@@ -153,13 +164,15 @@ class ExecutionCounts:
     group_bytes : dict from (direction, density) to PiecewiseQuasiPolynomial
         Distinct bytes of global memory that each group accesses, over all groups; ``dense`` where
         some access of the array has neighbors in the same line (steps of several elements bring
-        what lies between along), else ``sparse``, or ``data`` where they are not known.
+        what lies between along), else ``sparse``. Where data decides which they are, each access
+        counts as ``dense`` if its steps are known, and not at all if data decides these, too: what
+        such accesses bring is in their steps.
     segments : dict from direction to PiecewiseQuasiPolynomial
         Contiguous pieces in which each group accesses them, over all groups: distinct subscripts
         but for the one along which elements are next to each other; each element where sparse.
     kernel_bytes : dict from direction to PiecewiseQuasiPolynomial
         Distinct bytes of global memory that the kernel accesses, with what lies between them in the
-        same lines.
+        same lines; whole arrays where data decides.
     groups, launches, barriers : PiecewiseQuasiPolynomial
         Groups of all launches, launches, and barriers times the items that wait.
     reasons : frozenset of str
@@ -230,6 +243,7 @@ class _GlobalAccess:
     cases: tuple[Case | FirstIteration, ...]
     least_step: int
     least_in_all: int
+    is_even: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -544,8 +558,6 @@ class _Executions:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides = self._strides(access, place, kinds)
         lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
-        pattern = self.statistics.pattern_of(access.array, access.text)
-        stated: Mapping[str, Step] = {"stride1": "next", "uniform": "same"}
         result: list[tuple[str, str, PiecewiseQuasiPolynomial]] = []
         second = self._second_step(access, place, strides)
         bits = access.bits
@@ -553,19 +565,61 @@ class _Executions:
         among_items, along_loops = (partial(walk, items_first=first) for first in (True, False))
         lane_stride = lanes[0] if lanes else _ZERO
         for step, part in sorted_by_step(lane_stride, bits, executions, among_items):
-            lane: str = step
-            if lane == "data" and pattern:
-                lane = stated.get(str(pattern[0]), "data")
-            elif lane == "next":
-                lane = self._alignment(access, place, 0)
+            if step == "data":
+                result += self._through_data(access, strides, loops, second, part)
+                continue
+            lane = self._alignment(access, place, 0) if step == "next" else step
             lane += second
             if not loops:
                 result.append((lane, "", part))
                 continue
             inner = next(s.stride for s in strides if s.iname == loops[-1])
-            for step_along, rest in sorted_by_step(inner, bits, part, along_loops):
-                result.append((lane, step_along, rest))
+            for along, rest in self._graded(access, sorted_by_step(inner, bits, part, along_loops)):
+                result.append((lane, along, rest))
         return result
+
+    def _through_data(
+        self,
+        access: MemoryAccess,
+        strides: Sequence[AxisStride],
+        loops: Sequence[str],
+        second: str,
+        executions: PiecewiseQuasiPolynomial,
+    ) -> list[tuple[str, str, PiecewiseQuasiPolynomial]]:
+        """Sort the executions of an access of which data decides how the items' addresses differ.
+
+        Where it is even in a loop, the items come back to their lines.
+        """
+        inner = next((s.stride for s in strides if loops and s.iname == loops[-1]), None)
+        if inner is not None:
+            return [(f"data{second}", step_of(inner, access.bits), executions)]
+        return [
+            (f"{step}{second}", step if loops else "", part)
+            for step, part in self._graded(access, [("data", executions)])
+        ]
+
+    def _graded(
+        self, access: MemoryAccess, parts: Iterable[tuple[Step, PiecewiseQuasiPolynomial]]
+    ) -> Iterator[tuple[Step, PiecewiseQuasiPolynomial]]:
+        """Grade what data decides by the size of the array, unless neighbors are said to be near.
+
+        No compiler knows the latter: each item then has an access of its own all the same.
+        """
+        stated = self.statistics.pattern_of(access.array, access.text)
+        for step, part in parts:
+            if step == "data" and not (stated and stated[0] in _BESIDE):
+                yield from sorted_by_size(self._extent(access.array), access.bits, part)
+            else:
+                yield step, part
+
+    def _extent(self, array: str) -> QuasiPolynomial | None:
+        """Return the elements of an array; None if they are not known."""
+        elements = _ONE
+        for extent in self.analyzer.layout(array).shape:
+            if extent is None:
+                return None
+            elements *= extent
+        return elements
 
     def _second_step(
         self, access: MemoryAccess, place: Place, strides: Sequence[AxisStride]
@@ -607,8 +661,10 @@ class _Executions:
         ]
         least = min((step for kind, step in steps if kind != "group"), default=_FAR)
         in_all = min((step for _, step in steps), default=1)
+        stated = self.statistics.pattern_of(access.array, access.text)
+        is_even = least != _FAR or bool(stated and stated[0] in _BESIDE)
         self.global_accesses.append(
-            (grid, _GlobalAccess(access, address, place, cases, least, in_all))
+            (grid, _GlobalAccess(access, address, place, cases, least, in_all, is_even))
         )
 
     # }}}
@@ -664,10 +720,14 @@ class _Executions:
                 self.footprints[key] = self._touched(array, members)
             touched = self.footprints[key]
             if touched is None:
-                executed = PiecewiseQuasiPolynomial.sum(
-                    self.domains.executions(m.place.within, m.cases, grid) for grid, m in members
+                even = PiecewiseQuasiPolynomial.sum(
+                    self.domains.executions(m.place.within, m.cases, grid)
+                    for grid, m in members
+                    if m.is_even
                 )
-                group_bytes[direction, "data"].append(executed.scale(size))
+                group_bytes[direction, "dense"].append(even.scale(size))
+                whole = PiecewiseQuasiPolynomial.from_value(self._extent(array) or _ZERO)
+                kernel_bytes[direction].append(whole.scale(size))
                 continue
             by_group, pieces, in_all = touched
             in_lines = _bytes_between([(m.least_in_all, m.index) for _, m in members], size)

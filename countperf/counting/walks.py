@@ -30,7 +30,7 @@ from countperf.counting.strides import AxisStride
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["LINE_BYTES", "Step", "Walk", "sorted_by_step", "step_of", "walk_of"]
+__all__ = ["LINE_BYTES", "Step", "Walk", "sorted_by_size", "sorted_by_step", "step_of", "walk_of"]
 
 Step = Literal[
     "same",
@@ -48,6 +48,8 @@ Step = Literal[
     "vast",
     "vast3",
     "data",
+    "widedata",
+    "vastdata",
 ]
 
 LINE_BYTES = 64
@@ -58,6 +60,8 @@ _LIMITS: Mapping[int, Mapping[Step, int]] = {
     1: {"far": 768, "wide": 16384, "vast": _ENDLESS},
 }
 """At multiples of so many bytes, the most lines of walks by step."""
+_SCATTERED: Mapping[Step, int] = {"data": 768, "widedata": 16384, "vastdata": _ENDLESS}
+"""The most lines of arrays that data leads anywhere in."""
 _ONE = QuasiPolynomial.constant(1)
 
 
@@ -194,6 +198,29 @@ def sorted_by_step(
         for level, part in _by_lines(found.lines, some, limits) if some else ():
             parts[level] += part
     return [(level, part) for level, part in parts.items() if part]
+
+
+def sorted_by_size(
+    elements: QuasiPolynomial | None, bits: int, executions: PiecewiseQuasiPolynomial
+) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
+    """Sort executions of an access that data leads anywhere in an array.
+
+    Parameters
+    ----------
+    elements : QuasiPolynomial or None
+        Of the array; None if that is not known: then it is taken to be large.
+    bits : int
+        Size of an element.
+    executions : PiecewiseQuasiPolynomial
+        How often it is executed.
+    """
+    if elements is None:
+        return [("vastdata", executions)]
+    line = LINE_BYTES * 8 // bits
+    limits: dict[Step, int] = {
+        step: limit if limit == _ENDLESS else limit * line for step, limit in _SCATTERED.items()
+    }
+    return [(step, part) for step, part in _by_lines(elements, executions, limits) if part]
 
 
 def _on_pitch(

@@ -4,8 +4,10 @@ Intervals follow the quantiles of :math:`|\log(p/m)|` over left-out cases, as in
 prediction: no shape of the distribution is assumed. Cases of a family are off together, so each
 family counts the same, whatever its number of cases: the distributions of the families are averaged
 (the pooling of Dunn, Wasserman and Ramdas (2023), "Distribution-Free Prediction Sets for Two-Layer
-Hierarchical Models", doi:10.1080/01621459.2022.2060112). That is calibrated for a case of a family
-like those measured, as their number grows; with a handful of families it is an estimate.
+Hierarchical Models", doi:10.1080/01621459.2022.2060112). Families, not cases, are what a new one
+is like, so that the level is raised as for so many observations as there are families: by
+``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows;
+with a handful of families it is an estimate.
 
 Where cases come with their difficulty (`countperf.models.difficulty`), the quantiles of
 :math:`|\log(p/m)|` over difficulty are kept as well, and make intervals that are wide only where
@@ -51,14 +53,14 @@ def interval_calibration(
     if support is not None and all(case.difficulty is not None for case in cases):
         scores = np.abs(logs) / np.array([case.difficulty for case in cases])
         local = LocalCalibration(
-            scores_90=conformal_quantile(scores, shares, 0.9),
-            scores_95=conformal_quantile(scores, shares, 0.95),
+            scores_90=conformal_quantile(scores, shares, 0.9, units=len(families)),
+            scores_95=conformal_quantile(scores, shares, 0.95, units=len(families)),
             support=support,
         )
     between, within = scatter_of_kernels(logs, [case.kernel for case in cases])
     return Calibration(
-        log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9),
-        log_errors_95=conformal_quantile(np.abs(logs), shares, 0.95),
+        log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9, units=len(families)),
+        log_errors_95=conformal_quantile(np.abs(logs), shares, 0.95, units=len(families)),
         between_kernels=between,
         within_kernels=within,
         families=len(families),
@@ -115,9 +117,9 @@ def log_ratio(predicted_s: float, measured_s: float) -> float:
 
 
 def conformal_quantile(
-    values: NDArray[np.float64], shares: NDArray[np.float64], level: float
+    values: NDArray[np.float64], shares: NDArray[np.float64], level: float, *, units: int
 ) -> float:
-    """Return the smallest value that a share of at least ``level (1 + 1/n)`` does not exceed.
+    """Return the smallest value that a share of at least ``level (1 + 1/units)`` does not exceed.
 
     Parameters
     ----------
@@ -127,15 +129,17 @@ def conformal_quantile(
         What each value counts for; they sum to one.
     level : float
         Between 0 and 1.
+    units : int
+        How many of the values, or groups of them, are independent.
 
     Examples
     --------
-    >>> conformal_quantile(np.arange(1.0, 20.0), np.full(19, 1 / 19), 0.9)
+    >>> conformal_quantile(np.arange(1.0, 20.0), np.full(19, 1 / 19), 0.9, units=19)
     18.0
     """
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(shares[order])
-    wanted = min(level * (1.0 + 1.0 / values.size), 1.0)
+    wanted = min(level * (1.0 + 1.0 / units), 1.0)
     place = int(np.searchsorted(reached, wanted - 1e-12))
     return float(values[order[min(place, values.size - 1)]])
 

@@ -34,7 +34,7 @@ REACH_BYTES = 12 << 20
 """What the entries of a second-level translation buffer map: 3072 pages of 4 KiB."""
 
 _FAR_ACCESSES = {
-    "scalar": ("walk", "far", "wide", "vast"),
+    "scalar": ("walk", "far", "wide", "vast", "data"),
     "vector": ("strided",),
 }
 _SPACES = ("gmem", "lmem")
@@ -102,7 +102,6 @@ def structural(
             derived[f"{direction}_beyond{level}"] = (
                 f"({group}_dense + {group}_sparse)*beyond{level}"
             )
-            derived[f"{direction}_data_beyond{level}"] = f"{group}_data*beyond{level}"
             derived[f"{direction}_segments_beyond{level}"] = (
                 f"segments_group_{direction}*beyond{level}"
             )

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from countperf.errors import PropertyNameError
 from countperf.symbolic.memory import kept_in_process
 
-COUNTING_RULES_VERSION = 5
+COUNTING_RULES_VERSION = 6
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
 
@@ -50,7 +50,7 @@ _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 _SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop)\.\d+x\d+"
-_STEP = r"(?:same|next|offset|shifted|masked|near|(?:far|wide|vast)[1-3]?|data)"
+_STEP = r"(?:same|next|offset|shifted|masked|near|(?:far|wide|vast)[1-3]?|(?:wide|vast)?data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), unit, description)
@@ -110,7 +110,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (rf"exec\.{_SITE}\.entries", "entry", "how often items come to their own loops"),
         (rf"exec\.{_SITE}\.passes", "work group", "passes of work groups through regions"),
         (
-            r"bytes\.group\.(?:load|store)\.(?:dense|sparse|data)",
+            r"bytes\.group\.(?:load|store)\.(?:dense|sparse)",
             "B",
             "distinct bytes of global memory that each group accesses, over all groups",
         ),

@@ -14,6 +14,9 @@ family                      what it varies
 ``local-access``            strides, pitches and offsets in local memory
 ``walks-of-lanes``          rows between which the items of a group step, loading and storing
 ``walks-in-loops``          rows between which each item steps in a loop
+``gathers``                 elements of a table by numbers that are read, near or far
+``gathers-in-loops``        sums of such elements
+``uneven-rows``             sums of rows whose lengths data decides
 ``precision``               f64, and f64 sums of f32 numbers
 ``integer``                 integer arithmetic: products, remainders, quotients
 ``group-reduction``         sums that the items of a group make together

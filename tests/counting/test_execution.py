@@ -138,10 +138,12 @@ def test_lanes_that_are_apart_access_one_by_one() -> None:
 
 
 def test_accesses_that_a_farther_cache_serves_pass_the_nearer_ones() -> None:
-    for step, levels in (("far", 1), ("wide", 2), ("vast", 3), ("data", 1)):
-        issued = ExecutionPolicy(width=1).apply({f"exec.free.flat.32x1.gmem.store.32.{step}": 5})
-        names = [f"run.scalar.gmem.store.{level}" for level in ("far", "wide", "vast")]
-        assert issued == dict.fromkeys(names[:levels], 5)
+    for nearest, prefix in (("far", ""), ("data", "data")):
+        for levels, step in enumerate((nearest, f"wide{prefix}", f"vast{prefix}"), start=1):
+            counts = {f"exec.free.flat.32x1.gmem.store.32.{step}": 5}
+            names = [f"run.scalar.gmem.store.{level}" for level in (nearest, "wide", "vast")]
+            for policy in (ExecutionPolicy(width=1), ExecutionPolicy(width=16)):
+                assert policy.apply(counts) == dict.fromkeys(names[:levels], 5)
 
 
 def test_sub_groups_take_items_over_the_group() -> None:
@@ -524,3 +526,69 @@ def test_chains_along_loops_that_data_bound_have_no_known_length() -> None:
     names = count_kernel(each.build(), statistics=statistics, view="structure")
     chains = {name.partition(".chain.")[2] for name in names if ".chain." in name}
     assert chains == {"fma.f32"}
+
+
+_SIZES = (160, 12288, 12304, 262144, 262160)
+"""First- and second-level caches of 768 and 16384 lines keep 12288 and 262144 elements."""
+
+
+def _through_data(instruction: str, *loops: str, **statistics: Any) -> dict[str, dict[int, int]]:
+    """Return steps and bytes of the loads of a kernel whose addresses are read from data."""
+    t_unit = lp.make_kernel(
+        ["{ [i]: 0 <= i < n }", *loops],
+        instruction,
+        [
+            lp.GlobalArg("t,starts", np.int32, shape="n + 1"),
+            lp.GlobalArg("x", np.float32, shape="n"),
+            lp.GlobalArg("out", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.remove_unused_arguments(t_unit)
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    counted = count_kernel(t_unit, view="structure", statistics=statistics)
+    found: dict[str, dict[int, int]] = {}
+    for size in _SIZES:
+        for name, count in counted.evaluate(n=size).items():
+            step = name.partition("x1.gmem.load.32.")[2] if name.startswith("exec") else ""
+            if count and (step or name.startswith("bytes.group.load")):
+                found.setdefault(step or name, {})[size] = int(count)
+    return found
+
+
+def test_data_leads_anywhere_in_an_array() -> None:
+    found = _through_data("out[i] = x[t[i]]", x="indirect")
+    assert {step: list(at) for step, at in found.items()} == {
+        "next": list(_SIZES),
+        "data": [160, 12288],
+        "widedata": [12304, 262144],
+        "vastdata": [262160],
+        "bytes.group.load.dense": list(_SIZES),
+    }
+    assert found["bytes.group.load.dense"][160] == 4 * 160  # those of the numbers alone
+
+
+def test_items_whose_data_stays_near_still_load_one_by_one() -> None:
+    found = _through_data("out[i] = x[t[i]]", x="stride1")
+    assert set(found) == {"next", "data", "bytes.group.load.dense"}
+    assert found["data"][262160] == 262160
+    assert found["bytes.group.load.dense"][160] == 8 * 160
+
+
+def test_rows_that_data_bounds_are_walked_evenly() -> None:
+    found = _through_data(
+        """
+        for i
+            <> start = starts[i] {id=start}
+            <> length = starts[i + 1] - start {id=length, dep=start}
+            out[i] = sum(j, x[start + j]) {dep=length:start}
+        end
+        """,
+        "{ [j]: 0 <= j < length }",
+        x="4ofn",
+        j=5,
+    )
+    assert set(found) == {"next", "data.next", "bytes.group.load.dense"}
+    assert found["data.next"][160] == 5 * 160

@@ -188,7 +188,15 @@ def test_the_quantile_is_that_of_split_conformal_prediction(level: float, expect
     values = np.random.default_rng(0).permutation(np.arange(1.0, 20.0))
 
     # the k-th smallest of n with k = ceil(level (n + 1))
-    assert conformal_quantile(values, np.full(19, 1 / 19), level) == expected
+    assert conformal_quantile(values, np.full(19, 1 / 19), level, units=19) == expected
+
+
+def test_the_quantile_of_few_families_is_that_of_as_few_values() -> None:
+    values = np.repeat(np.arange(1.0, 10.0), 100)  # the cases of a family are the same
+
+    for level, expected in ((0.8, 8.0), (0.9, 9.0)):
+        assert conformal_quantile(values, np.full(900, 1 / 900), level, units=9) == expected
+    assert conformal_quantile(values, np.full(900, 1 / 900), 0.8, units=900) == 8.0
 
 
 def test_intervals_cover_new_families_as_often_as_they_say() -> None:

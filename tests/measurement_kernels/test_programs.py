@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +19,14 @@ from countperf.harness.runner import KernelRunner
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry, Collection
+from measurement_kernels.extended import through_data
 from measurement_kernels.programs import Formula, Program, Recurrence
 from measurement_kernels.random_shapes.draws import Draw
 from tests.oracles import oclgrind
 
 _SHARES: tuple[tuple[Collection, int], ...] = (("random", 8), ("extended", 3))
+
+_THROUGH_DATA = ("random", "rows-near", "columns-small", "uneven-12", "uneven-24-product")
 
 
 def _sample() -> list[CatalogEntry]:
@@ -35,6 +40,19 @@ def _sample() -> list[CatalogEntry]:
 
 
 SAMPLE = _sample()
+THROUGH_DATA = [each for each in through_data.entries() if each.variant in _THROUGH_DATA]
+
+
+def _counts(each: CatalogEntry) -> Mapping[str, Any]:
+    statistics = each.statistics_at(each.check_parameters)
+    return count_kernel(each.build(), statistics=statistics).evaluate(each.check_parameters)
+
+
+def _integers(each: CatalogEntry) -> dict[str, list[int]]:
+    """Return the contents of arrays of integers."""
+    arguments = each.make_arguments(np.random.default_rng(0), each.check_parameters)
+    arrays = {n: a for n, a in arguments.items() if isinstance(a, np.ndarray)}
+    return {n: a.ravel().tolist() for n, a in arrays.items() if a.dtype.kind == "i"}
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +71,17 @@ def test_numbers_are_right(each: CatalogEntry, runner: KernelRunner) -> None:
 
 @pytest.mark.oclgrind
 @pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
-@pytest.mark.parametrize("each", SAMPLE[::3], ids=lambda each: each.name)
+@pytest.mark.parametrize("each", [*SAMPLE[::3], *THROUGH_DATA], ids=lambda each: each.name)
 def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) -> None:
-    counted = count_kernel(each.build()).evaluate(each.check_parameters)
-    executed = oclgrind.run(each.build(), each.check_parameters, tmp_path)
-    assert oclgrind.disagreements(counted, executed) == {}
+    executed = oclgrind.run(each.build(), each.check_parameters, tmp_path, contents=_integers(each))
+    assert oclgrind.disagreements(_counts(each), executed) == {}
 
 
 def test_sample_is_counted_and_analyzed() -> None:
     for each in SAMPLE:
-        vector = count_kernel(each.build()).evaluate(each.check_parameters)
-        assert vector["launches"] == 1
-        assert analyze_kernel(each.build())
+        assert _counts(each)["launches"] == 1
+        statistics = each.statistics_at(each.check_parameters)
+        assert analyze_kernel(each.build(), statistics=statistics)
 
 
 def test_draws_never_change() -> None:

@@ -1,0 +1,214 @@
+"""What data decides: addresses that are read from an array, and how many iterations an item makes.
+
+``gathers``
+    Elements of a table by numbers that are read, one for each item. The numbers are random, or stay
+    near the item, so that neighbors load neighbors; the table is small, or as long as the result.
+``gathers-in-loops``
+    Sums of such elements along rows of numbers, which lie one behind the other or side by side.
+``uneven-rows``
+    Sums of rows that lie one behind the other and differ in length, by a lot or not at all. Items
+    that run together wait for the longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
+from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.program_entries import program_entry
+from measurement_kernels.programs import Divided, Formula, Program, Shape
+
+if TYPE_CHECKING:
+    import numpy as np
+    from loopy import TranslationUnit
+    from numpy.typing import NDArray
+
+    Numbers = Callable[[np.random.Generator, Sizes], NDArray[np.int32]]
+
+_ROW = 24
+_SMALL = 2048
+_NUMBERS = {
+    "near": "numbers near the item",
+    "random": "random numbers",
+    "small": f"random numbers below {_SMALL}",
+}
+_WAYS = {
+    "flat": "one for each item",
+    "rows": "summed along rows",
+    "columns": "summed along columns",
+}
+_ROWS = (
+    (5, 64, "f32", 1),
+    (12, 128, "f32", 1),
+    (12, 256, "f64", 1),
+    (24, 32, "f32", 2),
+    (40, 64, "f32", 1),
+    (96, 128, "f32", 2),
+)
+"""Mean length, items of a group, type, and how many arrays are summed the product of."""
+
+
+def entries() -> Iterator[CatalogEntry]:
+    """List the families."""
+    for pattern in ("near", "random", "small"):
+        yield _gather("flat", pattern, 128)
+        yield _gather("flat", pattern, 256, "f64")
+        yield _gather("rows", pattern, 64)
+        yield _gather("columns", pattern, 256)
+    yield _gather("rows", "random", 128, "f64")
+    yield _gather("columns", "near", 96, "f64")
+    for mean, items, element_type, arrays in _ROWS:
+        for is_even in (True, False):
+            yield _uneven(mean, items, element_type, arrays, is_even=is_even)
+
+
+def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
+    """Make a kernel that adds elements of a table."""
+    index = {"flat": "i", "rows": "i, k", "columns": "k, i"}[way]
+    n, m = Extent("n"), Extent("m")
+    shape = {"flat": (n,), "rows": (n, m), "columns": (m, n)}[way]
+    program = Program(
+        name=f"gather_{way}",
+        loops=(("i", "n"), *(() if way == "flat" else (("k", "m"),))),
+        formulas=(
+            Formula(
+                target="r[i]",
+                terms=(f"x[t[{index}]]" if way == "flat" else f"a[{index}] * x[t[{index}]]",),
+                summed=() if way == "flat" else ("k",),
+            ),
+        ),
+        sizes=(
+            SizeParameter(name="n", multiple=items, base=49152 if way == "flat" else 6144),
+            *(() if way == "flat" else (SizeParameter(name="m", fixed=_ROW),)),
+        ),
+        arguments=(
+            ArrayArgument(name="t", shape=shape, indices=partial(_numbers, way, pattern)),
+            *(() if way == "flat" else (ArrayArgument(name="a", shape=shape),)),
+            ArrayArgument(name="x", shape=(_SMALL if pattern == "small" else n,)),
+            ArrayArgument(name="r", shape=(n,), role="output"),
+        ),
+        element_type=element_type,
+    )
+    return program_entry(
+        program,
+        Shape(divided=(Divided(loop="i", axis=0, items=items),)),
+        family="gathers" if way == "flat" else "gathers-in-loops",
+        variant=pattern if way == "flat" else f"{way}-{pattern}",
+        collection="extended",
+        description=f"elements of a table by {_NUMBERS[pattern]}, {_WAYS[way]}",
+        exponent_steps=(0, 2, 4),
+        statistics={"x": "stride1" if pattern == "near" else "indirect"},
+    )
+
+
+def _numbers(
+    way: str, pattern: str, random: np.random.Generator, sizes: Sizes
+) -> NDArray[np.int32]:
+    """Return places in the table, of the shape of the array of numbers."""
+    import numpy as np
+
+    n, m = sizes["n"], sizes.get("m", 1)
+    shape = {"flat": (n,), "rows": (n, m), "columns": (m, n)}[way]
+    if pattern != "near":
+        most = _SMALL if pattern == "small" else n
+        return random.integers(most, size=shape, dtype="int32")
+    item = np.arange(n)
+    near = item if way == "flat" else np.add.outer(item, np.arange(m) - m // 2)
+    found = np.clip(near, 0, n - 1).astype("int32")
+    return np.ascontiguousarray(found.T if way == "columns" else found)
+
+
+def _lengths(mean: int, is_even: bool, sizes: Sizes) -> NDArray[np.int64]:
+    """Return lengths of rows; two in a row have twice the mean together."""
+    import numpy as np
+
+    row = np.arange(sizes["n"])
+    shorter = np.full(row.size, mean) if is_even else 1 + 7 * (row // 2) % (2 * mean - 1)
+    return np.where(row % 2 == 0, shorter, 2 * mean - shorter)
+
+
+def _starts(
+    mean: int, is_even: bool, random: np.random.Generator, sizes: Sizes
+) -> NDArray[np.int32]:
+    import numpy as np
+
+    del random
+    return np.concatenate([[0], np.cumsum(_lengths(mean, is_even, sizes))]).astype("int32")
+
+
+def _uneven(
+    mean: int, items: int, element_type: str, arrays: int, *, is_even: bool
+) -> CatalogEntry:
+    """Make a kernel whose items add rows between two places that they read."""
+    names = ("a", "b")[:arrays]
+    sizes = (SizeParameter(name="n", multiple=2 * items, base=max(2, 131072 // mean)),)
+    arguments = (
+        ArrayArgument(
+            name="starts",
+            shape=(Extent("n", offset=1),),
+            indices=partial(_starts, mean, is_even),
+        ),
+        *(ArrayArgument(name=name, shape=(Extent("n", factor=mean),)) for name in names),
+        ArrayArgument(name="r", shape=(Extent("n"),), role="output"),
+    )
+    kind = "even" if is_even else "uneven"
+    return CatalogEntry(
+        family="uneven-rows",
+        variant=f"{kind}-{mean}" + ("-product" if arrays == 2 else ""),
+        group_shape=(items, 1),
+        element_type=element_type,
+        collection="extended",
+        description=f"sums of rows of {mean} elements{'' if is_even else ' on average'}",
+        exponents=range(8),
+        exponent_steps=(0, 2),
+        sizes=sizes,
+        arguments=arguments,
+        check_parameters={"n": 4 * items},
+        builder=partial(_unit, names, items, element_type, sizes, arguments),
+        expected=partial(_row_sums, names),
+        statistics={"j": Fraction(mean), **dict.fromkeys(names, "4ofn")},
+    )
+
+
+@cache
+def _unit(
+    names: tuple[str, ...],
+    items: int,
+    element_type: str,
+    sizes: tuple[SizeParameter, ...],
+    arguments: tuple[ArrayArgument, ...],
+) -> TranslationUnit:
+    from measurement_kernels.units import make_unit, map_to_items
+
+    term = "*".join(f"{name}[start + j]" for name in names)
+    unit = make_unit(
+        "row_sums",
+        domain=("{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"),
+        instructions=f"""
+            for i
+                <> start = starts[i] {{id=start}}
+                <> length = starts[i + 1] - start {{id=length, dep=start}}
+                r[i] = sum(j, {term}) {{dep=length:start}}
+            end
+        """,
+        sizes=sizes,
+        arguments=arguments,
+        element_type=element_type,
+    )
+    return map_to_items(unit, {"i": 0}, (items, 1))
+
+
+def _row_sums(
+    names: tuple[str, ...], arguments: Mapping[str, Any], parameters: Sizes
+) -> dict[str, NDArray[Any]]:
+    import numpy as np
+
+    del parameters
+    products = 1.0
+    for name in names:
+        products = products * arguments[name].astype("float64")
+    return {"r": np.add.reduceat(products, arguments["starts"][:-1])}
