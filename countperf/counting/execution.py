@@ -144,7 +144,7 @@ class ExecutionCounts:
         Operations that follow each other in a carried chain, by all work items, divided by the
         number of independent accumulators; of the chains that the same loops carry, which wait at
         the same time, the longest; ``kind`` such as ``fma.f32``, or ``fma.f32.8`` along loops of 8
-        iterations in all, known beforehand.
+        iterations in all, known beforehand or, on average, from statistics.
     idle : dict from Site to PiecewiseQuasiPolynomial
         Slots of instructions (passes of groups times their items) in which nothing is executed.
     private : dict from (Site, direction) to PiecewiseQuasiPolynomial
@@ -415,15 +415,15 @@ class _Executions:
         return self._found_trips[name]
 
     def _are_short(self, loops: Collection[str]) -> bool:
+        if self.domains.trip_statistics(frozenset(loops))[0] != frozenset(loops):
+            return False  # data decides
         iterations = self._known_iterations(loops)
         return iterations is not None and iterations <= SHORT_LOOP
 
-    def _known_iterations(self, loops: Collection[str]) -> int | None:
-        """Return the iterations of some loops together, if constants bound all of them."""
-        if len(self.domains.trip_statistics(frozenset(loops))[0]) < len(loops):
-            return None  # data decides
-        iterations = 1
-        for trips in map(self._trips, loops):
+    def _known_iterations(self, loops: Collection[str]) -> Number | None:
+        """Return the iterations of some loops together, if constants or statistics say them."""
+        counted, iterations = self.domains.trip_statistics(frozenset(loops))
+        for trips in map(self._trips, counted):
             if trips is None:
                 return None
             iterations *= trips
@@ -696,7 +696,7 @@ class _Executions:
                 site = self._site(program, grid, own_names & set(loops))
                 total = executed[chain.instructions[-1]].scale(_share(chain))
                 known = self._known_iterations(loops)
-                along = "" if known is None else f".{known}"
+                along = "" if known is None else f".{round(known)}"
                 for kind, times in chain.operations or ():
                     self._add("chains", (site, kind + along), total.scale(times))
 

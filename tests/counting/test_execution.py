@@ -520,12 +520,16 @@ def test_calls_that_not_all_items_make_are_conditional_in_vectors() -> None:
     assert policy.apply(counts) == {"run.vector.minor.f32.fabs": 1}
 
 
-def test_chains_along_loops_that_data_bound_have_no_known_length() -> None:
+@pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])
+def test_chains_along_loops_that_data_bound_have_their_mean_length(
+    mean: float, length: int
+) -> None:
     each = catalog.entry("spmv/random/128x1")
-    statistics = each.statistics_at(each.check_parameters)
+    statistics = {**each.statistics_at(each.check_parameters), "j": mean}
     names = count_kernel(each.build(), statistics=statistics, view="structure")
     chains = {name.partition(".chain.")[2] for name in names if ".chain." in name}
-    assert chains == {"fma.f32"}
+    assert chains == ({f"fma.f32.{length}"} if mean else set())
+    assert not any(".short." in name for name in names)  # no compiler knows the mean
 
 
 _SIZES = (160, 12288, 12304, 262144, 262160)
