@@ -804,7 +804,8 @@ class _Executions:
                 )
             )
         counter = self.domains.counter
-        return counter.count(counter.as_one_piece(sets.union(pieces)))
+        whole = pieces[0] if len(pieces) == 1 else counter.as_one_piece(sets.union(pieces))
+        return counter.count(whole)
 
     def _group_name(self, place: Place, axis: int) -> str:
         return min(n for n in place.within if self.domains.group_axes.get(n) == axis)

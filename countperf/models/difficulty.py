@@ -174,14 +174,18 @@ def difficulty(
         + np.minimum(np.nan_to_num(relative_error, nan=MOST_UNCERTAIN), MOST_UNCERTAIN)
         + outside
         + np.sum(shares * rare, axis=0)
-        + _distance(support.profiles, shares)
+        + _distance(support.measured, shares)
     )
     return total if np.ndim(total) else float(total)
 
 
-def _distance(profiles: Mapping[str, Sequence[Sequence[float]]], shares: Array) -> Array:
-    nearest = [
-        np.min([0.5 * np.abs(shares.T - profile).sum(axis=-1).T for profile in several], axis=0)
-        for several in (np.array(each, np.float64) for each in profiles.values())
-    ]
+def _distance(measured: Sequence[Array], shares: Array) -> Array:
+    nearest = [_nearest(several, shares) for several in measured]
     return np.mean(np.sort(nearest, axis=0)[:NEAREST_FAMILIES], axis=0)
+
+
+def _nearest(several: Array, shares: Array) -> Array:
+    if shares.ndim == 1:
+        return 0.5 * np.abs(shares - several).sum(axis=-1).min()
+    # one after the other, for there may be many sizes
+    return np.min([0.5 * np.abs(shares.T - one).sum(axis=-1).T for one in several], axis=0)

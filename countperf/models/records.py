@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from countperf.documents import Part
@@ -123,6 +127,11 @@ class Support(Part):
     families: tuple[int, ...]
     largest: tuple[float, ...]
     profiles: dict[str, tuple[tuple[float, ...], ...]]
+
+    @cached_property
+    def measured(self) -> tuple[NDArray[np.float64], ...]:
+        """The profiles of each family, shape (n_profiles, n_unknowns)."""
+        return tuple(np.array(each, np.float64) for each in self.profiles.values())
 
 
 class Coverage(Part):

@@ -318,7 +318,9 @@ class WeightSet(Document):
         shape = np.broadcast_shapes(
             *(np.shape(value) for value in (*values, *inputs.variables.values()))
         )
-        full = [np.broadcast_to(np.asarray(value, np.float64), shape) for value in values]
+        full = values
+        if shape:
+            full = [np.broadcast_to(np.asarray(value, np.float64), shape) for value in values]
         return np.array(full, np.float64).reshape(len(full), *shape), inputs.variables
 
     def charge(self, inputs: ModelInputs) -> Charge:
