@@ -23,9 +23,9 @@ those that lead back to the first one while a first-level cache still keeps it, 
 do while a second-level one does, ``vast`` the others; a number from 1 to 3 says that lines share
 sets of a cache, and how many more there are than these keep (`countperf.counting.walks`). Data
 leads to arrays that a first-level cache keeps, or within a few lines (``data``), that a
-second-level one keeps (``widedata``), or to larger ones (``vastdata``). Where a
-row has at most 8 items, so that compilers may unroll it, the step along local axis 1 follows:
-``far_next``. Divisions of integers by constant powers of two are shifts.
+second-level one keeps (``widedata``), or to larger ones (``vastdata``). Where a row has at most 8
+items, so that compilers may unroll it, the step along local axis 1 follows: ``far_next``. Divisions
+of integers by constant powers of two are shifts.
 
 Special functions and powers under a condition that tells items apart are ``conditional``: compilers
 that have no masked form of one call it for each item.
@@ -605,12 +605,16 @@ class _Executions:
 
         No compiler knows the latter: each item then has an access of its own all the same.
         """
-        stated = self.statistics.pattern_of(access.array, access.text)
         for step, part in parts:
-            if step == "data" and not (stated and stated[0] in _BESIDE):
+            if step == "data" and not self._stays_beside(access):
                 yield from sorted_by_size(self._extent(access.array), access.bits, part)
             else:
                 yield step, part
+
+    def _stays_beside(self, access: MemoryAccess) -> bool:
+        """Tell whether items that data leads are said to stay in the same lines."""
+        stated = self.statistics.pattern_of(access.array, access.text)
+        return stated is not None and stated[0] in _BESIDE
 
     def _extent(self, array: str) -> QuasiPolynomial | None:
         """Return the elements of an array; None if they are not known."""
@@ -661,8 +665,7 @@ class _Executions:
         ]
         least = min((step for kind, step in steps if kind != "group"), default=_FAR)
         in_all = min((step for _, step in steps), default=1)
-        stated = self.statistics.pattern_of(access.array, access.text)
-        is_even = least != _FAR or bool(stated and stated[0] in _BESIDE)
+        is_even = least != _FAR or self._stays_beside(access)
         self.global_accesses.append(
             (grid, _GlobalAccess(access, address, place, cases, least, in_all, is_even))
         )

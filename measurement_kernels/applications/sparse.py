@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from measurement_kernels.applications.common import Application, in_f64, mapped
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
+from measurement_kernels.rows import DOMAIN, row_starts, row_sums, uneven_lengths
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,15 +31,6 @@ if TYPE_CHECKING:
 _MEAN = 16
 _HALF_WIDTH = 8
 _N = Extent("n")
-
-
-def _random_lengths(sizes: Sizes) -> NDArray[np.int64]:
-    """Return nonzeros by row: pairs of rows have twice the mean together."""
-    import numpy as np
-
-    row = np.arange(sizes["n"])
-    shorter = 1 + 12 * (row // 2) % (2 * _MEAN - 1)
-    return np.where(row % 2 == 0, shorter, 2 * _MEAN - shorter)
 
 
 def _random_columns(random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
@@ -97,12 +90,6 @@ def _spmv(
     columns: Callable[[np.random.Generator, Sizes], NDArray[np.int32]],
     statistics: Mapping[str, StatisticBySize],
 ) -> Application:
-    def starts(random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
-        import numpy as np
-
-        del random
-        return np.concatenate([[0], np.cumsum(lengths(sizes))]).astype("int32")
-
     room = Extent("n", factor=capacity)
     return Application(
         family="spmv",
@@ -113,21 +100,15 @@ def _spmv(
         exponent_steps=(0, 1, 3, 5),
         sizes=lambda _: (SizeParameter(name="n", multiple=multiple),),
         arguments=(
-            ArrayArgument(name="starts", shape=(Extent("n", offset=1),), indices=starts),
+            row_starts(lengths),
             ArrayArgument(name="columns", shape=(room,), indices=columns),
             ArrayArgument(name="values", shape=(room,)),
             ArrayArgument(name="x", shape=(_N,)),
             ArrayArgument(name="y", shape=(_N,), role="output"),
         ),
         check_parameters={"n": 1000},
-        domain=("{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"),
-        instructions="""
-            for i
-                <> start = starts[i] {id=start}
-                <> length = starts[i + 1] - start {id=length, dep=start}
-                y[i] = sum(j, values[start + j]*x[columns[start + j]]) {dep=length:start}
-            end
-        """,
+        domain=DOMAIN,
+        instructions=row_sums("y", "values[start + j]*x[columns[start + j]]"),
         transform=mapped(i=0),
         expected=_expected,
         statistics={"values": "4ofn", "columns": "4ofn", **statistics},
@@ -139,8 +120,8 @@ APPLICATIONS = (
         "random",
         "sparse matrix times vector, uneven rows with random columns",
         capacity=_MEAN,
-        multiple=2,  # see _random_lengths
-        lengths=_random_lengths,
+        multiple=2,  # pairs of rows
+        lengths=partial(uneven_lengths, _MEAN, 12),
         columns=_random_columns,
         statistics={"j": _MEAN, "x": "indirect"},
     ),

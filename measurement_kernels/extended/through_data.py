@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -21,16 +21,16 @@ from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, 
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.program_entries import program_entry
 from measurement_kernels.programs import Divided, Formula, Program, Shape
+from measurement_kernels.rows import DOMAIN, row_starts, row_sums, uneven_lengths
 
 if TYPE_CHECKING:
     import numpy as np
     from loopy import TranslationUnit
     from numpy.typing import NDArray
 
-    Numbers = Callable[[np.random.Generator, Sizes], NDArray[np.int32]]
-
 _ROW = 24
 _SMALL = 2048
+_STEP = 7
 _NUMBERS = {
     "near": "numbers near the item",
     "random": "random numbers",
@@ -122,22 +122,10 @@ def _numbers(
     return np.ascontiguousarray(found.T if way == "columns" else found)
 
 
-def _lengths(mean: int, is_even: bool, sizes: Sizes) -> NDArray[np.int64]:
-    """Return lengths of rows; two in a row have twice the mean together."""
+def _even_lengths(mean: int, sizes: Sizes) -> NDArray[np.int64]:
     import numpy as np
 
-    row = np.arange(sizes["n"])
-    shorter = np.full(row.size, mean) if is_even else 1 + 7 * (row // 2) % (2 * mean - 1)
-    return np.where(row % 2 == 0, shorter, 2 * mean - shorter)
-
-
-def _starts(
-    mean: int, is_even: bool, random: np.random.Generator, sizes: Sizes
-) -> NDArray[np.int32]:
-    import numpy as np
-
-    del random
-    return np.concatenate([[0], np.cumsum(_lengths(mean, is_even, sizes))]).astype("int32")
+    return np.full(sizes["n"], mean)
 
 
 def _uneven(
@@ -147,10 +135,8 @@ def _uneven(
     names = ("a", "b")[:arrays]
     sizes = (SizeParameter(name="n", multiple=2 * items, base=max(2, 131072 // mean)),)
     arguments = (
-        ArrayArgument(
-            name="starts",
-            shape=(Extent("n", offset=1),),
-            indices=partial(_starts, mean, is_even),
+        row_starts(
+            partial(_even_lengths, mean) if is_even else partial(uneven_lengths, mean, _STEP)
         ),
         *(ArrayArgument(name=name, shape=(Extent("n", factor=mean),)) for name in names),
         ArrayArgument(name="r", shape=(Extent("n"),), role="output"),
@@ -184,17 +170,10 @@ def _unit(
 ) -> TranslationUnit:
     from measurement_kernels.units import make_unit, map_to_items
 
-    term = "*".join(f"{name}[start + j]" for name in names)
     unit = make_unit(
         "row_sums",
-        domain=("{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"),
-        instructions=f"""
-            for i
-                <> start = starts[i] {{id=start}}
-                <> length = starts[i + 1] - start {{id=length, dep=start}}
-                r[i] = sum(j, {term}) {{dep=length:start}}
-            end
-        """,
+        domain=DOMAIN,
+        instructions=row_sums("r", "*".join(f"{name}[start + j]" for name in names)),
         sizes=sizes,
         arguments=arguments,
         element_type=element_type,
