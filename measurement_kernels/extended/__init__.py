@@ -16,6 +16,8 @@ family                      what it varies
 ``walks-in-loops``          rows between which each item steps in a loop
 ``gathers``                 elements of a table by numbers that are read, near or far
 ``gathers-in-loops``        sums of such elements
+``scatters``                elements stored at places that are read, near or far
+``scatters-in-loops``       the same along rows of places
 ``uneven-rows``             sums of rows whose lengths data decides
 ``precision``               f64, and f64 sums of f32 numbers
 ``integer``                 integer arithmetic: products, remainders, quotients

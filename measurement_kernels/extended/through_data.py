@@ -5,6 +5,12 @@
     near the item, so that neighbors load neighbors; the table is small, or as long as the result.
 ``gathers-in-loops``
     Sums of such elements along rows of numbers, which lie one behind the other or side by side.
+``scatters``
+    Elements of an array stored at places that are read, each place once: anywhere, or near where
+    they come from.
+``scatters-in-loops``
+    The same along rows of places, which lie one behind the other or side by side; or a number
+    stored in a small array, over and over.
 ``uneven-rows``
     Sums of rows that lie one behind the other and differ in length, by a lot or not at all. Items
     that run together wait for the longest.
@@ -41,6 +47,13 @@ _WAYS = {
     "rows": "summed along rows",
     "columns": "summed along columns",
 }
+_BLOCK = 16
+_PLACES = {
+    "near": f"places in blocks of {_BLOCK}",
+    "random": "random places",
+    "small": f"{_SMALL} random places",
+}
+_STORED = {"flat": "one for each item", "rows": "along rows", "columns": "along columns"}
 _ROWS = (
     (5, 64, "f32", 1),
     (12, 128, "f32", 1),
@@ -61,16 +74,29 @@ def entries() -> Iterator[CatalogEntry]:
         yield _gather("columns", pattern, 256)
     yield _gather("rows", "random", 128, "f64")
     yield _gather("columns", "near", 96, "f64")
+    for pattern in ("near", "random"):
+        yield _scatter("flat", pattern, 128)
+        yield _scatter("flat", pattern, 256, "f64")
+        yield _scatter("rows", pattern, 64)
+        yield _scatter("columns", pattern, 256)
+    yield _scatter("rows", "random", 128, "f64")
+    yield _scatter("columns", "near", 96, "f64")
+    yield _scatter("rows", "small", 64, "f64")
+    yield _scatter("columns", "small", 128)
     for mean, items, element_type, arrays in _ROWS:
         for is_even in (True, False):
             yield _uneven(mean, items, element_type, arrays, is_even=is_even)
 
 
+def _laid_out(way: str) -> tuple[str, tuple[Extent, ...]]:
+    """Return the indices of an item's numbers in their array, and its shape."""
+    n, m = Extent("n"), Extent("m")
+    return {"flat": ("i", (n,)), "rows": ("i, k", (n, m)), "columns": ("k, i", (m, n))}[way]
+
+
 def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
     """Make a kernel that adds elements of a table."""
-    index = {"flat": "i", "rows": "i, k", "columns": "k, i"}[way]
-    n, m = Extent("n"), Extent("m")
-    shape = {"flat": (n,), "rows": (n, m), "columns": (m, n)}[way]
+    index, shape = _laid_out(way)
     program = Program(
         name=f"gather_{way}",
         loops=(("i", "n"), *(() if way == "flat" else (("k", "m"),))),
@@ -88,8 +114,8 @@ def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> Ca
         arguments=(
             ArrayArgument(name="t", shape=shape, indices=partial(_numbers, way, pattern)),
             *(() if way == "flat" else (ArrayArgument(name="a", shape=shape),)),
-            ArrayArgument(name="x", shape=(_SMALL if pattern == "small" else n,)),
-            ArrayArgument(name="r", shape=(n,), role="output"),
+            ArrayArgument(name="x", shape=(_SMALL if pattern == "small" else Extent("n"),)),
+            ArrayArgument(name="r", shape=(Extent("n"),), role="output"),
         ),
         element_type=element_type,
     )
@@ -120,6 +146,60 @@ def _numbers(
     near = item if way == "flat" else np.add.outer(item, np.arange(m) - m // 2)
     found = np.clip(near, 0, n - 1).astype("int32")
     return np.ascontiguousarray(found.T if way == "columns" else found)
+
+
+def _scatter(way: str, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
+    """Make a kernel that stores elements at places that it reads.
+
+    In a small array, places are stored again and again, always the same number.
+    """
+    index, shape = _laid_out(way)
+    is_small = pattern == "small"
+    sizes = (
+        SizeParameter(name="n", multiple=items, base=49152 if way == "flat" else 6144),
+        *(() if way == "flat" else (SizeParameter(name="m", fixed=_ROW),)),
+    )
+    if is_small:
+        sizes = (
+            SizeParameter(name="n", multiple=items, fixed=_SMALL),
+            SizeParameter(name="m", base=72),
+        )
+    places = ArrayArgument(name="t", shape=shape, indices=partial(_places, way, pattern))
+    result = Extent("n", factor=1 if way == "flat" or is_small else _ROW)
+    program = Program(
+        name=f"scatter_{way}",
+        loops=(("i", "n"), *(() if way == "flat" else (("k", "m"),))),
+        formulas=(Formula(target=f"r[t[{index}]]", terms=("2" if is_small else f"x[{index}]",)),),
+        sizes=sizes,
+        arguments=(
+            places,
+            *(() if is_small else (ArrayArgument(name="x", shape=shape),)),
+            ArrayArgument(name="r", shape=(result,), role="updated"),
+        ),
+        element_type=element_type,
+    )
+    return program_entry(
+        program,
+        Shape(divided=(Divided(loop="i", axis=0, items=items),)),
+        family="scatters" if way == "flat" else "scatters-in-loops",
+        variant=pattern if way == "flat" else f"{way}-{pattern}",
+        collection="extended",
+        description=f"elements stored at {_PLACES[pattern]}, {_STORED[way]}",
+        exponent_steps=(0, 2, 4),
+        statistics={"r": "stride1" if pattern == "near" else "indirect"},
+    )
+
+
+def _places(way: str, pattern: str, random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
+    """Return places in the result, each once unless it is small, of the shape of their array."""
+    import numpy as np
+
+    n, m = sizes["n"], sizes.get("m", 1)
+    shape = {"flat": (n,), "rows": (n, m), "columns": (m, n)}[way]
+    if pattern == "small":
+        return random.integers(n, size=shape, dtype="int32")
+    blocks = np.arange(n * m) // _BLOCK if pattern == "near" else np.zeros(n * m)
+    return np.lexsort((random.random(n * m), blocks)).astype("int32").reshape(shape)
 
 
 def _even_lengths(mean: int, sizes: Sizes) -> NDArray[np.int64]:

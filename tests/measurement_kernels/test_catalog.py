@@ -60,6 +60,8 @@ EXTENDED = {
     "walks-of-lanes": 14,
     "gathers": 6,
     "gathers-in-loops": 8,
+    "scatters": 4,
+    "scatters-in-loops": 8,
     "uneven-rows": 12,
     "strided-access": 10,
     "local-access": 13,
