@@ -80,8 +80,9 @@ def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
     Parameters
     ----------
     benchmarks : sequence of Mapping
-        Contents of ``tuning.json`` files, as ``scripts/benchmark_tuning.py`` writes them: the time
-        of the fastest variant as a fraction of that of the one that was found.
+        Contents of ``tuning.json`` files, as ``scripts/benchmark_tuning.py`` writes them, and of
+        ``live-tuning.json``: the time of the fastest variant as a fraction of that of the one that
+        was found.
     """
     families = list(dict.fromkeys(name for each in benchmarks for name in each["families"]))
     rows = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -157,8 +157,10 @@ class Candidates:
 
     # {{{ what to try next
 
-    def promising(self, left_s: float, ahead: Key | None) -> list[Predicted]:
-        """Choose the variant to try, and the one to be built ahead; none if no time is left.
+    def promising(
+        self, left_s: float, built: Collection[Key], *, most: int = 2, together: bool = False
+    ) -> list[Predicted]:
+        """Choose the variant to try, and those to be built meanwhile; none if no time is left.
 
         It is the one of the largest expected improvement, where seconds are scarce by the time that
         it takes to find out (Snoek, Larochelle, Adams 2012, section 3.2, arXiv:1206.2944); times
@@ -169,8 +171,13 @@ class Candidates:
         ----------
         left_s : float
             What is left of the budget, s; infinite if it is none of seconds.
-        ahead : key or None
-            Which one is built already.
+        built : collection of key
+            Which ones are built already.
+        most : int
+            How many to choose at most.
+        together : bool
+            Whether several are built at a time, so that nothing is while one that is built is
+            tried.
         """
         times = self._times
         cost_s = self._builds.expected_s(self._written) + FEWEST_RUNS * times.center_s
@@ -180,13 +187,19 @@ class Candidates:
         gain = np.where(eligible, self._gain(times), -1.0)
         if left_s < np.inf:
             gain = gain / (cost_s + _PATIENCE * left_s)
-        order = np.argsort(-gain, kind="stable")[: min(2, int(eligible.sum()))]
+        order = np.argsort(-gain, kind="stable")[: min(most + len(built), int(eligible.sum()))]
         places = [int(place) for place in order]
-        built = self._places.get(ahead) if ahead else None
-        if built is not None and places and built != places[0] and eligible[built]:
-            is_as_good = gain[built] >= _WORTH_WAITING * gain[places[0]]
-            places = [built, places[0]] if is_as_good else places
-        return [self.points[place] for place in places]
+        if not places:
+            return []
+        ready = {self._places[key] for key in built if key in self._places}
+        ready = {place for place in ready if eligible[place]}
+        first = max(sorted(ready), key=lambda place: gain[place], default=places[0])
+        if gain[first] < _WORTH_WAITING * gain[places[0]]:
+            first = places[0]
+        following = [place for place in places if place != first and place not in ready]
+        if together and first in ready:
+            following = []
+        return [self.points[place] for place in (first, *following[: most - 1])]
 
     def _gain(self, times: LogTimes) -> Array:
         reference_s = self.best_s

@@ -66,6 +66,18 @@ class Bench:
         self._helper = ThreadPoolExecutor(1, "countperf-build")
         self._ahead: Future[None] | None = None
         self._built_s: list[float] = []
+        self._checked: set[str] = set()
+
+    def build(self, choice: Choice) -> None:
+        """Build a variant and check its numbers, ahead of timing it.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or its numbers are wrong.
+        """
+        with self._gate.working(), silence():
+            self._check(self._case(choice))
 
     def time(
         self, choice: Choice, best_s: float | None, following: Choice | None = None
@@ -96,12 +108,7 @@ class Bench:
         with self._gate.working(), silence():
             if following is not None:
                 self._ahead = self._helper.submit(self._runner.prepare, self._case(following))
-            began_s = self._runner.clock.now()
-            try:
-                self._runner.check(case)
-            finally:
-                self._finish_building()
-            self._built_s.append(self._runner.clock.now() - began_s)
+            self._check(case)
         cheap_s = CHEAP * fmean(self._built_s)
         with (
             self._gate.timing(self._runner.identity),
@@ -121,6 +128,16 @@ class Bench:
                 if len(samples) >= FEWEST_RUNS and (spent > self._most_s or self._left_s() <= 0):
                     break
         return tuple(samples), False
+
+    def _check(self, case: KernelCase) -> None:
+        began_s = self._runner.clock.now()
+        try:
+            self._runner.check(case)
+        finally:
+            self._finish_building()
+        if case.kernel not in self._checked:
+            self._checked.add(case.kernel)
+            self._built_s.append(self._runner.clock.now() - began_s)
 
     def _case(self, choice: Choice) -> KernelCase:
         return self._space.case(choice, self._sizes)

@@ -130,7 +130,7 @@ class Question:
 
 
 def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
-    """Predict some points; what a process of the pool is asked to do."""
+    """Predict some points."""
     from countperf.counting.disk_caches import without_disk_caches
 
     space = load_space(question.space) if isinstance(question.space, str) else question.space

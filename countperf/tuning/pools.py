@@ -8,7 +8,7 @@ import os
 import signal
 import warnings
 from collections.abc import Generator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,6 +41,11 @@ def _quiet() -> None:
     gc.set_threshold(20_000, 20, 20)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def shares_memory(executor: Executor) -> bool:
+    """Return whether tasks see the objects they are given, not copies: threads, and replays."""
+    return isinstance(executor, ThreadPoolExecutor) or hasattr(executor, "wait_in_replay")
 
 
 def processors() -> int:

@@ -91,6 +91,13 @@ class Predictions:
             self._write_down()
         return not self._is_over
 
+    def after(self, begin: Callable[[], None]) -> None:
+        """Go on with predictions after something else has begun; called while work may pass."""
+        self._ranker.withdraw()
+        begin()
+        if not self._is_over:
+            self._ranker.feed()
+
     def resume(self) -> bool:
         """Use the rest of the seconds for predictions, since nothing else is worth them.
 

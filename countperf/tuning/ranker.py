@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,10 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from countperf.errors import SearchSpaceError
-from countperf.tuning.points import Point, Question, Refused, load_space, predict_points
-from countperf.tuning.pools import capacity, pool_or
+from countperf.tuning.points import Point, Question, Refused, load_space
+from countperf.tuning.pools import capacity, pool_or, shares_memory
 from countperf.tuning.promise import Promise
 from countperf.tuning.ranking import Ranking, Tally
+from countperf.tuning.sending import NOT_SENT, Packed, predict_sent
 from countperf.tuning.space import Value
 
 KEPT = 10_000
@@ -27,6 +27,7 @@ _LARGEST_CHUNK = 16
 _PROMISING_WINDOW = 16
 _AHEAD = 512  # points among which those of promise are looked for
 _IN_FLIGHT = 4
+_BRIEF_IN_FLIGHT = 24  # of chunks that measurements wait for
 _CHUNK_S = 0.1
 
 Numbered = tuple[int, dict[str, Value]]
@@ -133,7 +134,7 @@ class Ranker:
         self._question = question
         self._space = space
         self._executor = executor
-        self._is_sendable = False
+        self._asked: Packed | Question | None = None  # as the executor gets it
         self._on_point = on_point
         self._now = now
         self._wait = getattr(executor, "wait_in_replay", wait)
@@ -178,20 +179,24 @@ class Ranker:
             How many chunks may be under way.
         """
         began_s = self._now()
-        self._submit(until_s, _IN_FLIGHT * capacity(self._executor) if most is None else most)
+        self._submit(until_s, self._most_in_flight() if most is None else most)
         self._collect(None if until_s is None else max(0.0, until_s - self._now()))
         self._spent_s += self._now() - began_s
 
     def feed(self) -> None:
         """Take the answers that there are, and keep the executor busy without waiting."""
         self._collect(0.0)
-        self._submit(None, _IN_FLIGHT * capacity(self._executor))
+        self._submit(None, self._most_in_flight())
+
+    def withdraw(self) -> None:
+        """Take back what has not begun, so that the executor can do something else first."""
+        withdrawn = [task for task in self._pending if task.cancel()]
+        self._chunks.extendleft(self._pending.pop(task) for task in reversed(withdrawn))
 
     def pause(self) -> None:
         """Withdraw what has not begun, and wait for what has, so that the executor is idle."""
         began_s = self._now()
-        withdrawn = [task for task in self._pending if task.cancel()]
-        self._chunks.extendleft(self._pending.pop(task) for task in reversed(withdrawn))
+        self.withdraw()
         while self._pending:
             self._collect(None)
         self._spent_s += self._now() - began_s
@@ -243,6 +248,11 @@ class Ranker:
                 largest = max(_PROMISING_WINDOW, 4 * capacity(self._executor))
             self._window = min(2 * self._window, largest)
 
+    def _most_in_flight(self) -> int:
+        """Return how many chunks keep the executor busy until the next time it is fed."""
+        each = _IN_FLIGHT if self._promise is None else _BRIEF_IN_FLIGHT
+        return each * capacity(self._executor)
+
     def _chunk_size(self, points: int) -> int:
         most = _LARGEST_CHUNK if self._promise is None else self._brief()
         return min(max(1, -(-points // (2 * capacity(self._executor)))), most)
@@ -280,19 +290,25 @@ class Ranker:
             self._fill()
             if not self._chunks:
                 return
-            if not self._is_sendable:
-                self._check_sending()
+            if self._asked is None:
+                self._asked = self._sent()
             chunk = self._chunks.popleft()
             choices = [choice for _, choice in chunk]
-            self._pending[self._executor.submit(predict_points, self._question, choices)] = chunk
+            self._pending[self._executor.submit(predict_sent, self._asked, choices)] = chunk
 
-    def _check_sending(self) -> None:
-        """Refuse what cannot be pickled before a pool gets it, which may then never end."""
-        if isinstance(self._executor, ProcessPoolExecutor):
-            reason = _why_not_sent(self._question)
-            if reason is not None:
-                raise self._not_sent(reason)
-        self._is_sendable = True
+    def _sent(self) -> Packed | Question:
+        """Pack the question; refuse what cannot be before a pool gets it, which may never end.
+
+        Executors that find ways of their own to send things are left to it.
+        """
+        if shares_memory(self._executor):
+            return self._question
+        try:
+            return Packed.of(self._question)
+        except NOT_SENT as error:
+            if isinstance(self._executor, ProcessPoolExecutor):
+                raise self._not_sent(str(error)) from error
+            return self._question
 
     def _collect(self, seconds: float | None) -> None:
         if not self._pending:
@@ -331,7 +347,7 @@ class Ranker:
 
 def _why_not_sent(question: Question) -> str | None:
     try:
-        pickle.dumps(question)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        Packed.of(question)
+    except NOT_SENT as error:
         return str(error)
     return None

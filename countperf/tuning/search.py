@@ -6,12 +6,14 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from countperf.errors import MeasurementError, TuningError
+from countperf.errors import DeviceError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
+from countperf.tuning.elsewhere import Elsewhere
 from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
@@ -36,7 +38,7 @@ from countperf.tuning.result import (
     ties,
     tried_line,
 )
-from countperf.tuning.space import SearchSpace
+from countperf.tuning.space import Choice, SearchSpace
 
 Progress = Callable[[str], None]
 
@@ -109,7 +111,7 @@ def tune_space(
             by_promise=budget.seconds is not None,
         )
         stack.enter_context(ranker)
-        stack.enter_context(search.at(ranker, gate or Gate()))
+        stack.enter_context(search.at(ranker, gate or Gate(), pool))
         search.begin()
         stopped = search.measure()
         search.confirm()
@@ -141,16 +143,19 @@ class _Search:
         self._before_s = max((float(e.get("spent_s", 0.0)) for e in self._entries), default=0.0)
         self._began_s = runner.clock.now() if began_s is None else began_s
         self._confirmed: set[Key] = set()
-        self._ahead: Key | None = None  # built ahead of its turn
+        self._built: set[Key] = set()  # ahead of their turn
+        self._elsewhere: Elsewhere | None = None
         self._known = Candidates(space, plan)
         self._ranking: Ranking
         self._predictions: Predictions
+        self._gate: Gate
         self._bench: Bench
         self._recall()
 
     @contextmanager
-    def at(self, ranker: Ranker, gate: Gate) -> Generator[None]:
+    def at(self, ranker: Ranker, gate: Gate, pool: Executor) -> Generator[None]:
         """Work with a ranking under way, and among the searches of a gate."""
+        self._gate = gate
         self._predictions = Predictions(
             ranker,
             gate,
@@ -161,18 +166,22 @@ class _Search:
             note=self._note,
         )
         most_s = min(self._plan.max_case_s, (self._budget.seconds or float("inf")) / 50)
-        with (
-            gate.watching(ranker),
-            Bench(
-                self._space,
-                self._question.sizes,
-                self._runner,
-                self._plan,
-                gate=gate,
-                most_s=most_s,
-                left_s=self._left_s,
-            ) as self._bench,
-        ):
+        with ExitStack() as stack:
+            stack.enter_context(gate.watching(ranker))
+            self._elsewhere = Elsewhere.of(pool, self._question, self._runner, self._plan, most_s)
+            if self._elsewhere is not None:
+                stack.enter_context(self._elsewhere)
+            self._bench = stack.enter_context(
+                Bench(
+                    self._space,
+                    self._question.sizes,
+                    self._runner,
+                    self._plan,
+                    gate=gate,
+                    most_s=most_s,
+                    left_s=self._left_s,
+                )
+            )
             yield
 
     # {{{ budget
@@ -277,19 +286,32 @@ class _Search:
                     return "confident"
                 self._predictions.wait()
                 continue
-            points = self._known.promising(self._left_s(), self._ahead)
+            points = self._known.promising(
+                self._left_s(),
+                self._built,
+                most=self._most(counting=counting),
+                together=self._elsewhere is not None,
+            )
             if not points:
                 return "budget"
             self._try(*points)
 
-    def _try(self, point: Predicted, following: Predicted | None = None) -> None:
+    def _most(self, *, counting: bool) -> int:
+        """Return how many variants are built at a time: one ahead, or by all but a process."""
+        if self._elsewhere is None:
+            return 2
+        most = max(1, self._elsewhere.processes - counting)
+        limit = self._budget.measurements
+        done = len(self._known.tried) + len(self._known.refused)
+        return most if limit is None else max(1, min(most, limit - done))
+
+    def _try(self, point: Predicted, *following: Predicted) -> None:
         best_s = self._known.best_s
-        was_built = as_key(point.choice) == self._ahead
+        was_built = as_key(point.choice) in self._built
+        together = 1 if self._elsewhere is None else 1 + len(following)
         started = self._runner.clock.now()
         try:
-            samples, cut_short = self._bench.time(
-                point.choice, best_s, None if following is None else following.choice
-            )
+            samples, cut_short = self._time(point.choice, best_s, *(p.choice for p in following))
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
             self._known.refuse(refused)
@@ -303,12 +325,36 @@ class _Search:
                 cut_short=cut_short,
                 at_s=self._spent_s(),
             )
-            build_s = self._runner.clock.now() - started - sum(samples)
+            build_s = (self._runner.clock.now() - started - sum(samples)) / together
             self._known.learn(tried, None if was_built else max(0.0, build_s))
             self._write(tried_line(tried))
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
-        self._ahead = None if following is None else as_key(following.choice)
+        self._built = {
+            key
+            for key in (*self._built, *(as_key(each.choice) for each in following))
+            if key not in self._known.tried and key not in self._known.refused
+        }
+
+    def _time(
+        self, choice: Choice, best_s: float | None, *following: Choice
+    ) -> tuple[tuple[float, ...], bool]:
+        """Time a variant, here or where it was built, and have others built meanwhile."""
+        if self._elsewhere is not None:
+            try:
+                return self._timed_elsewhere(self._elsewhere, choice, best_s, *following)
+            except DeviceError:  # which this process has found
+                self._elsewhere = None
+        return self._bench.time(choice, best_s, following[0] if following else None)
+
+    def _timed_elsewhere(
+        self, elsewhere: Elsewhere, choice: Choice, best_s: float | None, *following: Choice
+    ) -> tuple[tuple[float, ...], bool]:
+        with self._gate.working():
+            self._predictions.after(partial(elsewhere.begin, [choice, *following]))
+            elsewhere.finish()
+        with self._gate.timing(self._runner.identity):
+            return elsewhere.time(choice, best_s, self._left_s())
 
     def confirm(self) -> None:
         """Run the best once more, in fresh memory, as far as there is time; keep the shortest."""
@@ -318,7 +364,7 @@ class _Search:
             if self._left_s() <= 0:
                 return
             try:
-                more, _ = self._bench.time(tried.choice, None)
+                more, _ = self._time(tried.choice, None)
             except MeasurementError as error:
                 self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
                 continue

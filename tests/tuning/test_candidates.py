@@ -61,27 +61,39 @@ def test_where_seconds_are_scarce_what_takes_long_to_build_comes_later() -> None
     large, small, slow = _point(1, 1e-3, written=1000), _point(2, 1.1e-3), _point(3, 1.0)
     candidates = _known(large, small, slow)
 
-    assert candidates.promising(INFINITE, None)[0] == large
-    assert candidates.promising(60.0, None)[0] == small
+    assert candidates.promising(INFINITE, ())[0] == large
+    assert candidates.promising(60.0, ())[0] == small
 
 
 def test_what_there_is_no_time_for_is_not_tried_but_the_first_one_always_is() -> None:
     large, small = _point(1, 1e-3, written=1000), _point(2, 1.1e-3)
     candidates = _known(large, small)
 
-    assert candidates.promising(0.01, None)
+    assert candidates.promising(0.01, ())
     candidates.learn(Tried(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
-    assert candidates.promising(1.0, None) == []
-    assert candidates.promising(10.0, None) == [large]
+    assert candidates.promising(1.0, ()) == []
+    assert candidates.promising(10.0, ()) == [large]
 
 
 def test_what_is_built_already_is_tried_if_it_is_nearly_as_good() -> None:
     first, second, hopeless = _point(1, 1e-3), _point(4, 1.01e-3), _point(7, 1.0)
     candidates = _known(first, second, hopeless)
 
-    assert candidates.promising(INFINITE, None) == [first, second]
-    assert candidates.promising(INFINITE, as_key(second.choice)) == [second, first]
-    assert candidates.promising(INFINITE, as_key(hopeless.choice)) == [first, second]
+    assert candidates.promising(INFINITE, ()) == [first, second]
+    assert candidates.promising(INFINITE, {as_key(second.choice)}) == [second, first]
+    assert candidates.promising(INFINITE, {as_key(hopeless.choice)}) == [first, second]
+
+
+def test_of_several_that_are_built_together_each_is_tried_before_others_are_built() -> None:
+    points = [_point(2 * place, 1e-3 * 1.01**place) for place in range(4)]
+    candidates = _known(*points)
+
+    chosen = candidates.promising(INFINITE, (), most=3, together=True)
+    assert chosen == points[:3]
+    built = {as_key(each.choice) for each in chosen[1:]}
+    candidates.learn(Tried(choice=points[0].choice, predicted_s=1e-3, samples_s=(1e-3,)))
+    (next_one,) = candidates.promising(INFINITE, built, most=3, together=True)
+    assert as_key(next_one.choice) in built
 
 
 def _time_s(choice: Choice) -> float | None:

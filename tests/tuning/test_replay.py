@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,21 +259,11 @@ def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
     if find_spec("kernel_tuner") is None:
         pytest.skip("needs the extra 'tuners'")
     output = tmp_path / "tuning.json"
-    command = [sys.executable, "-W", "ignore", str(ROOT / "scripts/benchmark_tuning.py")]
-    command += ["--families", "transpose", "stencil", "--points", "12", "--sizes", "n=256", "m=256"]
-    command += ["--repetitions", "2", "--share", "0.5", "--weights", "pocl-epyc-zen5"]
-    command += ["--strategies", "random_sample", "genetic_algorithm", "--folder", str(tmp_path)]
+    options = ["--points", "12", "--sizes", "n=256", "m=256", "--repetitions", "2"]
+    options += ["--strategies", "random_sample", "genetic_algorithm"]
 
-    done = subprocess.run(
-        [*command, "--output", str(output)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    printed = _run("benchmark_tuning.py", tmp_path, output, *options)
 
-    assert done.returncode == 0, done.stderr
     found = json.loads(output.read_text())
     assert set(found["families"]) == {"transpose", "stencil"}
     searches = {"model alone", "tune", "random search", "Kernel Tuner, random_sample"}
@@ -281,4 +272,36 @@ def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
     for family in found["families"].values():
         assert len(family["repetitions"]["tune"]) == 2
         assert family["exhaustive_over_ranking"] > 0
-    assert "geometric mean" in done.stdout
+    assert "geometric mean" in printed
+
+    live = _searched_live(tmp_path)
+    assert set(live["families"]) == {"transpose", "stencil"}
+    assert 0 < live["geometric_mean"]["tune, on the device"] <= 1
+    assert all(pace > 0 for each in live["paces"] for pace in each.values())
+    for family in live["families"].values():
+        assert [each["tried"] > 0 for each in family["repetitions"]] == [True]
+
+
+def _searched_live(folder: Path) -> Any:
+    """Search the recorded spaces on the device itself."""
+    output = folder / "live.json"
+    options = ["--sample", "2", "--repetitions", "1"]
+    _run("benchmark_live_tuning.py", folder, output, *options)
+    return json.loads(output.read_text())
+
+
+def _run(script: str, folder: Path, output: Path, *options: str) -> str:
+    """Run a benchmark of two small spaces; return what it prints."""
+    command = [sys.executable, "-W", "ignore", str(ROOT / "scripts" / script)]
+    command += ["--families", "transpose", "stencil", "--folder", str(folder)]
+    command += ["--share", "0.5", "--weights", "pocl-epyc-zen5", "--output", str(output)]
+    done = subprocess.run(
+        [*command, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

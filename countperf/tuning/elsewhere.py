@@ -1,0 +1,226 @@
+"""Variants built, checked and timed by processes of their own, so that several build at a time.
+
+Code generation holds up all threads of a process, and a driver may compile one kernel at a time in
+each: so variants are divided among processes. A variant stays with the process that built it, which
+times it later on; that nothing else is done meanwhile is up to whoever asks. A variant that brings
+its process down fails like one that does not build. Devices other than the processors of this
+machine would be disturbed, and their variants are built by the search's process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self
+
+from countperf.errors import MeasurementError
+from countperf.harness.clock import EventClock
+from countperf.harness.runner import CaseRunner, KernelRunner
+from countperf.tuning.gate import Gate
+from countperf.tuning.measuring import Bench
+from countperf.tuning.points import Question, load_space
+from countperf.tuning.pools import capacity, process_pool
+from countperf.tuning.result import Key, Plan, as_key
+from countperf.tuning.sending import NOT_SENT, Packed
+from countperf.tuning.space import Choice
+
+MOST = 8
+"""Processes: what is chosen together learns nothing from one another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the processes need to know.
+
+    Attributes
+    ----------
+    asked : Packed
+        The question, of which they take space and sizes.
+    label : str
+        Of the device, as for `countperf.harness.devices.find_device`.
+    plan : Plan
+        How many runs.
+    most_s : float
+        After so long a variant gets no further runs, s.
+    """
+
+    asked: Packed
+    label: str
+    plan: Plan
+    most_s: float
+
+
+class Elsewhere:
+    """Processes that build and time variants; a context manager.
+
+    Parameters
+    ----------
+    task : Task
+        What they are to do.
+    processes : int
+        How many.
+
+    Attributes
+    ----------
+    processes : int
+        How many there are.
+    """
+
+    def __init__(self, task: Task, processes: int) -> None:
+        self.processes = processes
+        self._task = task
+        self._lanes = [process_pool(1) for _ in range(processes)]
+        self._places: dict[Key, int] = {}
+        self._building: dict[Key, Future[None]] = {}
+        self._opening: list[Future[None]] = []
+        self._next = 0
+
+    @classmethod
+    def of(
+        cls, executor: Executor, question: Question, runner: CaseRunner, plan: Plan, most_s: float
+    ) -> Elsewhere | None:
+        """Return what builds variants for a runner; None if its own process has to.
+
+        As many processes as the executor has, if that is a pool of this machine.
+        """
+        if not isinstance(executor, ProcessPoolExecutor):
+            return None
+        if not (isinstance(runner, KernelRunner) and runner.identity.device_type == "cpu"):
+            return None
+        if not isinstance(runner.clock, EventClock):
+            return None  # the others have that one
+        try:
+            asked = Packed.of(question)
+        except NOT_SENT:
+            return None  # the ranking says so
+        label = runner.session.device.label
+        task = Task(asked=asked, label=label, plan=plan, most_s=most_s)
+        return cls(task, min(MOST, capacity(executor)))
+
+    def begin(self, choices: Iterable[Choice]) -> None:
+        """Have variants built and checked, those that were not before."""
+        for choice in choices:
+            key = as_key(choice)
+            if key not in self._places:
+                self._building[key] = self._submit(self._next, _build, dict(choice))
+                self._places[key] = self._next
+                self._next = (self._next + 1) % self.processes
+
+    def finish(self) -> None:
+        """Wait until the processes have nothing to do."""
+        wait([*self._opening, *self._building.values()])
+
+    def time(
+        self, choice: Choice, best_s: float | None, left_s: float
+    ) -> tuple[tuple[float, ...], bool]:
+        """Time a variant that is built, as `countperf.tuning.measuring.Bench.time`.
+
+        Parameters
+        ----------
+        choice : Mapping from str to value
+            The variant.
+        best_s : float or None
+            Best time so far, s.
+        left_s : float
+            What is left of the budget, s.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or run, its numbers are wrong, or the process came to an end.
+        DeviceError
+            The processes do not find the device.
+        """
+        self.begin([choice])
+        key = as_key(choice)
+        built = self._building.pop(key, None)
+        try:
+            if built is not None:
+                built.result()
+            task = self._submit(self._places[key], _time, dict(choice), best_s, left_s)
+            return task.result()
+        except BrokenExecutor as error:
+            self._replace(self._places[key])
+            raise MeasurementError(
+                f"the process that was to build and run {dict(choice)} came to an end"
+            ) from error
+
+    def _submit(self, place: int, function: Any, *given: Any) -> Future[Any]:
+        try:
+            return self._lanes[place].submit(function, self._task, *given)
+        except BrokenExecutor:  # by what it did before
+            self._replace(place)
+            return self._lanes[place].submit(function, self._task, *given)
+
+    def _replace(self, place: int) -> None:
+        """Have a new process in place of one that ended, which knows no variant."""
+        self._lanes[place].shutdown(wait=False)
+        self._lanes[place] = process_pool(1)
+        lost = [key for key, where in self._places.items() if where == place]
+        for key in lost:
+            del self._places[key]
+            self._building.pop(key, None)
+
+    def __enter__(self) -> Self:
+        self._opening = [self._submit(place, _open) for place in range(self.processes)]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for lane in self._lanes:
+            lane.shutdown(cancel_futures=True)
+
+
+# {{{ what the processes do
+
+
+class _Place:
+    """The state of such a process."""
+
+    def __init__(self, task: Task) -> None:
+        from countperf.harness.devices import find_device
+
+        question = task.asked.question()
+        space = load_space(question.space) if isinstance(question.space, str) else question.space
+        self.until_s = float("inf")
+        self.bench = Bench(
+            space,
+            question.sizes,
+            KernelRunner.open(find_device(task.label)),
+            task.plan,
+            gate=Gate(),
+            most_s=task.most_s,
+            left_s=lambda: self.until_s - time.monotonic(),
+        )
+
+
+@lru_cache(maxsize=1)
+def _place(task: Task) -> _Place:
+    return _Place(task)
+
+
+def _open(task: Task) -> None:
+    _place(task)
+
+
+def _build(task: Task, choice: Choice) -> None:
+    _place(task).bench.build(choice)
+
+
+def _time(
+    task: Task, choice: Choice, best_s: float | None, left_s: float
+) -> tuple[tuple[float, ...], bool]:
+    place = _place(task)
+    place.until_s = time.monotonic() + left_s
+    return place.bench.time(choice, best_s)
+
+
+# }}}

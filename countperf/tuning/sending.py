@@ -1,0 +1,76 @@
+"""What the processes that predict are sent: the question, packed once, and unpacked once in each.
+
+A question holds a model with all that was measured for it, some megabytes: packing and unpacking it
+for each task, and finding anew what a model remembers of kernels, takes as long as predicting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from countperf.tuning.points import Point, Question, predict_points
+from countperf.tuning.space import Choice
+
+REMEMBERED = 4
+"""Questions that a process keeps: the latest ones."""
+
+NOT_SENT = (pickle.PicklingError, AttributeError, TypeError)
+"""What is raised of a question that cannot be pickled."""
+
+_LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
+
+_known: OrderedDict[str, Question] = OrderedDict()
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A question on its way.
+
+    Attributes
+    ----------
+    digest : str
+        Of the content, by which processes know it again.
+    content : bytes
+        The question, pickled and compressed.
+    """
+
+    digest: str
+    content: bytes
+
+    @classmethod
+    def of(cls, question: Question) -> Packed:
+        """Pack a question.
+
+        Raises
+        ------
+        pickle.PicklingError, AttributeError, TypeError
+            Something in it cannot be pickled.
+        """
+        content = zlib.compress(pickle.dumps(question, pickle.HIGHEST_PROTOCOL), _LEVEL)
+        return cls(hashlib.sha256(content).hexdigest(), content)
+
+    def question(self) -> Question:
+        """Unpack it, or return what this process unpacked before."""
+        with _lock:
+            found = _known.get(self.digest)
+            if found is None:
+                found = pickle.loads(zlib.decompress(self.content))
+                _known[self.digest] = found
+                while len(_known) > REMEMBERED:
+                    _known.popitem(last=False)
+            else:
+                _known.move_to_end(self.digest)
+            return found
+
+
+def predict_sent(asked: Packed | Question, choices: Sequence[Choice]) -> list[Point]:
+    """Predict some points; what a process of the pool is asked to do."""
+    question = asked.question() if isinstance(asked, Packed) else asked
+    return predict_points(question, choices)

@@ -1,0 +1,198 @@
+"""How good tuning is on a device itself, on spaces that were measured whole.
+
+``python scripts/benchmark_live_tuning.py [--device DEVICE] [--repetitions N]``
+
+`scripts/benchmark_tuning.py` plays searches again, one step after the other; here they run as they
+do for users, with everything that goes on side by side: predictions, builds, drivers. A machine is
+not as fast on every day: first a sample of each recorded space is measured anew, and its pace is
+what that takes now over what it took when all was measured. A search has 5 % of the time that the
+exhaustive one took, times the pace of its space. Its result is judged by the recorded times: the
+fastest variant's as a fraction of that of the variant it found.
+
+Each repetition is a process of its own, with caches that begin empty, and goes through the values
+of parameters in another order. Modules are imported, and the processes that predict are started,
+before the search begins, as they were before the exhaustive one. Written to
+``fits/<device>/live-tuning.json``; the machine should have nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmark_tuning import geometric_mean
+
+from countperf.counting.disk_caches import without_disk_caches
+from countperf.harness.clock import EventClock
+from countperf.harness.devices import find_device
+from countperf.harness.runner import KernelRunner
+from countperf.models.library import load_weights
+from countperf.tuning.gate import Gate
+from countperf.tuning.measuring import Bench
+from countperf.tuning.points import Question, predict_points
+from countperf.tuning.pools import process_pool, processors
+from countperf.tuning.records import Record, read_record
+from countperf.tuning.result import Budget, Plan
+from countperf.tuning.search import tune_space
+from measurement_kernels.variants import spaces
+
+SEARCH = "tune, on the device"
+
+
+def records(options: argparse.Namespace) -> dict[str, Record]:
+    """Read what was measured whole."""
+    folder = Path(options.folder or Path("fits") / options.slug / "tuning")
+    return {family: read_record(folder / f"{family}.jsonl") for family in options.families}
+
+
+def paces(options: argparse.Namespace) -> dict[str, float]:
+    """Measure a sample of each space anew; return its times now over those of the record."""
+    runner = KernelRunner.open(find_device(options.device), EventClock())
+    return {
+        name: _pace(record, runner, options.sample) for name, record in records(options).items()
+    }
+
+
+def _pace(record: Record, runner: KernelRunner, number: int) -> float:
+    ran = [each for each in record.variants if each.samples_s]
+    first, *sample = random.Random(0).sample(ran, min(len(ran), number + 1))
+    with (
+        Bench(
+            record.space,
+            record.sizes,
+            runner,
+            Plan(),
+            gate=Gate(),
+            most_s=Plan().max_case_s,
+            left_s=lambda: float("inf"),
+        ) as bench,
+        without_disk_caches(),
+    ):
+        bench.time(first.choice, None)  # imports are no variant's cost
+        began_s = runner.clock.now()
+        for each in sample:
+            bench.time(each.choice, None)
+        return (runner.clock.now() - began_s) / sum(each.cost_s for each in sample)
+
+
+def repetition(options: argparse.Namespace) -> dict[str, Any]:
+    """Search all spaces once."""
+    runner = KernelRunner.open(find_device(options.device), EventClock())
+    weights = load_weights(options.weights or options.slug)
+    found: dict[str, Any] = {}
+    with process_pool() as pool:
+        _warm_up(options, pool, weights)
+        for family, record in records(options).items():
+            part = record.part
+            order = random.Random(options.seed)
+            values = {name: order.sample(some, len(some)) for name, some in part.parameters.items()}
+            result = tune_space(
+                Question(
+                    space=replace(part, parameters=values),
+                    weights=weights,
+                    sizes=dict(record.sizes),
+                    incomplete_ok=True,
+                ),
+                runner,
+                Budget(seconds=options.share * options.pace[family] * record.exhaustive_s),
+                executor=pool,
+            )
+            found[family] = {
+                "quality": record.quality(result.winner.choice),
+                "spent_s": result.spent_s,
+                "tried": len(result.tried),
+                "predicted": result.predicted,
+            }
+    return found
+
+
+def _warm_up(options: argparse.Namespace, pool: Any, weights: Any) -> None:
+    """Have each process import what predictions need, with a variant that is not searched."""
+    space = next(space for name, space in spaces().items() if name != options.families[0])
+    question = Question(space=space, weights=weights, sizes={}, incomplete_ok=True)
+    first = next(iter(space.choices()))
+    tasks = [pool.submit(predict_points, question, [first]) for _ in range(4 * processors())]
+    for task in tasks:
+        task.result()
+
+
+def _apart(command: Sequence[str]) -> dict[str, Any]:
+    """Run this program in a process of its own, with empty caches, and return what it prints."""
+    with tempfile.TemporaryDirectory(prefix="countperf-caches-") as caches:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", __file__, *command],
+            env={**os.environ, "XDG_CACHE_HOME": caches, "POCL_CACHE_DIR": caches},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Measure the pace, search, print and write."""
+    command = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    command.add_argument("--device", help="pocl:0, or part of a name")
+    command.add_argument("--families", nargs="+", default=list(spaces()), choices=list(spaces()))
+    command.add_argument("--weights", help="slug or path; by default the device's")
+    command.add_argument("--share", type=float, default=0.05, help="of the exhaustive time")
+    command.add_argument("--sample", type=int, default=12, help="variants of a space, for the pace")
+    command.add_argument("--repetitions", type=int, default=7)
+    command.add_argument("--folder", help="of the records; by default fits/<device>/tuning")
+    command.add_argument("--output", help="by default fits/<device>/live-tuning.json")
+    command.add_argument("--slug", help=argparse.SUPPRESS)
+    command.add_argument("--pace", type=json.loads, help=argparse.SUPPRESS)
+    command.add_argument("--seed", type=int, help=argparse.SUPPRESS)
+    options = command.parse_args()
+    if options.slug is not None:
+        print(json.dumps(paces(options) if options.pace is None else repetition(options)))
+        return
+    device = find_device(options.device).identity
+    again = [*sys.argv[1:], f"--slug={device.slug}"]
+    measured = [_apart(again)]
+    repetitions: list[dict[str, Any]] = []
+    for seed in range(options.repetitions):
+        repetitions.append(_apart([*again, f"--pace={json.dumps(measured[0])}", f"--seed={seed}"]))
+        print(seed, {name: round(each["quality"], 3) for name, each in repetitions[-1].items()})
+    measured.append(_apart(again))
+    families: dict[str, Any] = {
+        family: {
+            "quality": {SEARCH: median(each[family]["quality"] for each in repetitions)},
+            "repetitions": [each[family] for each in repetitions],
+        }
+        for family in options.families
+    }
+    mean = geometric_mean([each["quality"][SEARCH] for each in families.values()])
+    content = {
+        "format": "countperf-live-tuning-benchmark",
+        "version": 1,
+        "device": device.to_object(),
+        "share": options.share,
+        "paces": measured,  # before and after
+        "families": families,
+        "geometric_mean": {SEARCH: mean},
+    }
+    path = Path(options.output or Path("fits") / device.slug / "live-tuning.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    for name in options.families:
+        before, after = (each[name] for each in measured)
+        print(f"{name}: {100 * families[name]['quality'][SEARCH]:.1f} %", end=" ")
+        print(f"(pace before and after: {before:.2f}, {after:.2f})")
+    print(f"{SEARCH}: {100 * mean:.1f} %")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
