@@ -6,8 +6,10 @@
 do for users, with everything that goes on side by side: predictions, builds, drivers. A machine is
 not as fast on every day: first a sample of each recorded space is measured anew, and its pace is
 what that takes now over what it took when all was measured. A search has 5 % of the time that the
-exhaustive one took, times the pace of its space. Its result is judged by the recorded times: the
-fastest variant's as a fraction of that of the variant it found.
+exhaustive one took, times the pace of its space. Afterwards the variant that it found and those
+that were recorded to be the fastest are timed in turns: its result is the shortest of their times
+as a fraction of that of the variant it found. (By the recorded times, variants of which one is
+faster on one day and the other on another would count as misses.)
 
 Each repetition is a process of its own, with caches that begin empty, and goes through the values
 of parameters in another order. Modules are imported, and the processes that predict are started,
@@ -43,11 +45,17 @@ from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question, predict_points
 from countperf.tuning.pools import process_pool, processors
 from countperf.tuning.records import Record, read_record
-from countperf.tuning.result import Budget, Plan
+from countperf.tuning.result import Budget, Plan, as_key
 from countperf.tuning.search import tune_space
+from countperf.tuning.space import Choice
 from measurement_kernels.variants import spaces
 
 SEARCH = "tune, on the device"
+
+FASTEST = 4
+"""Recorded variants with which one that was found is compared."""
+
+TURNS = 3
 
 
 def records(options: argparse.Namespace) -> dict[str, Record]:
@@ -64,26 +72,42 @@ def paces(options: argparse.Namespace) -> dict[str, float]:
     }
 
 
+def _bench(record: Record, runner: KernelRunner) -> Bench:
+    return Bench(
+        record.space,
+        record.sizes,
+        runner,
+        Plan(),
+        gate=Gate(),
+        most_s=Plan().max_case_s,
+        left_s=lambda: float("inf"),
+    )
+
+
 def _pace(record: Record, runner: KernelRunner, number: int) -> float:
     ran = [each for each in record.variants if each.samples_s]
     first, *sample = random.Random(0).sample(ran, min(len(ran), number + 1))
-    with (
-        Bench(
-            record.space,
-            record.sizes,
-            runner,
-            Plan(),
-            gate=Gate(),
-            most_s=Plan().max_case_s,
-            left_s=lambda: float("inf"),
-        ) as bench,
-        without_disk_caches(),
-    ):
+    with _bench(record, runner) as bench, without_disk_caches():
         bench.time(first.choice, None)  # imports are no variant's cost
         began_s = runner.clock.now()
         for each in sample:
             bench.time(each.choice, None)
         return (runner.clock.now() - began_s) / sum(each.cost_s for each in sample)
+
+
+def _judged(record: Record, choice: Choice, runner: KernelRunner) -> float:
+    """Time a variant and the recorded fastest ones in turns; return its share of their speed."""
+    ran = sorted((each for each in record.variants if each.samples_s), key=lambda each: each.time_s)
+    choices = {as_key(each.choice): each.choice for each in ran[:FASTEST]} | {
+        as_key(choice): choice
+    }
+    times = dict.fromkeys(choices, float("inf"))
+    with _bench(record, runner) as bench:
+        for _ in range(TURNS):
+            for key, each in choices.items():
+                samples, _ = bench.time(each, None)
+                times[key] = min(times[key], *samples)
+    return min(times.values()) / times[as_key(choice)]
 
 
 def repetition(options: argparse.Namespace) -> dict[str, Any]:
@@ -109,7 +133,8 @@ def repetition(options: argparse.Namespace) -> dict[str, Any]:
                 executor=pool,
             )
             found[family] = {
-                "quality": record.quality(result.winner.choice),
+                "quality": _judged(record, result.winner.choice, runner),
+                "recorded_quality": record.quality(result.winner.choice),
                 "spent_s": result.spent_s,
                 "tried": len(result.tried),
                 "predicted": result.predicted,

@@ -137,14 +137,14 @@ class Elsewhere:
         """
         self.begin([choice])
         key = as_key(choice)
+        place = self._places[key]
         built = self._building.pop(key, None)
         try:
             if built is not None:
                 built.result()
-            task = self._submit(self._places[key], _time, dict(choice), best_s, left_s)
-            return task.result()
+            return self._submit(place, _time, dict(choice), best_s, left_s).result()
         except BrokenExecutor as error:
-            self._replace(self._places[key])
+            self._replace(place)
             raise MeasurementError(
                 f"the process that was to build and run {dict(choice)} came to an end"
             ) from error
