@@ -28,6 +28,7 @@ _PROMISING_WINDOW = 16
 _AHEAD = 512  # points among which those of promise are looked for
 _IN_FLIGHT = 4
 _BRIEF_IN_FLIGHT = 24  # of chunks that measurements wait for
+_MOST_BRIEF = 192  # of those, on large clusters
 _CHUNK_S = 0.1
 
 Numbered = tuple[int, dict[str, Value]]
@@ -250,8 +251,11 @@ class Ranker:
 
     def _most_in_flight(self) -> int:
         """Return how many chunks keep the executor busy until the next time it is fed."""
-        each = _IN_FLIGHT if self._promise is None else _BRIEF_IN_FLIGHT
-        return each * capacity(self._executor)
+        workers = capacity(self._executor)
+        few = _IN_FLIGHT * workers
+        if self._promise is None:
+            return few
+        return max(few, min(_BRIEF_IN_FLIGHT * workers, _MOST_BRIEF))
 
     def _chunk_size(self, points: int) -> int:
         most = _LARGEST_CHUNK if self._promise is None else self._brief()
