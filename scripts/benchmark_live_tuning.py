@@ -40,7 +40,6 @@ from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
-from countperf.tuning.gate import Gate
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question, predict_points
 from countperf.tuning.pools import process_pool, processors
@@ -72,22 +71,10 @@ def paces(options: argparse.Namespace) -> dict[str, float]:
     }
 
 
-def _bench(record: Record, runner: KernelRunner) -> Bench:
-    return Bench(
-        record.space,
-        record.sizes,
-        runner,
-        Plan(),
-        gate=Gate(),
-        most_s=Plan().max_case_s,
-        left_s=lambda: float("inf"),
-    )
-
-
 def _pace(record: Record, runner: KernelRunner, number: int) -> float:
     ran = [each for each in record.variants if each.samples_s]
     first, *sample = random.Random(0).sample(ran, min(len(ran), number + 1))
-    with _bench(record, runner) as bench, without_disk_caches():
+    with Bench(record.space, record.sizes, runner, Plan()) as bench, without_disk_caches():
         bench.time(first.choice, None)  # imports are no variant's cost
         began_s = runner.clock.now()
         for each in sample:
@@ -102,7 +89,7 @@ def _judged(record: Record, choice: Choice, runner: KernelRunner) -> float:
         as_key(choice): choice
     }
     times = dict.fromkeys(choices, float("inf"))
-    with _bench(record, runner) as bench:
+    with Bench(record.space, record.sizes, runner, Plan()) as bench:
         for _ in range(TURNS):
             for key, each in choices.items():
                 samples, _ = bench.time(each, None)

@@ -191,8 +191,8 @@ class Candidates:
         places = [int(place) for place in order]
         if not places:
             return []
-        ready = {self._places[key] for key in built if key in self._places}
-        ready = {place for place in ready if eligible[place]}
+        known = {self._places[key] for key in built if key in self._places}
+        ready = {place for place in known if eligible[place]}
         first = max(sorted(ready), key=lambda place: gain[place], default=places[0])
         if gain[first] < _WORTH_WAITING * gain[places[0]]:
             first = places[0]

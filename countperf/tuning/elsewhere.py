@@ -20,12 +20,11 @@ from typing import Any, Self
 from countperf.errors import MeasurementError
 from countperf.harness.clock import EventClock
 from countperf.harness.runner import CaseRunner, KernelRunner
-from countperf.tuning.gate import Gate
 from countperf.tuning.measuring import Bench
-from countperf.tuning.points import Question, load_space
+from countperf.tuning.points import Question
 from countperf.tuning.pools import capacity, process_pool
 from countperf.tuning.result import Key, Plan, as_key
-from countperf.tuning.sending import NOT_SENT, Packed
+from countperf.tuning.sending import Packed
 from countperf.tuning.space import Choice
 
 MOST = 8
@@ -81,22 +80,23 @@ class Elsewhere:
 
     @classmethod
     def of(
-        cls, executor: Executor, question: Question, runner: CaseRunner, plan: Plan, most_s: float
+        cls,
+        executor: Executor,
+        asked: Packed | Question,
+        runner: CaseRunner,
+        plan: Plan,
+        most_s: float,
     ) -> Elsewhere | None:
         """Return what builds variants for a runner; None if its own process has to.
 
         As many processes as the executor has, if that is a pool of this machine.
         """
-        if not isinstance(executor, ProcessPoolExecutor):
+        if not (isinstance(executor, ProcessPoolExecutor) and isinstance(asked, Packed)):
             return None
         if not (isinstance(runner, KernelRunner) and runner.identity.device_type == "cpu"):
             return None
         if not isinstance(runner.clock, EventClock):
             return None  # the others have that one
-        try:
-            asked = Packed.of(question)
-        except NOT_SENT:
-            return None  # the ranking says so
         label = runner.session.device.label
         task = Task(asked=asked, label=label, plan=plan, most_s=most_s)
         return cls(task, min(MOST, capacity(executor)))
@@ -189,14 +189,13 @@ class _Place:
         from countperf.harness.devices import find_device
 
         question = task.asked.question()
-        space = load_space(question.space) if isinstance(question.space, str) else question.space
+        space = question.found_space()
         self.until_s = float("inf")
         self.bench = Bench(
             space,
             question.sizes,
             KernelRunner.open(find_device(task.label)),
             task.plan,
-            gate=Gate(),
             most_s=task.most_s,
             left_s=lambda: self.until_s - time.monotonic(),
         )

@@ -37,12 +37,12 @@ class Bench:
         What builds, checks and times.
     plan : Plan
         How many runs.
-    gate : Gate
-        Keeps timings apart from other work.
-    most_s : float
-        After so long a variant gets no further runs, s.
-    left_s : callable
-        Returns what is left of the budget, s.
+    gate : Gate, optional
+        Keeps timings apart from other work, if there is any.
+    most_s : float, optional
+        After so long a variant gets no further runs, s; by default what the plan says.
+    left_s : callable, optional
+        Returns what is left of the budget, s; by default there is no end to it.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class Bench:
         runner: CaseRunner,
         plan: Plan,
         *,
-        gate: Gate,
-        most_s: float,
-        left_s: Callable[[], float],
+        gate: Gate | None = None,
+        most_s: float | None = None,
+        left_s: Callable[[], float] = lambda: float("inf"),
     ) -> None:
         self._space = space
         self._sizes = sizes
         self._runner = runner
         self._plan = plan
-        self._gate = gate
-        self._most_s = most_s
+        self._gate = gate or Gate()
+        self._most_s = plan.max_case_s if most_s is None else most_s
         self._left_s = left_s
         self._helper = ThreadPoolExecutor(1, "countperf-build")
         self._ahead: Future[None] | None = None

@@ -128,12 +128,16 @@ class Question:
     limits: Limits | None = None
     incomplete_ok: bool = False
 
+    def found_space(self) -> SearchSpace:
+        """Return the space, found by its name if that is what is given."""
+        return load_space(self.space) if isinstance(self.space, str) else self.space
+
 
 def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points."""
     from countperf.counting.disk_caches import without_disk_caches
 
-    space = load_space(question.space) if isinstance(question.space, str) else question.space
+    space = question.found_space()
     with without_disk_caches():  # which take longer than what variants would gain from them
         return [predict_point(question, space, choice) for choice in choices]
 

@@ -6,12 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from functools import cached_property
 from itertools import islice
 from types import TracebackType
 from typing import Self
 
 from countperf.errors import SearchSpaceError
-from countperf.tuning.points import Point, Question, Refused, load_space
+from countperf.tuning.points import Point, Question, Refused
 from countperf.tuning.pools import capacity, pool_or, shares_memory
 from countperf.tuning.promise import Promise
 from countperf.tuning.ranking import Ranking, Tally
@@ -130,12 +131,11 @@ class Ranker:
         now: Callable[[], float] = time.monotonic,
         by_promise: bool = False,
     ) -> None:
-        space = load_space(question.space) if isinstance(question.space, str) else question.space
+        space = question.found_space()
         visited = 0 if resume is None else resume.predicted + resume.refused
         self._question = question
         self._space = space
         self._executor = executor
-        self._asked: Packed | Question | None = None  # as the executor gets it
         self._on_point = on_point
         self._now = now
         self._wait = getattr(executor, "wait_in_replay", wait)
@@ -294,16 +294,21 @@ class Ranker:
             self._fill()
             if not self._chunks:
                 return
-            if self._asked is None:
-                self._asked = self._sent()
             chunk = self._chunks.popleft()
             choices = [choice for _, choice in chunk]
-            self._pending[self._executor.submit(predict_sent, self._asked, choices)] = chunk
+            self._pending[self._executor.submit(predict_sent, self.asked, choices)] = chunk
 
-    def _sent(self) -> Packed | Question:
-        """Pack the question; refuse what cannot be before a pool gets it, which may never end.
+    @cached_property
+    def asked(self) -> Packed | Question:
+        """The question as the executor gets it, packed if it can be and has to.
 
-        Executors that find ways of their own to send things are left to it.
+        What cannot be is refused before a pool gets it, which may never end; other executors, which
+        may find ways of their own to send things, are left to it.
+
+        Raises
+        ------
+        SearchSpaceError
+            It cannot be sent to the processes of a pool.
         """
         if shares_memory(self._executor):
             return self._question

@@ -17,7 +17,6 @@ from countperf.counting.disk_caches import without_disk_caches
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, read_journal
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Stage, load_space, one_line
@@ -173,15 +172,7 @@ def record(
     choices = sorted(part_of(space, points).choices(), key=space.index)
     with (
         Journal.open(path, header) as journal,
-        Bench(
-            space,
-            sizes,
-            runner,
-            plan,
-            gate=Gate(),
-            most_s=plan.max_case_s,
-            left_s=lambda: float("inf"),
-        ) as bench,
+        Bench(space, sizes, runner, plan) as bench,
         without_disk_caches(),  # as where nobody built these variants before
     ):
         known = {as_key(each.choice): each for each in _read(journal.entries, space, journal.path)}

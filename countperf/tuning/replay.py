@@ -26,7 +26,6 @@ from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
-from countperf.tuning.gate import Gate
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
 from countperf.tuning.records import Record
@@ -357,15 +356,7 @@ def random_search(
     order = list(record.variants)
     random.Random(seed).shuffle(order)
     best: tuple[float, dict[str, Value]] | None = None
-    with Bench(
-        record.space,
-        record.sizes,
-        runner,
-        plan or Plan(),
-        gate=Gate(),
-        most_s=(plan or Plan()).max_case_s,
-        left_s=lambda: float("inf"),
-    ) as bench:
+    with Bench(record.space, record.sizes, runner, plan or Plan()) as bench:
         for each in order:
             try:
                 samples, _ = bench.time(each.choice, None if best is None else best[0])

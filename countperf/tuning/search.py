@@ -17,7 +17,7 @@ from countperf.tuning.elsewhere import Elsewhere
 from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Predicted, Question, Refused, load_space
+from countperf.tuning.points import Predicted, Question, Refused
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, Ranker
@@ -93,7 +93,7 @@ def tune_space(
         The store is of another search, is damaged, or cannot be written.
     """
     plan = plan or Plan()
-    space = load_space(question.space) if isinstance(question.space, str) else question.space
+    space = question.found_space()
     with ExitStack() as stack:
         journal = None
         if store is not None:
@@ -168,7 +168,7 @@ class _Search:
         most_s = min(self._plan.max_case_s, (self._budget.seconds or float("inf")) / 50)
         with ExitStack() as stack:
             stack.enter_context(gate.watching(ranker))
-            self._elsewhere = Elsewhere.of(pool, self._question, self._runner, self._plan, most_s)
+            self._elsewhere = Elsewhere.of(pool, ranker.asked, self._runner, self._plan, most_s)
             if self._elsewhere is not None:
                 stack.enter_context(self._elsewhere)
             self._bench = stack.enter_context(

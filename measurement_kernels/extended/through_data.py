@@ -94,6 +94,15 @@ def _laid_out(way: str) -> tuple[str, tuple[Extent, ...]]:
     return {"flat": ("i", (n,)), "rows": ("i, k", (n, m)), "columns": ("k, i", (m, n))}[way]
 
 
+def _sizes(way: str, items: int) -> tuple[SizeParameter, ...]:
+    if way == "flat":
+        return (SizeParameter(name="n", multiple=items, base=49152),)
+    return (
+        SizeParameter(name="n", multiple=items, base=6144),
+        SizeParameter(name="m", fixed=_ROW),
+    )
+
+
 def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
     """Make a kernel that adds elements of a table."""
     index, shape = _laid_out(way)
@@ -107,10 +116,7 @@ def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> Ca
                 summed=() if way == "flat" else ("k",),
             ),
         ),
-        sizes=(
-            SizeParameter(name="n", multiple=items, base=49152 if way == "flat" else 6144),
-            *(() if way == "flat" else (SizeParameter(name="m", fixed=_ROW),)),
-        ),
+        sizes=_sizes(way, items),
         arguments=(
             ArrayArgument(name="t", shape=shape, indices=partial(_numbers, way, pattern)),
             *(() if way == "flat" else (ArrayArgument(name="a", shape=shape),)),
@@ -138,7 +144,7 @@ def _numbers(
     import numpy as np
 
     n, m = sizes["n"], sizes.get("m", 1)
-    shape = {"flat": (n,), "rows": (n, m), "columns": (m, n)}[way]
+    shape = tuple(extent.at(sizes) for extent in _laid_out(way)[1])
     if pattern != "near":
         most = _SMALL if pattern == "small" else n
         return random.integers(most, size=shape, dtype="int32")
@@ -155,10 +161,7 @@ def _scatter(way: str, pattern: str, items: int, element_type: str = "f32") -> C
     """
     index, shape = _laid_out(way)
     is_small = pattern == "small"
-    sizes = (
-        SizeParameter(name="n", multiple=items, base=49152 if way == "flat" else 6144),
-        *(() if way == "flat" else (SizeParameter(name="m", fixed=_ROW),)),
-    )
+    sizes = _sizes(way, items)
     if is_small:
         sizes = (
             SizeParameter(name="n", multiple=items, fixed=_SMALL),
@@ -195,7 +198,7 @@ def _places(way: str, pattern: str, random: np.random.Generator, sizes: Sizes) -
     import numpy as np
 
     n, m = sizes["n"], sizes.get("m", 1)
-    shape = {"flat": (n,), "rows": (n, m), "columns": (m, n)}[way]
+    shape = tuple(extent.at(sizes) for extent in _laid_out(way)[1])
     if pattern == "small":
         return random.integers(n, size=shape, dtype="int32")
     blocks = np.arange(n * m) // _BLOCK if pattern == "near" else np.zeros(n * m)

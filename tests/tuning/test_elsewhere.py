@@ -41,7 +41,8 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 
 
 def _elsewhere(pool: ProcessPoolExecutor, space: SearchSpace, device: Device) -> Elsewhere:
-    found = Elsewhere.of(pool, _question(space), KernelRunner.open(device), PLAN, PLAN.max_case_s)
+    asked = Packed.of(_question(space))
+    found = Elsewhere.of(pool, asked, KernelRunner.open(device), PLAN, PLAN.max_case_s)
     assert found is not None
     assert found.processes == 2
     return found
@@ -107,9 +108,10 @@ def test_others_are_left_alone(pool: ProcessPoolExecutor, device: Device) -> Non
     question = _question(DOUBLE)
     runner = KernelRunner.open(device)
 
-    assert Elsewhere.of(Inline(), question, runner, PLAN, 1.0) is None
+    asked = Packed.of(question)
+    assert Elsewhere.of(Inline(), asked, runner, PLAN, 1.0) is None
     other = KernelRunner(runner.session, ThinkingClock())
-    assert Elsewhere.of(pool, question, other, PLAN, 1.0) is None
+    assert Elsewhere.of(pool, asked, other, PLAN, 1.0) is None
     unsent = replace(question, space=replace(DOUBLE, build=lambda **_: None))
     assert Elsewhere.of(pool, unsent, runner, PLAN, 1.0) is None
 
