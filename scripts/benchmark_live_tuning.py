@@ -8,8 +8,10 @@ not as fast on every day: first a sample of each recorded space is measured anew
 what that takes now over what it took when all was measured. A search has 5 % of the time that the
 exhaustive one took, times the pace of its space. Afterwards the variant that it found and those
 that were recorded to be the fastest are timed in turns: its result is the shortest of their times
-as a fraction of that of the variant it found. (By the recorded times, variants of which one is
-faster on one day and the other on another would count as misses.)
+as a fraction of that of the variant it found, a variant's time being the median over the turns of
+its shortest run in each. (By the recorded times, variants of which one is faster on one day and the
+other on another would count as misses; and of the shortest runs of all turns, one that hit upon the
+best places in memory once would be ahead of all others.)
 
 Each repetition is a process of its own, with caches that begin empty, and goes through the values
 of parameters in another order. Modules are imported, and the processes that predict are started,
@@ -44,7 +46,7 @@ from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question, predict_points
 from countperf.tuning.pools import process_pool, processors
 from countperf.tuning.records import Record, read_record
-from countperf.tuning.result import Budget, Plan, as_key
+from countperf.tuning.result import Budget, Key, Plan, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice
 from measurement_kernels.variants import spaces
@@ -54,7 +56,7 @@ SEARCH = "tune, on the device"
 FASTEST = 4
 """Recorded variants with which one that was found is compared."""
 
-TURNS = 3
+TURNS = 5
 
 
 def records(options: argparse.Namespace) -> dict[str, Record]:
@@ -88,12 +90,13 @@ def _judged(record: Record, choice: Choice, runner: KernelRunner) -> float:
     choices = {as_key(each.choice): each.choice for each in ran[:FASTEST]} | {
         as_key(choice): choice
     }
-    times = dict.fromkeys(choices, float("inf"))
+    turns: dict[Key, list[float]] = {key: [] for key in choices}
     with Bench(record.space, record.sizes, runner, Plan()) as bench:
         for _ in range(TURNS):
             for key, each in choices.items():
                 samples, _ = bench.time(each, None)
-                times[key] = min(times[key], *samples)
+                turns[key].append(min(samples))
+    times = {key: median(shortest) for key, shortest in turns.items()}
     return min(times.values()) / times[as_key(choice)]
 
 

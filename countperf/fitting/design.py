@@ -196,7 +196,11 @@ def build_design(
     function = ModelFunction(model=definition, columns=columns)
     if not columns and not function.parameters:
         raise FitError("no measured kernel has a property that the model charges")
-    values = [[row.values.get(column, 0.0) for column in columns] for row in rows]
+    place_of = {column: place for place, column in enumerate(columns)}
+    counts = np.zeros((len(rows), len(columns)))
+    for number, row in enumerate(rows):
+        for column, value in row.values.items():
+            counts[number, place_of[column]] = value
     variables = {
         name: np.array([row.variables[name] for row in rows], np.float64)
         for name in definition.variables
@@ -205,7 +209,7 @@ def build_design(
     return Design(
         function=function,
         names=function.keys[: len(columns)],
-        counts=np.array(values, np.float64).reshape(len(rows), len(columns)),
+        counts=counts,
         times_s=np.array([case.time_s for case in observations]),
         noise=np.array([case.noise for case in observations]),
         variables=variables,
@@ -215,6 +219,14 @@ def build_design(
         ignored=tuple(sorted({name for row in rows for name in row.ignored})),
         unknown=tuple(sorted({name for row in rows for name in row.unknown})),
     )
+
+
+def inputs_of(
+    observations: Iterable[Observation], model: FittedModel | FeatureSpec
+) -> dict[int, ModelInputs]:
+    """Return what a model sees of cases, by their ``id``."""
+    definition = as_model(model)
+    return {id(case): model_inputs(definition, case.counts) for case in observations}
 
 
 def _present(model: FittedModel, names: set[str]) -> set[Column]:

@@ -191,10 +191,19 @@ def estimate(
     recipe: Recipe,
     *,
     inputs: Mapping[int, ModelInputs] | None = None,
+    near: Estimate | None = None,
 ) -> Estimate:
-    """Fit a model to cases; arguments as for `build_design`.
+    """Fit a model to cases; the result may not have converged: ask it.
 
-    The result may not have converged: ask it.
+    Parameters
+    ----------
+    observations, model, inputs
+        As for `build_design`.
+    recipe : Recipe
+        How.
+    near : Estimate, optional
+        The same model fitted to much the same cases: where a solver that goes step by step begins,
+        instead of the places that the recipe asks for.
 
     Raises
     ------
@@ -206,7 +215,7 @@ def estimate(
     if function.is_linear and recipe.residual == "relative" and recipe.loss == "linear":
         return _linear(design, recipe.model_error)
     problem = Problem(design, recipe)
-    found = minimise(problem)
+    found = minimise(problem, None if near is None else _unknowns_of(near, function))
     unknowns = _shared(problem, found.solution.coefficients)
     gradient = problem.relative_gradient(unknowns)
     effect = np.abs(gradient).max(axis=0) * np.maximum(np.abs(unknowns), 1.0 / problem.scale)
@@ -228,6 +237,14 @@ def estimate(
         converged=found.converged,
         message=found.message,
     )
+
+
+def _unknowns_of(near: Estimate, function: ModelFunction) -> Vector:
+    """Return what a fit found, for a function of the same model; zero where it found nothing."""
+    found = near.solution.coefficients.tolist()
+    weights = dict(zip(near.function.columns, found, strict=False))
+    parameters = found[len(near.function.columns) :]
+    return np.array([*(weights.get(column, 0.0) for column in function.columns), *parameters])
 
 
 def _shared(problem: Problem, unknowns: Vector) -> Vector:

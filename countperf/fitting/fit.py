@@ -156,7 +156,7 @@ def fit(
     stopped: FitNotConvergedError | None = None
     try:
         if fitted.converged:
-            held_out = leave_one_family_out(observations, definition, recipe=recipe)
+            held_out = leave_one_family_out(observations, definition, recipe=recipe, fitted=fitted)
     except FitNotConvergedError as error:
         stopped = error
     fitted_view = "source" if view == "structure" and definition.policy is None else view

@@ -213,8 +213,15 @@ class Problem:
         return found
 
 
-def minimise(problem: Problem) -> NonlinearSolution:
+def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
     """Fit from several starts, and return the best end.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to fit.
+    near : ndarray, shape (n_unknowns,), optional
+        Unknowns close to the solution: the only start.
 
     Raises
     ------
@@ -228,12 +235,13 @@ def minimise(problem: Problem) -> NonlinearSolution:
     high = problem.function.upper * problem.scale
     ends: list[Any] = []
     if problem.function.is_linear:
-        start = next(problem.starts())
+        start = next(problem.starts()) if near is None else np.clip(near * problem.scale, low, high)
         if not np.all(np.isfinite(problem.residuals(start))):
             raise no_finite_value(problem.function.model.expression)
         ends.append(_minimise_in_steps(problem, start, low, high))
         return _end(problem, ends, low, high)
-    for start in problem.starts():
+    starts = problem.starts() if near is None else (_inside(near * problem.scale, low, high),)
+    for start in starts:
         if not np.all(np.isfinite(problem.residuals(start))):
             continue
         if not np.all(np.isfinite(problem.jacobian(start))):

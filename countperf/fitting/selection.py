@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from countperf.errors import FitError
-from countperf.fitting.design import Observation
+from countperf.fitting.design import Observation, inputs_of
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out
 from countperf.metrics import mean_error
@@ -97,12 +97,18 @@ def select_model(
             tried[name] = model
             try:
                 recipe = recipe_of(model, starts=_STARTS, tolerance=_TOLERANCE)
-                fitted = estimate(observations, model, recipe)
+                inputs = inputs_of(observations, model)
+                fitted = estimate(observations, model, recipe, inputs=inputs)
                 if not fitted.converged:
                     failures[name] = f"the solver stopped early: {fitted.message}"
                     continue
                 left_out[name] = leave_one_family_out(
-                    observations, model, recipe=recipe, with_difficulty=False
+                    observations,
+                    model,
+                    recipe=recipe,
+                    fitted=fitted,
+                    inputs=inputs,
+                    with_difficulty=False,
                 )
             except FitError as error:
                 failures[name] = str(error)

@@ -7,23 +7,22 @@ remain in the fit. So whole families are left out, one at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.features import FeatureSpec
-from countperf.fitting.design import Observation, as_model, check_counting_rules
-from countperf.fitting.estimate import NORMAL_MEDIAN, estimate, recipe_of
+from countperf.fitting.design import Observation, as_model, check_counting_rules, inputs_of
+from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate, recipe_of
 from countperf.fitting.nonlinear import Recipe
 from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation, factor_between
 from countperf.models.definition import FittedModel
-from countperf.models.function import ModelInputs, model_inputs
+from countperf.models.function import ModelInputs
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
 
-_STARTS = 3
 _OVERHEAD = frozenset({"groups", "launches"})
 
 
@@ -76,6 +75,8 @@ def leave_one_family_out(
     model: FittedModel | FeatureSpec,
     *,
     recipe: Recipe | None = None,
+    fitted: Estimate | None = None,
+    inputs: Mapping[int, ModelInputs] | None = None,
     with_difficulty: bool = True,
 ) -> tuple[HeldOutCase, ...]:
     """Predict each family of kernels with a fit of the other families.
@@ -88,6 +89,10 @@ def leave_one_family_out(
         The model; that of a spec is one sum over what it charges.
     recipe : Recipe, optional
         How it is fitted; by default as it asks to be.
+    fitted : Estimate, optional
+        The fit of all cases, near which the others are looked for, if it is known already.
+    inputs : Mapping from int to ModelInputs, optional
+        As for `build_design`.
     with_difficulty : bool, optional
         Whether to say how hard each case is, which takes as long as the fits.
 
@@ -104,16 +109,16 @@ def leave_one_family_out(
     """
     definition = as_model(model)
     chosen = recipe or recipe_of(definition)
-    chosen = replace(chosen, starts=min(chosen.starts, _STARTS))
-    inputs = {id(case): model_inputs(definition, case.counts) for case in observations}
+    inputs = inputs or inputs_of(observations, definition)
     families = dict.fromkeys(case.family for case in observations)
+    near = fitted or estimate(observations, definition, chosen, inputs=inputs)
     held_out: list[HeldOutCase] = []
     for family in families:
         inside = [case for case in observations if case.family == family]
         outside = [case for case in observations if case.family != family]
         try:
             predicted = _predict(
-                inside, outside, definition, chosen, inputs, with_difficulty=with_difficulty
+                inside, outside, near, chosen, inputs, with_difficulty=with_difficulty
             )
         except FitNotConvergedError as error:
             raise FitNotConvergedError(f"without the family {family!r}: {error}") from error
@@ -135,14 +140,14 @@ def leave_one_family_out(
 def _predict(
     inside: Sequence[Observation],
     outside: Sequence[Observation],
-    model: FittedModel,
+    near: Estimate,
     recipe: Recipe,
     inputs: Mapping[int, ModelInputs],
     *,
     with_difficulty: bool,
 ) -> list[tuple[float | None, float | None]]:
     try:
-        fitted = estimate(outside, model, recipe, inputs=inputs)
+        fitted = estimate(outside, near.function.model, recipe, inputs=inputs, near=near)
     except FitNotConvergedError:
         raise
     except FitError:  # nothing is left to fit

@@ -124,17 +124,19 @@ class ModelFunction:
         return (*column_keys(self.columns), *self.parameters)
 
     @cached_property
-    def members(self) -> dict[str, tuple[int, ...]]:
+    def members(self) -> dict[str, NDArray[np.intp]]:
         """The columns of each term, by position."""
         return {
-            term: tuple(i for i, (other, _) in enumerate(self.columns) if other == term)
+            term: np.array(
+                [i for i, (other, _) in enumerate(self.columns) if other == term], np.intp
+            )
             for term in self.model.terms
         }
 
     @cached_property
-    def _of_columns(self) -> tuple[int, ...]:
+    def _of_columns(self) -> NDArray[np.intp]:
         terms = list(self.model.terms)
-        return tuple(terms.index(term) for term, _ in self.columns)
+        return np.array([terms.index(term) for term, _ in self.columns], np.intp)
 
     def names(
         self,
@@ -144,10 +146,9 @@ class ModelFunction:
     ) -> dict[str, Any]:
         """Return the value of every name of the expression; arguments as for `times`."""
         found: dict[str, Any] = dict(variables)
+        weights = np.asarray(unknowns, np.float64)
         for term, members in self.members.items():
-            found[term] = sum(
-                (unknowns[i] * values[i] for i in members), start=np.zeros(values.shape[1:])
-            )
+            found[term] = np.tensordot(weights[members], values[members], 1)
         for i, name in enumerate(self.parameters, len(self.columns)):
             found[name] = unknowns[i]
         return found
@@ -185,12 +186,13 @@ class ModelFunction:
             self._shaped(array_function(derivative(formula, term))(names), values)
             for term in self.model.terms
         ]
-        rows = [by_term[t] * values[i] for i, t in enumerate(self._of_columns)]
-        rows += [
-            self._shaped(array_function(derivative(formula, name))(names), values)
-            for name in self.parameters
-        ]
-        return np.array(rows, np.float64).reshape(len(rows), *values.shape[1:])
+        rows = np.empty((len(self.keys), *values.shape[1:]))
+        columns = len(self.columns)
+        if columns:
+            np.multiply(np.stack(by_term)[self._of_columns], values, out=rows[:columns])
+        for place, name in enumerate(self.parameters, columns):
+            rows[place] = self._shaped(array_function(derivative(formula, name))(names), values)
+        return rows
 
     @staticmethod
     def _shaped(found: Any, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -42,6 +42,9 @@ from countperf.tuning.space import Choice, SearchSpace
 
 Progress = Callable[[str], None]
 
+RESERVED = 0.05
+"""Fraction of the seconds that is kept for running the best once more, if that takes so long."""
+
 
 def tune_space(
     question: Question,
@@ -199,7 +202,15 @@ class _Search:
         limit = self._budget.measurements
         if limit is not None and tried + failed >= limit:
             return tried > 0 or failed >= 2 * limit
-        return self._left_s() <= 0 and tried + failed > 0
+        return self._left_s() <= self._reserved_s() and tried + failed > 0
+
+    def _reserved_s(self) -> float:
+        """Return what running the best once more is to take, s."""
+        seconds = self._budget.seconds
+        if seconds is None or len(self._known.tried) < 2:
+            return 0.0
+        finalists = self._known.finalists(self._confirmed)
+        return min(RESERVED * seconds, sum(sum(tried.samples_s) for tried in finalists))
 
     def _write(self, entry: dict[str, Any]) -> None:
         if self._journal is not None:
@@ -287,7 +298,7 @@ class _Search:
                 self._predictions.wait()
                 continue
             points = self._known.promising(
-                self._left_s(),
+                self._left_s() - self._reserved_s(),
                 self._built,
                 most=self._most(counting=counting),
                 together=self._elsewhere is not None,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -226,6 +227,19 @@ def test_the_best_are_run_again_at_the_end_and_the_shortest_run_counts() -> None
     assert found.winner.choice == BEST
     assert found.winner.time_s == pytest.approx(0.99 * BEST_S)
     assert len(found.winner.samples_s) == 20
+
+
+def test_there_is_time_to_run_the_best_again_when_the_seconds_are_spent() -> None:
+    runner = scripted(lambda name: 10 * usual_time_s(name))
+    runner.setup_s = 0.01
+
+    found = search(runner, Budget(seconds=1.0))
+
+    rounds = Counter(runner.rounds)
+    assert found.stopped == "budget"
+    again = [_factors(name) for name, times in rounds.items() if times == 2]
+    assert {name: str(value) for name, value in found.winner.choice.items()} in again
+    assert found.spent_s <= 1.0 + 0.1
 
 
 def test_variants_within_the_noise_are_reported_as_ties() -> None:
