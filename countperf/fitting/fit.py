@@ -22,6 +22,7 @@ from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models import structural
 from countperf.models.definition import FittedModel, Loss, Residual
+from countperf.models.library import shipped_policies
 from countperf.models.records import (
     Candidate,
     FitQuality,
@@ -68,8 +69,8 @@ def fit(
     model : str or FittedModel, optional
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
         ship which predicts families of measurement kernels best that were left out, among them
-        models of execution policies where kernels were counted in the structure view; or
-        ``structural``, to choose among those alone.
+        models of execution policies where kernels were counted in the structure view, the policies
+        of shipped fits included; or ``structural``, to choose among those alone.
     nonnegative : bool, optional
         Keep weights at least zero; the paper's are free.
     residual : {"relative", "log"}, optional
@@ -127,7 +128,8 @@ def fit(
         available = {} if model == STRUCTURAL else dict(MODELS)
         if model == STRUCTURAL or view == "structure":
             _require_structure(view, STRUCTURAL)
-            available |= structural.candidates()
+            units = measurements.device.compute_units
+            available |= structural.candidates(known=shipped_policies(), units=units)
         definition, candidates = select_model(
             observations,
             available,

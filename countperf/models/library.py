@@ -8,6 +8,7 @@ from pathlib import Path
 
 from countperf.errors import DocumentError
 from countperf.models.weights import WeightSet
+from countperf.policies import ExecutionPolicy
 
 DEFAULT_STEMS = ("weights", "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the
@@ -55,6 +56,14 @@ def available_weights(
             for path in Path(folder).glob(f"*/{stem}.json"):
                 found[path.parent.name] = path
     return dict(sorted(found.items()))
+
+
+def shipped_policies() -> tuple[ExecutionPolicy, ...]:
+    """Return the execution policies of the fits that ship with the package, sorted by device."""
+    _, *shipped = fits_folders()
+    chosen = available_weights(model="weights", folders=shipped).values()
+    policies = (WeightSet.read_file(path).definition.policy for path in chosen)
+    return tuple(dict.fromkeys(policy for policy in policies if policy is not None))
 
 
 def _stems(model: str | None) -> tuple[str, ...]:

@@ -139,8 +139,20 @@ def structural(
     )
 
 
-def candidates(widths: Sequence[int] = (8, 16)) -> dict[str, FittedModel]:
-    """List the models among which a fit chooses first, by name: one of each usual policy."""
+def candidates(
+    widths: Sequence[int] = (8, 16), *, known: Iterable[ExecutionPolicy] = (), units: int = 0
+) -> dict[str, FittedModel]:
+    """List the models among which a fit chooses first, by name: one of each usual policy.
+
+    Parameters
+    ----------
+    widths : sequence of int, optional
+        Of vectors.
+    known : iterable of ExecutionPolicy, optional
+        Policies of other devices, which are tried with these widths and compute units, too.
+    units : int, optional
+        Compute units of the device, if they are known.
+    """
     found = [
         ExecutionPolicy(width=1, vectorized="never"),
         *(
@@ -160,6 +172,11 @@ def candidates(widths: Sequence[int] = (8, 16)) -> dict[str, FittedModel]:
             for width in widths
         ),
         ExecutionPolicy(width=32, along="group"),
+        *(
+            policy.model_copy(update={"width": width, "units": units if policy.units else 0})
+            for policy in known
+            for width in (widths if policy.width in widths else (policy.width,))
+        ),
     ]
     return _by_name(found)
 

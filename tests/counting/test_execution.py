@@ -462,6 +462,16 @@ def test_policies_have_names_of_their_own() -> None:
             assert other.policy != model.policy
 
 
+def test_known_policies_are_tried_with_the_widths_and_units_of_another_device() -> None:
+    from countperf.models import structural
+
+    known = ExecutionPolicy(width=16, vectorized="always", shifted="apart", units=2)
+    first = structural.candidates((8, 16), known=[known], units=64)
+    added = [first[name].policy for name in first.keys() - structural.candidates((8, 16)).keys()]
+    assert {policy.width for policy in added if policy} == {8, 16}
+    assert all(p == known.model_copy(update={"width": p.width, "units": 64}) for p in added if p)
+
+
 @pytest.mark.parametrize(
     ("groups", "launches", "rounds"),
     [(1, 1, 2), (2, 1, 1), (3, 1, 4 / 3), (8, 1, 1), (2, 2, 2), (0, 1, 2)],

@@ -91,3 +91,15 @@ def test_the_users_own_folder_wins_and_a_checkout_has_its_fits(
 
     assert installed == (library.user_fits_folder(), tmp_path / "countperf" / "_fits")
     assert checkout == (*installed, tmp_path / "fits")
+
+
+def test_policies_are_those_of_shipped_fits_whatever_the_user_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = library.shipped_policies()
+    own = tmp_path / "own"
+    _store(own, "pocl-a", model="weights")
+    monkeypatch.setattr(library, "user_fits_folder", lambda: own)
+
+    assert shipped == library.shipped_policies()
+    assert len(set(shipped)) == len(shipped) >= 2
