@@ -169,7 +169,7 @@ def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
     Of a tall matrix they are those of its triangular factor, which takes far less time.
     """
     if matrix.shape[0] > matrix.shape[1]:
-        matrix = np.linalg.qr(matrix, mode="r")
+        matrix = np.asarray(np.linalg.qr(matrix, mode="r"), np.float64)
     _, values, right = np.linalg.svd(matrix, full_matrices=True)
     return values, right
 
