@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.metrics import Evaluation
+from countperf.models.structural import STRUCTURAL
 from countperf.report.numbers import format_percent
 from countperf.report.ranking import ranking_cells
 
@@ -20,9 +21,10 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
     """Write the mean errors of devices and models as a Markdown table.
 
     Kernels go down, by purpose, with their geometric mean (of variants only that), devices and
-    models across. The last row says how many of all cases lie in their 90 % intervals.
+    models across, those of execution policies without their policy. The last row says how many of
+    all cases lie in their 90 % intervals.
     """
-    titles = [f"{each.device}, {each.model}" for each in evaluations]
+    titles = [f"{each.device}, {_short(each.model)}" for each in evaluations]
     rows = [["kernel", *titles], ["---", *["---:"] * len(titles)]]
     by_purpose = [each.by_purpose() for each in evaluations]
     for purpose, plural in _PURPOSES.items():
@@ -59,7 +61,7 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
         ["---", "---", *["---:"] * (3 + len(_TOP))],
     ]
     for each in rankings:
-        label = f"{each.device}, {each.model}"
+        label = f"{each.device}, {_short(each.model)}"
         rows += [
             [
                 label,
@@ -72,6 +74,10 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
         number = sum(len(found.variants) for found in each.sets)
         rows.append([label, "**all**", str(number), *ranking_cells(each, _TOP)])
     return _markdown(rows)
+
+
+def _short(model: str) -> str:
+    return STRUCTURAL if model.startswith(f"{STRUCTURAL}-") else model
 
 
 def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
