@@ -104,7 +104,9 @@ class Estimate:
         found = self._at(case, inputs)
         return None if found is None else found[0]
 
-    def difficulty(self, case: Observation, support: Support) -> float | None:
+    def difficulty(
+        self, case: Observation, support: Support, inputs: ModelInputs | None = None
+    ) -> float | None:
         """Return how hard a case that was not in the fit is; None if there is no prediction.
 
         Parameters
@@ -113,8 +115,10 @@ class Estimate:
             The case.
         support : Support
             What `support` returns.
+        inputs : ModelInputs, optional
+            What the model makes of the case's counts, to save the time.
         """
-        found = self._at(case)
+        found = self._at(case, inputs)
         if found is None:
             return None
         time_s, values, gradient, variables = found
@@ -241,9 +245,9 @@ def estimate(
 
 def _unknowns_of(near: Estimate, function: ModelFunction) -> Vector:
     """Return what a fit found, for a function of the same model; zero where it found nothing."""
-    found = near.solution.coefficients.tolist()
-    weights = dict(zip(near.function.columns, found, strict=False))
-    parameters = found[len(near.function.columns) :]
+    columns, found = near.function.columns, near.solution.coefficients.tolist()
+    weights = dict(zip(columns, found[: len(columns)], strict=True))
+    parameters = found[len(columns) :]
     return np.array([*(weights.get(column, 0.0) for column in function.columns), *parameters])
 
 

@@ -11,7 +11,12 @@ import numpy as np
 
 from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
 from countperf.fitting import verdicts
-from countperf.fitting.design import Observation, check_counting_rules, common_view
+from countperf.fitting.design import (
+    Observation,
+    check_counting_rules,
+    common_view,
+    inputs_of,
+)
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
 from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
@@ -126,14 +131,14 @@ def fit(
     candidates: tuple[Candidate, ...] = ()
     if model in (AUTO, STRUCTURAL):
         available = {} if model == STRUCTURAL else dict(MODELS)
+        units = measurements.device.compute_units
         if model == STRUCTURAL or view == "structure":
             _require_structure(view, STRUCTURAL)
-            units = measurements.device.compute_units
             available |= structural.candidates(known=shipped_policies(), units=units)
         definition, candidates = select_model(
             observations,
             available,
-            refine=partial(structural.refinements, units=measurements.device.compute_units),
+            refine=partial(structural.refinements, units=units),
         )
     else:
         definition = fitted_model(model) if isinstance(model, str) else model
@@ -151,14 +156,17 @@ def fit(
     definition = definition.model_copy(
         update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
     )
+    inputs = inputs_of(observations, definition)
     if weigh_noise:
-        recipe = weighted_by_noise(observations, definition, recipe)
-    fitted = estimate(observations, definition, recipe)
+        recipe = weighted_by_noise(observations, definition, recipe, inputs=inputs)
+    fitted = estimate(observations, definition, recipe, inputs=inputs)
     held_out: tuple[HeldOutCase, ...] = ()
     stopped: FitNotConvergedError | None = None
     try:
         if fitted.converged:
-            held_out = leave_one_family_out(observations, definition, recipe=recipe, fitted=fitted)
+            held_out = leave_one_family_out(
+                observations, definition, recipe=recipe, fitted=fitted, inputs=inputs
+            )
     except FitNotConvergedError as error:
         stopped = error
     fitted_view = "source" if view == "structure" and definition.policy is None else view

@@ -157,7 +157,8 @@ def _predict(
     if not with_difficulty:
         return [(fitted.predict(case, inputs[id(case)]), None) for case in inside]
     support = fitted.support([case.family for case in outside])
-    return [(fitted.predict(case), fitted.difficulty(case, support)) for case in inside]
+    seen = [(case, inputs[id(case)]) for case in inside]
+    return [(fitted.predict(*each), fitted.difficulty(each[0], support, each[1])) for each in seen]
 
 
 def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> float | None:

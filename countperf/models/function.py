@@ -126,12 +126,8 @@ class ModelFunction:
     @cached_property
     def members(self) -> dict[str, NDArray[np.intp]]:
         """The columns of each term, by position."""
-        return {
-            term: np.array(
-                [i for i, (other, _) in enumerate(self.columns) if other == term], np.intp
-            )
-            for term in self.model.terms
-        }
+        terms = enumerate(self.model.terms)
+        return {term: np.flatnonzero(self._of_columns == place) for place, term in terms}
 
     @cached_property
     def _of_columns(self) -> NDArray[np.intp]:
