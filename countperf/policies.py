@@ -16,7 +16,8 @@ wider elements takes as many more accesses. Vectors of neighbors in global memor
 where the next iteration of an item's loop is in other lines, and besides ``wide``, ``vast`` and
 ``pitch`` likewise. Items, or vectors of them, enter loops of their own; where the loop over items
 runs inside of these, their group does. Calls that not all items make are ``conditional`` in
-vectors, and calls like others one by one.
+vectors, and calls like others one by one. Accesses in vectors are ``guarded`` besides where a
+condition tells items apart.
 """
 
 from __future__ import annotations
@@ -143,6 +144,10 @@ class ExecutionPolicy(Part):
         Whether items compute the addresses that they load from in loops with barriers each time, or
         before, so that they are kept in memory, 8 bytes each; what of that the items of a group
         have beyond 32 KiB does not stay in a first-level cache, and costs.
+    guards : {"free", "masked"}
+        Whether accesses in vectors cost as much as elsewhere under a condition that tells items
+        apart, or more: such vectors need a mask, and what accesses memory one by one a branch for
+        each item.
     units : int
         Groups that run at once: those of a launch run in rounds of so many, and the last round,
         though not full, takes as long as the others. 0: as long as its share.
@@ -162,6 +167,7 @@ class ExecutionPolicy(Part):
     packed: Literal["items", "copies"] = "items"
     chains: Literal["whole", "overlapped"] = "whole"
     addresses: Literal["computed", "kept"] = "computed"
+    guards: Literal["free", "masked"] = "free"
     units: int = Field(default=0, ge=0)
 
     @property
@@ -182,6 +188,7 @@ class ExecutionPolicy(Part):
         loops += ", of copies where there are minima or maxima" if self.packed == "copies" else ""
         loops += ", short chains overlapped" if self.chains == "overlapped" else ""
         loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
+        loops += ", guarded accesses masked" if self.guards == "masked" else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
             f"{loops}{rounds}"
@@ -205,6 +212,7 @@ class ExecutionPolicy(Part):
         parts += ["copies"] if self.packed == "copies" else []
         parts += ["overlapped"] if self.chains == "overlapped" else []
         parts += ["kept"] if self.addresses == "kept" else []
+        parts += ["masked"] if self.guards == "masked" else []
         parts += rounds
         return "-".join(part for part in parts if part)
 
@@ -277,6 +285,11 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
         if policy.addresses != "kept" or not kept:
             return ()
+    is_guarded = what[0] == "guarded"
+    if is_guarded:
+        what = what[1:]
+        if policy.guards == "free":
+            return ()
     if policy.along == "group":
         row, rows = row * rows, 1
     are_packed = policy.packed == "copies" and placement == "packed"
@@ -307,6 +320,8 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         and (context, placement) in _PLACES[policy.vectorized]
     )
     kind = "vector" if is_vector else "scalar"
+    if is_guarded and not is_vector:
+        return ()  # one branch around all of an item's work
     if what[0] == "passes":
         return (
             (f"run.{kind}.passes.{context}", Fraction(1)),
@@ -328,6 +343,11 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if policy.remainder == "whole":
         full, left = full + bool(left), 0
     each, each_takes = _vector_name(what, is_outside=is_outside)
+    if is_guarded:
+        guarded = ".".join(["guarded", *what[:2]])
+        if each_takes is None:
+            return ((f"run.scalar.{guarded}", Fraction(1)),)
+        return ((f"run.vector.{guarded}", Fraction(full, row) * each_takes),) if full else ()
     if each_takes is None:
         return (*issued, (f"run.scalar.{each}", Fraction(1)))
     if full:

@@ -28,6 +28,7 @@ from measurement_kernels.extended import (
     chains,
     functions,
     groupings,
+    guards,
     halo,
     item_loops,
     numbers,
@@ -41,6 +42,7 @@ from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
 from measurement_kernels.random_shapes import arithmetic as random_arithmetic
 from measurement_kernels.random_shapes import channel_filter as random_channel_filter
 from measurement_kernels.random_shapes import elementwise as random_elementwise
+from measurement_kernels.random_shapes import guarded as random_guarded
 from measurement_kernels.random_shapes import integer as random_integer
 from measurement_kernels.random_shapes import interaction as random_interaction
 from measurement_kernels.random_shapes import item_loop as random_item_loop
@@ -81,6 +83,7 @@ _MODULES = (
     numbers,
     reductions,
     functions,
+    guards,
     random_matmul,
     random_stencil,
     random_elementwise,
@@ -91,6 +94,7 @@ _MODULES = (
     random_small_operator,
     random_interaction,
     random_integer,
+    random_guarded,
     applications,
 )
 

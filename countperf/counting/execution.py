@@ -9,7 +9,7 @@ by how its address changes:
   beforehand, else ``loop``; ``long`` instead of ``flat`` where rows are narrow (at most 8 items, of
   several), but the code for all items of one is more than compilers write out; else ``packed``
   where copies stand side by side, without local barriers, with minima or maxima in them and at
-  least 4 of these and functions in all;
+  least 4 of these and functions in all, and no guards of their own between them;
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -28,7 +28,10 @@ items, so that compilers may unroll it, the step along local axis 1 follows: ``f
 of integers by constant powers of two are shifts.
 
 Special functions and powers under a condition that tells items apart are ``conditional``: compilers
-that have no masked form of one call it for each item.
+that have no masked form of one call it for each item. Accesses under a condition that tells
+neighbors apart are ``guarded`` besides: that of an instruction, or bounds of loops that groups do
+not divide, whether or not they do at the sizes at hand, for the code is the same. Neighbors are
+items along local axis 0, and along axis 1 too where rows are narrow.
 """
 
 from __future__ import annotations
@@ -145,6 +148,8 @@ class ExecutionCounts:
         number of independent accumulators; of the chains that the same loops carry, which wait at
         the same time, the longest; ``kind`` such as ``fma.f32``, or ``fma.f32.8`` along loops of 8
         iterations in all, known beforehand or, on average, from statistics.
+    guarded : dict from (Site, space, direction, bits, lane) to PiecewiseQuasiPolynomial
+        Those of the accesses that stand under a condition that tells neighbors apart.
     idle : dict from Site to PiecewiseQuasiPolynomial
         Slots of instructions (passes of groups times their items) in which nothing is executed.
     private : dict from (Site, direction) to PiecewiseQuasiPolynomial
@@ -187,6 +192,9 @@ class ExecutionCounts:
         default_factory=dict
     )
     chains: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    guarded: dict[tuple[Site, str, str, int, str], PiecewiseQuasiPolynomial] = field(
+        default_factory=dict
+    )
     idle: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     private: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     carried: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -315,7 +323,7 @@ class _Executions:
                 if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction)
             ]
             self._is_long = self._is_written_out_at_length(found, grid)
-            self._is_packed = not program.barriers and self._has_packed_copies(found)
+            self._is_packed = not program.barriers and self._has_packed_copies(found, grid)
             self._kept_addresses = sum(map(self._addresses_kept, found))
             for each in found:
                 self._instruction(program, each, grid)
@@ -384,26 +392,40 @@ class _Executions:
                 number += self._written_copies(within) * times
         return int(number)
 
-    def _has_packed_copies(self, found: Iterable[_Read]) -> bool:
-        """Tell whether copies outside loops that do not wait for each other compare enough."""
+    def _has_packed_copies(self, found: Iterable[_Read], grid: Grid) -> bool:
+        """Tell whether copies outside loops that do not wait for each other compare enough.
+
+        Copies that each have a guard of their own are no straight-line code.
+        """
         numbers: defaultdict[str, Number] = defaultdict(int)
         for each in found:
             beside = self._written_copies(each.place.within - _updated_along(each.instruction))
-            if beside == 1 or each.own or each.copies:
+            if beside == 1 or each.own or each.copies or self._has_guarded_copies(each, grid):
                 continue
             for (key, _), number in each.tallied.items():
                 if isinstance(key, Operation):
                     numbers[key.kind] += beside * number
         return numbers["minmax"] > 0 and numbers["minmax"] + numbers["special"] >= PACKED_OPERATIONS
 
+    def _has_guarded_copies(self, found: _Read, grid: Grid) -> bool:
+        within = found.place.within
+        executed, once = (
+            self.domains.executions(names, (), grid)
+            for names in (within, within.difference(self._written_out(within)))
+        )
+        return executed != once.scale(self._written_copies(within))
+
+    def _written_out(self, within: frozenset[str]) -> list[str]:
+        return [
+            name
+            for name in within
+            for tags in (self.kernel.inames[name].tags,)
+            if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in tags)
+        ]
+
     def _written_copies(self, within: frozenset[str]) -> int:
-        copies = 1
-        for name in within:
-            tags = self.kernel.inames[name].tags
-            if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in tags):
-                trips = self._trips(name)
-                copies *= 1 if trips is None else trips
-        return copies
+        trips = map(self._trips, self._written_out(within))
+        return math.prod(1 if number is None else number for number in trips)
 
     def _trips(self, name: str) -> int | None:
         """Return how many values a loop variable takes, if a constant bounds it; None if not."""
@@ -456,6 +478,8 @@ class _Executions:
         predicates, kinds, place = found.predicates, found.kinds, found.place
         own, copies = found.own, found.copies
         keeps_addresses = self._addresses_kept(found) > 0
+        neighbors = _neighbors(place)
+        is_cut = self._cuts(place.within.difference(own), neighbors, grid)
         idle = ZERO_COUNT
         if predicates or own or self._is_guarded(place):
             slots = slots_of(place)
@@ -483,10 +507,13 @@ class _Executions:
                         named = replace(key, kind="shift") if shifts else key
                     self._add("operations", (site, named), executions)
                 elif executions:
-                    space, direction, bits = key.address_space, key.direction, key.bits
+                    is_guarded = is_cut or _tells_apart(conditions, neighbors)
+                    what = (site, key.address_space, key.direction, key.bits)
                     for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
                         lane = _masked(lane) if idle else lane
-                        self._add("accesses", (site, space, direction, bits, lane, walk), part)
+                        self._add("accesses", (*what, lane, walk), part)
+                        if is_guarded:
+                            self._add("guarded", (*what, lane), part)
                     if keeps_addresses and _is_load(key):
                         self._add("addresses", (site, self._kept_addresses), executions)
                     if key.address_space == "global":
@@ -526,6 +553,16 @@ class _Executions:
             self._add("iterations", site, executions)
         for direction, several in (("load", read), ("store", written)):
             self._add("private", (site, direction), executions.scale(len(several)))
+
+    def _cuts(self, within: frozenset[str], neighbors: Collection[str], grid: Grid) -> bool:
+        """Whether bounds leave some neighbors without work where others have it, at any size."""
+        if not neighbors:
+            return False
+        executed, slots = (
+            self.domains.executions(names, (), grid)
+            for names in (within, within.difference(neighbors))
+        )
+        return executed != slots
 
     def _is_guarded(self, place: Place) -> bool:
         return bool(set(place.loops) & place.within) or any(
@@ -829,12 +866,21 @@ def _conditional(
     """Return the operation, or a conditional one if it is a call that not all items make."""
     if operation.kind not in _CALLS:
         return operation
-    lanes = set(place.lanes)
-    tells_apart = any(lanes & case.names for case in conditions if isinstance(case, Case))
-    if not tells_apart:
+    if not _tells_apart(conditions, place.lanes):
         return operation
     function = operation.function or operation.kind
     return replace(operation, kind="conditional", function=function)
+
+
+def _tells_apart(conditions: Iterable[Case | FirstIteration], items: Collection[str]) -> bool:
+    """Tell whether some conditions depend on work-item indices."""
+    return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
+
+
+def _neighbors(place: Place) -> tuple[str, ...]:
+    """Return the work-item indices along the axes that vectors may take."""
+    axes = (0, 1) if place.grid.items.get(0, 1) <= NARROW_ROW else (0,)
+    return tuple(name for name, axis in place.lanes.items() if axis in axes)
 
 
 def _masked(lane: str) -> str:

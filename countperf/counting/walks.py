@@ -27,6 +27,7 @@ from typing import Literal
 from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.counting.strides import AxisStride
+from countperf.symbolic import sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -149,7 +150,10 @@ def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:
     if not counted:
         return None
     terms = domains.counter.count(domains.domain(counted)).terms
-    return terms[0].value if len(terms) == 1 else None  # where it is not empty
+    if len(terms) == 1:
+        return terms[0].value  # where it is not empty
+    low, high = sets.constant_bounds(domains.domain(counted))[loop]
+    return None if low is None or high is None else QuasiPolynomial.constant(high - low + 1)
 
 
 def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:

@@ -10,7 +10,7 @@ and an error of 100 %, where another candidate predicts it, so that a model does
 less. Factors count up to 10. Kernels that only launch do not count.
 
 Where candidates can be refined, as models of an execution policy can, details of the best one are
-changed one at a time until no change makes it better.
+changed one at a time, until no change makes it better by more than chance does.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ UNPREDICTED = 1.0
 
 LARGEST_FACTOR = 10.0
 """Factors beyond it count for as much."""
+
+REFINEMENT = 0.002
+"""By how much the logarithm of the factor has to fall for details to be changed further: policies
+that differ in what few kernels have are closer than that."""
 
 _SMALLEST_ERROR = 1e-4
 _STARTS = 3
@@ -73,7 +77,8 @@ def select_model(
     models : Mapping from str to FittedModel, optional
         The candidates; by default those that ship.
     refine : callable, optional
-        From the best candidate to more that are to be tried, until none of them is better.
+        From the best candidate to more that are to be tried, until none of them is better by
+        `REFINEMENT`.
 
     Returns
     -------
@@ -92,6 +97,7 @@ def select_model(
     in_sample: dict[str, float] = {}
     failures: dict[str, str] = {}
     ahead = dict(models)
+    reached = np.inf
     while True:
         for name, model in ahead.items():
             tried[name] = model
@@ -116,7 +122,11 @@ def select_model(
             in_sample[name] = mean_error(fitted.relative_errors, floor=_SMALLEST_ERROR).value
         figures = _figures(left_out, failures)
         ranked = sorted(figures, key=lambda name: figures[name].factor)
-        more = refine(tried[ranked[0]]) if refine is not None else {}
+        best = float(np.log(figures[ranked[0]].factor))
+        if refine is None or best > reached - REFINEMENT:
+            break
+        reached = best
+        more = refine(tried[ranked[0]])
         ahead = {name: model for name, model in more.items() if name not in tried}
         if not ahead:
             break

@@ -57,6 +57,7 @@ ISSUE = (
     *(f"run.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),
     *(f"run.{unit}.special.*.*" for unit in _UNITS),
     "run.vector.conditional.*.*",
+    *(f"run.{unit}.guarded.*.*" for unit in _UNITS),
     *(
         f"run.{unit}.{space}.{direction}.*"
         for space in _SPACES
@@ -211,6 +212,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"packed": packed} for packed in ("items", "copies")),
         *({"chains": chains} for chains in ("whole", "overlapped")),
         *({"addresses": addresses} for addresses in ("computed", "kept")),
+        *({"guards": guards} for guards in ("free", "masked")),
     ]
     return _changed(policy, changes)
 

@@ -211,6 +211,8 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
         add(f"exec.{_place(site)}.{space[0]}mem.{direction}.{bits}.{steps}", quantity)
     for (site, kind), quantity in executed.chains.items():
         add(f"exec.{_place(site)}.chain.{kind}", quantity)
+    for (site, space, direction, bits, lane), quantity in executed.guarded.items():
+        add(f"exec.{_place(site)}.guarded.{space[0]}mem.{direction}.{bits}.{lane}", quantity)
     for (site, number), quantity in executed.addresses.items():
         add(f"exec.{_place(site)}.addresses.{number}", quantity)
     for (site, direction), quantity in executed.private.items():

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from countperf.errors import PropertyNameError
 from countperf.symbolic.memory import kept_in_process
 
-COUNTING_RULES_VERSION = 6
+COUNTING_RULES_VERSION = 7
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
 
@@ -99,6 +99,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "access",
             "loads in loops with barriers, by how many an item has there",
         ),
+        (
+            rf"exec\.{_SITE}\.guarded\.[gl]mem\.(?:load|store)\.\d+\.\w+",
+            "access",
+            "accesses under a condition that tells neighboring items apart",
+        ),
         (rf"exec\.{_SITE}\.idle", "slot", "slots of instructions in which nothing is executed"),
         (
             rf"exec\.{_SITE}\.pmem\.(?:load|store)",
@@ -138,6 +143,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             r"run\.(?:vector|scalar)\.[glp]mem\.(?:load|store)(?:\.\w+)?",
             "instruction",
             "accesses as a device issues them, by how addresses change",
+        ),
+        (
+            r"run\.(?:vector|scalar)\.guarded\.[gl]mem\.(?:load|store)",
+            "instruction",
+            "those of the accesses in vectors that need a mask, or a branch for each item",
         ),
         (
             r"run\.(?:vector|scalar)\.(?:idle|iterations|entries|carried|addresses)",

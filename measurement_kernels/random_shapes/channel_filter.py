@@ -23,12 +23,13 @@ def entries() -> Iterator[CatalogEntry]:
         "random filter over several channels, of random shape",
         _NUMBER,
         _REGULAR,
-        _draw,
+        drawn,
         double=_DOUBLE,
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+def drawn(draw: Draw) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together."""
     planar = draw.chance(0.65)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)

@@ -36,12 +36,13 @@ def entries() -> Iterator[CatalogEntry]:
         "random map of arrays, of random shape",
         _NUMBER,
         _REGULAR,
-        _draw,
+        drawn,
         double=_DOUBLE,
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape]:
+def drawn(draw: Draw) -> tuple[Program, Shape]:
+    """Draw a kernel."""
     planar = draw.chance(0.5)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)

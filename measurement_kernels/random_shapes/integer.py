@@ -34,11 +34,12 @@ _DIVISORS = (3, 7, 10, 100, 509, 1021)
 def entries() -> Iterator[CatalogEntry]:
     """List the family."""
     yield from random_entries(
-        "random-integer", "random chains of integer arithmetic", _NUMBER, _REGULAR, _draw
+        "random-integer", "random chains of integer arithmetic", _NUMBER, _REGULAR, drawn
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+def drawn(draw: Draw) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together."""
     planar = draw.chance(0.4)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)

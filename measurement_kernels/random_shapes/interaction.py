@@ -40,12 +40,13 @@ def entries() -> Iterator[CatalogEntry]:
         "random sums over pairs of points",
         _NUMBER,
         _REGULAR,
-        _draw,
+        drawn,
         double=_DOUBLE,
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+def drawn(draw: Draw) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together."""
     items = draw.linear_group()
     axes = draw.pick((1, 2, 3, 3))
     layout = draw.pick(_LAYOUTS)

@@ -37,12 +37,13 @@ def entries() -> Iterator[CatalogEntry]:
         "matrix product or a relative, of random shape",
         _NUMBER,
         _REGULAR,
-        _draw,
+        drawn,
         double=_DOUBLE,
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+def drawn(draw: Draw) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together."""
     items = draw.length(_ITEMS), draw.length(_ITEMS)
     each = draw.length((1, 1, 1, 2, 3, 4, 5)), draw.length((1, 1, 1, 2, 3, 4))
     step = draw.length(_STEPS)

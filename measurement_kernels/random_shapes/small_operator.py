@@ -41,12 +41,13 @@ def entries() -> Iterator[CatalogEntry]:
         "random small matrices applied to many elements, of random shape",
         _NUMBER,
         _REGULAR,
-        _draw,
+        drawn,
         double=_DOUBLE,
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+def drawn(draw: Draw) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together."""
     rows = draw.length(_NODES)
     times = draw.pick((1, 1, 1, 2, 3))
     columns = draw.length(_NODES)

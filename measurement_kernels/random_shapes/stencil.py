@@ -39,12 +39,13 @@ def entries() -> Iterator[CatalogEntry]:
         "stencil of random points and shape",
         _NUMBER,
         _REGULAR,
-        _draw,
+        drawn,
         double=_DOUBLE,
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+def drawn(draw: Draw) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together."""
     dimensions = draw.pick((1, 2, 2, 2, 2, 3))
     loops = ("i",) if dimensions == 1 else ("i", "j")
     items = (draw.linear_group(),) if dimensions == 1 else draw.planar_group()

@@ -27,12 +27,13 @@ def entries() -> Iterator[CatalogEntry]:
         "random permutation of axes, of random shape",
         _NUMBER,
         _REGULAR,
-        _draw,
+        drawn,
         double=_DOUBLE,
     )
 
 
-def _draw(draw: Draw) -> tuple[Program, Shape] | None:
+def drawn(draw: Draw) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together."""
     dimensions = draw.pick((2, 2, 3))
     items = draw.planar_group()
     each = draw.length((1, 1, 2, 4)), draw.length((1, 1, 2, 3))

@@ -295,6 +295,23 @@ def test_rows_that_access_memory_one_by_one(policy: Any, name: str, issued: str)
     assert ExecutionPolicy(**policy).apply({f"exec.{name}": 96}) == {f"run.{issued}": 6 * each}
 
 
+def test_guards_between_copies_keep_them_from_being_packed() -> None:
+    def placements(assumptions: str) -> set[str]:
+        t_unit = lp.make_kernel(
+            "{ [i]: 0 <= i < n }",
+            "out[i] = fmin(a[i], 0.5) + fmax(b[i], 0.25) * a[i]",
+            [lp.GlobalArg("a, b, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+            assumptions=assumptions,
+            lang_version=(2018, 2),
+        )
+        t_unit = lp.split_iname(t_unit, "i", 64, outer_tag="g.0", inner_iname="j")
+        t_unit = lp.split_iname(t_unit, "j", 16, outer_tag="unr", inner_tag="l.0")
+        return {name.split(".")[2] for name in _site_names(t_unit) if ".minmax." in name}
+
+    assert placements("n >= 1 and n mod 64 = 0") == {"packed"}
+    assert placements("n >= 1") == {"flat"}
+
+
 def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
     policy = ExecutionPolicy(rows="multiples behind barriers", remainder="scalar")
     assert policy.apply({"exec.sync.flat.24x1.flop.fma.f32": 24}) == {
@@ -528,6 +545,80 @@ def test_calls_that_not_all_items_make_are_conditional_in_vectors() -> None:
     }
     counts = {"exec.free.flat.16x1.flop.conditional.f32.fabs": 16}
     assert policy.apply(counts) == {"run.vector.minor.f32.fabs": 1}
+
+
+def _guards(entry: Any) -> set[str]:
+    """Return sites, spaces and directions of guarded accesses."""
+    statistics = entry.statistics_at(entry.check_parameters)
+    names = count_kernel(entry.build(), view="structure", statistics=statistics)
+    return {".".join(n.split(".")[1:7]) for n in names if ".guarded." in n}
+
+
+@pytest.mark.parametrize("entry", _KERNELS[::2], ids=lambda e: e.name)
+def test_accesses_are_guarded_where_the_code_tells_items_apart(entry: Any) -> None:
+    code = lp.generate_code_v2(entry.build()).device_code()
+    lines = [line.strip() for line in code.splitlines()]
+    conditions = [line for line in lines if line.startswith("if (")]
+    axes = (0, 1) if entry.group_shape[0] <= 8 else (0,)
+    expected = any(f"lid({axis})" in line for line in conditions for axis in axes)
+    choices = [line for line in lines if " ? " in line]  # a load in a branch of an expression
+    assert bool(_guards(entry)) == expected or choices
+
+
+def test_every_access_of_a_guarded_kernel_is_guarded() -> None:
+    counts = count_kernel(catalog.entry("guards/stencil/32x8").build(), view="structure")
+    site = "exec.free.flat.32x8"
+    for n, m in ((64, 64), (61, 67)):  # groups have the same code where they divide the sizes
+        found = counts.evaluate(n=n, m=m)
+        for kind, each in (("load", 5), ("store", 1)):
+            name = f"gmem.{kind}.32.next"
+            assert found[f"{site}.{name}"] == found[f"{site}.guarded.{name}"] == each * n * m
+
+
+@pytest.mark.parametrize(
+    ("items", "condition", "is_guarded"),
+    [
+        ((16, 4), "i < 9", True),
+        ((16, 4), "j < 3", False),  # the same for all of a row
+        ((16, 4), "g < 3", False),
+        ((8, 4), "j < 3", True),  # unrolled, with vectors along axis 1
+        ((8, 4), "g < 3", False),
+    ],
+)
+def test_conditions_guard_what_tells_neighbors_apart(
+    items: tuple[int, int], condition: str, is_guarded: bool
+) -> None:
+    t_unit = lp.make_kernel(
+        f"{{[g, i, j]: 0 <= g < n and 0 <= i < {items[0]} and 0 <= j < {items[1]}}}",
+        f"r[g, j, i] = 2 * a[g, j, i] {{if={condition}}}",
+        [
+            lp.GlobalArg("a", np.float32, shape=("n", *items[::-1])),
+            lp.GlobalArg("r", np.float32, shape=("n", *items[::-1])),
+            ...,
+        ],
+        assumptions="n >= 4",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.tag_inames(t_unit, {"g": "g.0", "i": "l.0", "j": "l.1"})
+    names = _site_names(t_unit)
+    assert any(".guarded.gmem.store." in name for name in names) == is_guarded
+    assert any(".guarded.gmem.load." in name for name in names) == is_guarded
+
+
+def test_guarded_vectors_are_masked() -> None:
+    masked = ExecutionPolicy(width=8, guards="masked", remainder="scalar", vectorized="flat")
+    counts = {"exec.free.flat.20x4.guarded.gmem.store.64.next": 80}
+    assert masked.apply(counts) == {"run.vector.guarded.gmem.store": 4 * 2 * 2}
+    assert masked.model_copy(update={"guards": "free"}).apply(counts) == {}
+    whole = masked.model_copy(update={"remainder": "whole"})
+    assert whole.apply(counts) == {"run.vector.guarded.gmem.store": 4 * 3 * 2}
+    apart = {"exec.free.flat.16x4.guarded.gmem.load.32.far": 64}
+    assert masked.apply(apart) == {"run.scalar.guarded.gmem.load": 64}
+    loop = {"exec.free.loop.16x4.guarded.gmem.load.32.next": 64}
+    assert masked.apply(loop) == {}  # an item's branch
+    narrow = {"exec.free.flat.4x16.guarded.gmem.load.32.far_next": 64}
+    unrolled = masked.model_copy(update={"unrolled": 4})
+    assert unrolled.apply(narrow) == {"run.vector.guarded.gmem.load": 8}
 
 
 @pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])

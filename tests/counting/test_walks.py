@@ -40,9 +40,8 @@ def _returns_missed(addresses: Iterable[int], size: int, ways: int) -> float:
 def _walked(t_unit: Any, access: str, **sizes: int) -> str:
     """Return the step of all executions of the access, at some sizes."""
     counts = count_kernel(t_unit, view="structure").evaluate(sizes)
-    (name,) = [
-        n for n, count in counts.items() if count and f".{access}.32." in n and n.startswith("exec")
-    ]
+    names = [n for n, c in counts.items() if c and f".{access}.32." in n and n.startswith("exec")]
+    (name,) = [n for n in names if ".guarded." not in n]
     return name.rpartition(".")[2]
 
 

@@ -31,6 +31,7 @@ RANDOM = {
     "random-small-operator": 70,
     "random-interaction": 80,
     "random-integer": 55,
+    "random-guarded": 80,
 }
 APPLICATIONS = (
     "gemm",
@@ -54,6 +55,7 @@ EXTENDED = {
     "chains-behind-barriers": 6,
     "halo-tile": 22,
     "group-shapes": 20,
+    "guards": 36,
     "item-loops": 14,
     "working-set": 8,
     "walks-in-loops": 14,
