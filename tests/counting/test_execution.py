@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf.counting.copies import generated
 from countperf.counting.execution import count_execution
 from countperf.errors import CountingError
 from countperf.policies import ExecutionPolicy
@@ -556,7 +557,7 @@ def _guards(entry: Any) -> set[str]:
 
 @pytest.mark.parametrize("entry", _KERNELS[::2], ids=lambda e: e.name)
 def test_accesses_are_guarded_where_the_code_tells_items_apart(entry: Any) -> None:
-    code = lp.generate_code_v2(entry.build()).device_code()
+    code = generated(entry.build()).device_code()
     lines = [line.strip() for line in code.splitlines()]
     conditions = [line for line in lines if line.startswith("if (")]
     axes = (0, 1) if entry.group_shape[0] <= 8 else (0,)

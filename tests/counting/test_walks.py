@@ -130,6 +130,20 @@ def test_vectors_of_neighbors_pass_them_too() -> None:
     assert found == {f"run.vector.gmem.load.{name}": 6 for name in ("strided", "wide", "pitch")}
 
 
+@pytest.mark.parametrize("assumptions", ["n >= 1 and n mod 96 = 0", "n >= 1"])
+def test_loops_with_guards_walk_as_far_as_others(assumptions: str) -> None:
+    t_unit = lp.make_kernel(
+        "{ [i]: 0 <= i < n }",
+        "out[i] = 2 * a[i]",
+        [lp.GlobalArg("a, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions=assumptions,
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.split_iname(t_unit, "i", 96, outer_tag="g.0", inner_iname="j")
+    t_unit = lp.split_iname(t_unit, "j", 32, inner_tag="l.0")
+    assert _walked(t_unit, "gmem.load", n=9600) == "far"  # three lines, and on to the next item
+
+
 def test_unrolled_loops_walk_like_others() -> None:
     steps = set()
     for tag in (None, "unr"):

@@ -27,7 +27,7 @@ from loopy.kernel.tools import get_subkernel_to_insn_id_map
 from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
 
-from countperf.counting.copies import linearized, preprocessed
+from countperf.counting.copies import generated, linearized, preprocessed
 from tests.oracles import llvm_ir
 
 PROGRAM = shutil.which("oclgrind-kernel")
@@ -96,16 +96,16 @@ def run(
     t_unit = preprocessed(t_unit)
     kernel = linearized(t_unit)
     t_unit = t_unit.with_kernel(kernel)
-    generated = lp.generate_code_v2(t_unit)
+    code = generated(t_unit)
     source = f"#pragma OPENCL FP_CONTRACT {'ON' if contraction else 'OFF'}\n"
-    source += _PROLOGUE + generated.device_code()
+    source += _PROLOGUE + code.device_code()
     (folder / "kernel.cl").write_text(source)
     if "pyopencl-complex.h" in source:
         header = resources.files("pyopencl") / "cl" / "pyopencl-complex.h"
         (folder / "pyopencl-complex.h").write_text(header.read_text())
     instructions: Counter[str] = Counter()
     moved: Counter[str] = Counter()
-    for program in generated.device_programs:
+    for program in code.device_programs:
         lines = [
             "kernel.cl",
             program.name,
