@@ -400,20 +400,15 @@ class _Executions:
         numbers: defaultdict[str, Number] = defaultdict(int)
         for each in found:
             beside = self._written_copies(each.place.within - _updated_along(each.instruction))
-            if beside == 1 or each.own or each.copies or self._has_guarded_copies(each, grid):
+            within = each.place.within
+            if beside == 1 or each.own or each.copies:
+                continue
+            if self._cuts(within, self._written_out(within), grid):
                 continue
             for (key, _), number in each.tallied.items():
                 if isinstance(key, Operation):
                     numbers[key.kind] += beside * number
         return numbers["minmax"] > 0 and numbers["minmax"] + numbers["special"] >= PACKED_OPERATIONS
-
-    def _has_guarded_copies(self, found: _Read, grid: Grid) -> bool:
-        within = found.place.within
-        executed, once = (
-            self.domains.executions(names, (), grid)
-            for names in (within, within.difference(self._written_out(within)))
-        )
-        return executed != once.scale(self._written_copies(within))
 
     def _written_out(self, within: frozenset[str]) -> list[str]:
         return [
@@ -554,15 +549,18 @@ class _Executions:
         for direction, several in (("load", read), ("store", written)):
             self._add("private", (site, direction), executions.scale(len(several)))
 
-    def _cuts(self, within: frozenset[str], neighbors: Collection[str], grid: Grid) -> bool:
-        """Whether bounds leave some neighbors without work where others have it, at any size."""
-        if not neighbors:
+    def _cuts(self, within: frozenset[str], beside: Collection[str], grid: Grid) -> bool:
+        """Whether bounds leave some items or copies without work where others beside them have it.
+
+        They do if that is so at any sizes.
+        """
+        if not beside:
             return False
-        executed, slots = (
+        executed, once = (
             self.domains.executions(names, (), grid)
-            for names in (within, within.difference(neighbors))
+            for names in (within, within.difference(beside))
         )
-        return executed != slots
+        return executed != once.scale(self._written_copies(within.intersection(beside)))
 
     def _is_guarded(self, place: Place) -> bool:
         return bool(set(place.loops) & place.within) or any(
