@@ -9,7 +9,6 @@ processes is not asked for.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,9 +27,7 @@ __all__ = ["generated", "in_fixed_order", "linearized", "preprocessed"]
 
 def generated(t_unit: Any) -> Any:
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
-    with warnings.catch_warnings(), unattended():
-        # what Loopy uses of its dependencies is no concern of the caller
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with unattended():
         return lp.generate_code_v2(in_fixed_order(t_unit))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,9 +104,7 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
     kernel = t_unit.default_entrypoint
     if kernel.state < lp.KernelState.LINEARIZED:
         try:
-            with warnings.catch_warnings(), unattended():
-                # what Loopy uses of its dependencies is no concern of the caller
-                warnings.simplefilter("ignore", DeprecationWarning)
+            with unattended():
                 t_unit = _with_types(preprocessed(t_unit))
                 kernel = linearized(t_unit)
         except Exception as error:  # Loopy's scheduler fails in many ways

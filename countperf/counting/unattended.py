@@ -1,7 +1,8 @@
-"""Keeps Loopy from asking at the terminal."""
+"""Keeps Loopy from asking at the terminal, and from warning of what is no concern of the caller."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -14,7 +15,8 @@ def unattended() -> Generator[None]:
     """Let Loopy's scheduler fail where it would ask, until the last thread that wants it is done.
 
     Of a kernel that it cannot schedule it would show its state, and wait for the enter key. There
-    is an argument against that, but none of the functions that schedule kernels passes it on.
+    is an argument against that, but none of the functions that schedule kernels passes it on. Nor
+    does it warn meanwhile that what it uses of its dependencies will be no more.
     """
     from loopy.schedule import ScheduleDebugger
 
@@ -22,6 +24,8 @@ def unattended() -> Generator[None]:
     usual = initialize.__defaults__
     initialize.__defaults__ = (None, False)  # debug_length, interactive
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
     finally:
         initialize.__defaults__ = usual

@@ -114,6 +114,17 @@ class Elsewhere:
         """Wait until the processes have nothing to do."""
         wait([*self._opening, *self._building.values()])
 
+    def load(self, choice: Choice) -> None:
+        """Have a variant put its arguments into memory when it is built, ahead of timing it.
+
+        What goes wrong does so again when it is timed.
+        """
+        self.begin([choice])
+        key = as_key(choice)
+        built = self._building.get(key)
+        if built is None or built.exception() is None:
+            self._submit(self._places[key], _load, dict(choice)).exception()
+
     def time(
         self, choice: Choice, best_s: float | None, left_s: float
     ) -> tuple[tuple[float, ...], bool]:
@@ -212,6 +223,10 @@ def _open(task: Task) -> None:
 
 def _build(task: Task, choice: Choice) -> None:
     _place(task).bench.build(choice)
+
+
+def _load(task: Task, choice: Choice) -> None:
+    _place(task).bench.load(choice)
 
 
 def _time(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import TuningError
+from countperf.tuning.pools import StandsStill
 from countperf.tuning.ranker import Ranker
 
 
@@ -39,7 +40,7 @@ class Gate:
 
     @contextmanager
     def watching(self, ranker: Ranker) -> Generator[None]:
-        """Have a ranking paused whenever there is a timing on the processors."""
+        """Have a ranking stand still whenever there is a timing on the processors."""
         with self._changed:
             self._rankers.append(ranker)
         try:
@@ -73,9 +74,13 @@ class Gate:
             self._changed.wait_for(lambda: not self._working)
             rankers = tuple(self._rankers)
         try:
-            for ranker in rankers:  # nobody else uses them, since nobody works
-                ranker.pause()
-            yield
+            with ExitStack() as stack:
+                standing: list[StandsStill | None] = [None]
+                for ranker in rankers:  # nobody else uses them, since nobody works
+                    if ranker.standstill is None or ranker.standstill not in standing:
+                        stack.enter_context(ranker.still())
+                        standing.append(ranker.standstill)
+                yield
         finally:
             with self._changed:
                 self._is_timing = False

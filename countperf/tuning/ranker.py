@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
@@ -13,7 +14,7 @@ from typing import Self
 
 from countperf.errors import SearchSpaceError
 from countperf.tuning.points import Point, Question, Refused
-from countperf.tuning.pools import capacity, pool_or, shares_memory
+from countperf.tuning.pools import StandsStill, capacity, pool_or, shares_memory
 from countperf.tuning.promise import Promise
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.sending import NOT_SENT, Packed, predict_sent
@@ -202,6 +203,21 @@ class Ranker:
             self._collect(None)
         self._spent_s += self._now() - began_s
 
+    @property
+    def standstill(self) -> StandsStill | None:
+        """What has the executor stand still in the midst of tasks; None if it cannot."""
+        return getattr(self._executor, "standstill", None)
+
+    @contextmanager
+    def still(self) -> Generator[None]:
+        """Have the executor do nothing, in the midst of its tasks if it can."""
+        if self.standstill is None:
+            self.pause()
+            yield
+            return
+        with self.standstill.reached(lambda: all(task.done() for task in self._pending)):
+            yield
+
     def ranking(self) -> Ranking:
         """Return what came back so far."""
         end = self._space.cardinality
@@ -236,30 +252,43 @@ class Ranker:
     def _fill(self) -> None:
         """Make chunks of another window of points when all those before are under way."""
         while not (self._chunks or self._left == 0 or (self._at_end and not self._next)):
+            if self._promise is not None and self._pending and not self._is_informed:
+                return  # for what promises anything is not known before there is an answer
             wanted = self._window if self._left is None else min(self._window, self._left)
             self._take(wanted if self._promise is None else max(wanted, _AHEAD))
             for new in self._chosen(wanted):
                 if self._left is not None:
                     self._left -= len(new)
-                new.sort(key=lambda each: self._space.index(each[1]))
-                size = self._chunk_size(len(new))
-                self._chunks.extend(new[start : start + size] for start in range(0, len(new), size))
+                self._chunks.extend(self._cut(new))
             largest = _LARGEST_WINDOW
             if self._promise is not None:
                 largest = max(_PROMISING_WINDOW, 4 * capacity(self._executor))
             self._window = min(2 * self._window, largest)
 
+    @property
+    def _is_informed(self) -> bool:
+        """Whether there is an answer, be it of an earlier session."""
+        return self.answered > 0 or self._tally.predicted > 0
+
     def _most_in_flight(self) -> int:
         """Return how many chunks keep the executor busy until the next time it is fed."""
         workers = capacity(self._executor)
         few = _IN_FLIGHT * workers
-        if self._promise is None:
+        if self._promise is None or self.standstill is not None:
             return few
         return max(few, min(_BRIEF_IN_FLIGHT * workers, _MOST_BRIEF))
 
-    def _chunk_size(self, points: int) -> int:
-        most = _LARGEST_CHUNK if self._promise is None else self._brief()
-        return min(max(1, -(-points // (2 * capacity(self._executor)))), most)
+    def _cut(self, points: list[Numbered]) -> list[list[Numbered]]:
+        """Cut a window into chunks, of points that share steps and counts."""
+        points.sort(key=lambda each: self._space.index(each[1]))
+        if self._promise is None or self.standstill is None:
+            most = _LARGEST_CHUNK if self._promise is None else self._brief()
+            size = min(max(1, -(-len(points) // (2 * capacity(self._executor)))), most)
+            return [points[start : start + size] for start in range(0, len(points), size)]
+        chunks: dict[tuple[Value, ...], list[Numbered]] = {}
+        for each in points:
+            chunks.setdefault(self._space.beside(each[1]), []).append(each)
+        return list(chunks.values())
 
     def _brief(self) -> int:
         """Return how many points take so little time that a measurement can wait for them."""
@@ -280,14 +309,30 @@ class Ranker:
         self._next.extend(each for each in taken if each[0] not in self._done)
 
     def _chosen(self, count: int) -> list[list[Numbered]]:
-        """Choose points for a window: mostly those that promise short times, and some next ones."""
+        """Choose points for a window: mostly those that promise short times, and some next ones.
+
+        Those that are predicted together with one come with it.
+        """
         if self._promise is None or not self._tally.predicted or len(self._next) <= count:
             return [[self._next.popleft() for _ in range(min(count, len(self._next)))]]
         order = self._promise.order([choice for _, choice in self._next])
-        places = set(order[: count - count // 4])
-        promising = [each for place, each in enumerate(self._next) if place in places]
-        self._next = deque(e for place, e in enumerate(self._next) if place not in places)
-        return [promising, [self._next.popleft() for _ in range(count // 4)]]
+        promising = self._with_company(order, count - count // 4)
+        return [promising, self._with_company(range(len(self._next)), count // 4)]
+
+    def _with_company(self, order: Iterable[int], count: int) -> list[Numbered]:
+        """Take so many points, or some more, the first of an order and what comes with them."""
+        places: dict[tuple[Value, ...], list[int]] = {}
+        keys = [self._space.beside(choice) for _, choice in self._next]
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        chosen: set[int] = set()
+        for place in order:
+            if len(chosen) >= count:
+                break
+            chosen.update(places[keys[place]])
+        taken = [each for place, each in enumerate(self._next) if place in chosen]
+        self._next = deque(e for place, e in enumerate(self._next) if place not in chosen)
+        return taken
 
     def _submit(self, until_s: float | None, most: int) -> None:
         while len(self._pending) < most and (until_s is None or self._now() < until_s):

@@ -28,6 +28,7 @@ from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
+from countperf.tuning.pools import StandsStill
 from countperf.tuning.records import Record
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
@@ -67,17 +68,15 @@ class Recording:
     question : Question
         What was asked of the variants.
     answers : Mapping from key to Answer
-        What it says, by `countperf.tuning.result.as_key`.
+        What it says, by `countperf.tuning.result.as_key`, and what that takes in a search.
+    count_s : float
+        Processor time of predicting all one after the other, as ranking does, s.
     """
 
     record: Record
     question: Question
     answers: Mapping[Key, Answer]
-
-    @property
-    def count_s(self) -> float:
-        """Processor time of predicting all, s."""
-        return sum(each.count_s for each in self.answers.values())
+    count_s: float
 
     @property
     def first_pick(self) -> dict[str, Value]:
@@ -101,7 +100,10 @@ class Recording:
 
 
 def predicted_record(record: Record, question: Question) -> Recording:
-    """Predict the variants of a record.
+    """Predict the variants of a record, in their order and as a search would.
+
+    A search predicts variants here and there, which share less than neighbors do: those that are
+    predicted together, one such group after the other in an order of chance.
 
     Parameters
     ----------
@@ -111,18 +113,34 @@ def predicted_record(record: Record, question: Question) -> Recording:
         The model, and limits of the device; its space and sizes are those of the record.
     """
     asked = replace(question, space=record.space, sizes=dict(record.sizes))
-    answers: dict[Key, Answer] = {}
-    if record.variants:
-        predict_points(asked, [record.variants[0].choice])  # imports are no variant's cost
+    choices = [each.choice for each in record.variants]
+    groups: dict[tuple[Value, ...], list[Choice]] = {}
+    for choice in choices:
+        groups.setdefault(record.space.beside(choice), []).append(choice)
+    visited = random.Random(0).sample(list(groups.values()), len(groups))
+    if choices:
+        predict_points(asked, choices[:1])  # imports are no variant's cost
+    in_order = _answered(asked, choices)
+    return Recording(
+        record=record,
+        question=asked,
+        answers=_answered(asked, [choice for group in visited for choice in group]),
+        count_s=sum(each.count_s for each in in_order.values()),
+    )
+
+
+def _answered(question: Question, choices: Sequence[Choice]) -> dict[Key, Answer]:
+    """Predict variants one after the other, by a process that knows of none."""
     steps.forget()
     shared_counts.forget()
     forget_counts()
-    for each in record.variants:
+    answers: dict[Key, Answer] = {}
+    for choice in choices:
         began_s = time.process_time()
-        (point,) = predict_points(asked, [each.choice])
+        (point,) = predict_points(question, [choice])
         count_s = time.process_time() - began_s
-        answers[as_key(each.choice)] = Answer(point=point, count_s=count_s)
-    return Recording(record=record, question=asked, answers=answers)
+        answers[as_key(choice)] = Answer(point=point, count_s=count_s)
+    return answers
 
 
 class ThinkingClock(FakeClock):
@@ -239,6 +257,16 @@ class _Task:
     left_s: float
 
 
+class _Standing:
+    """Predictions of a replay stand still whenever the clock advances for something else."""
+
+    @contextmanager
+    def reached(self, is_idle: Callable[[], bool]) -> Generator[None]:
+        """Do nothing."""
+        del is_idle
+        yield
+
+
 class ReplayExecutor(Executor):
     """Stands in for a pool: predictions as found before, which take their processor time.
 
@@ -250,9 +278,15 @@ class ReplayExecutor(Executor):
         Advances while somebody waits for predictions.
     workers : int
         Processors.
+
+    Attributes
+    ----------
+    standstill : StandsStill
+        As the pool's.
     """
 
     def __init__(self, recording: Recording, clock: FakeClock, workers: int) -> None:
+        self.standstill: StandsStill = _Standing()
         self._answers = recording.answers
         self._clock = clock
         self._max_workers = workers

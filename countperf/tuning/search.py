@@ -364,6 +364,7 @@ class _Search:
         with self._gate.working():
             self._predictions.after(partial(elsewhere.begin, [choice, *following]))
             elsewhere.finish()
+            elsewhere.load(choice)
         with self._gate.timing(self._runner.identity):
             return elsewhere.time(choice, best_s, self._left_s())
 

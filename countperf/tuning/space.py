@@ -56,6 +56,9 @@ class SearchSpace:
         As for `KernelCase`; needed for tuning and not for ranking.
     element_type : str
         Type of the kernel's numbers.
+    together : tuple of str
+        Parameters that decide how little of a variant that one which differs in nothing else is
+        predicted along with it in a fraction of the time, such as how loops are written.
 
     Examples
     --------
@@ -83,6 +86,7 @@ class SearchSpace:
     )
     tolerance: float = 1e-4
     element_type: str = "f32"
+    together: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.parameters:
@@ -98,6 +102,11 @@ class SearchSpace:
                 )
             if not isinstance(values, range) and len({*map(repr, values)}) < len(values):
                 raise SearchSpaceError(f"space '{self.name}': {name} lists a value twice")
+        for name in self.together:
+            if name not in self.parameters:
+                raise SearchSpaceError(
+                    f"space '{self.name}': {name!r} in `together` is no parameter of it"
+                )
         for constraint in self.constraints:
             if isinstance(constraint, str):
                 check_expression(constraint, tuple(self.parameters))
@@ -168,6 +177,10 @@ class SearchSpace:
         for name, values in self.parameters.items():
             index = index * len(values) + values.index(choice[name])
         return index
+
+    def beside(self, choice: Choice) -> tuple[Value, ...]:
+        """Return what choices have in common that are predicted together."""
+        return tuple(choice[name] for name in self.parameters if name not in self.together)
 
     def numbers(self, choices: Iterable[Choice]) -> list[int]:
         """Return the numbers that `visit` gives with choices."""

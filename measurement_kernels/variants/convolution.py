@@ -121,6 +121,7 @@ SPACE = SearchSpace(
         "fetch == 'none' or block != 'for'",
         "rows * columns <= 4 or not unroll",
     ),
+    together=("block", "unroll"),
     build=build,
     sizes={"n": 512},
     check_sizes=_check_sizes,

@@ -107,6 +107,7 @@ SPACE = SearchSpace(
         "fetch == 'none' or block != 'for'",
         "each <= 4 or not unroll",
     ),
+    together=("block", "unroll"),
     build=build,
     sizes={"elements": 8192},
     check_sizes=_check_sizes,

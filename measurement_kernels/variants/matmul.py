@@ -109,6 +109,7 @@ SPACE = SearchSpace(
         "fetch == 'none' or block != 'for'",
         "step * rows * columns <= 256 or not unroll",
     ),
+    together=("block", "unroll"),
     build=build,
     sizes={"n": 512, "m": 512, "l": 512},
     check_sizes=_check_sizes,

@@ -91,6 +91,7 @@ SPACE = SearchSpace(
         "rows * columns > 1 or block == 'for'",
         "items_i > 1 or lanes == 'j'",
     ),
+    together=("block",),
     build=build,
     sizes={"n": 2048},
     check_sizes=_check_sizes,

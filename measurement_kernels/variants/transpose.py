@@ -92,6 +92,7 @@ SPACE = SearchSpace(
         "items_i > 1 or lanes == 'j'",
         "items_j > 1 or lanes == 'i'",
     ),
+    together=("block",),
     build=build,
     sizes={"n": 2048, "m": 2048},
     check_sizes=_check_sizes,

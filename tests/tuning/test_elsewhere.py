@@ -55,7 +55,9 @@ def test_variants_are_built_at_a_time_and_timed_one_by_one(
     with _elsewhere(pool, DOUBLE, device) as elsewhere:
         elsewhere.begin([FIRST, SECOND, UNDONE])
         elsewhere.finish()
+        elsewhere.load(UNDONE)
         for choice in (FIRST, SECOND, THIRD, FIRST):  # one is not built, one is timed again
+            elsewhere.load(choice if choice is not SECOND else FIRST)
             samples, cut_short = elsewhere.time(choice, None, 60.0)
             assert len(samples) == 3
             assert min(samples) > 0
@@ -85,7 +87,9 @@ def test_a_variant_that_ends_its_process_fails_alone(
         elsewhere.finish()
         with pytest.raises(MeasurementError, match="came to an end"):
             elsewhere.time({**UNDONE, "fetch": False}, None, 60.0)
+        elsewhere.load({**UNDONE, "fetch": False})
         for choice in (FIRST, SECOND, THIRD):
+            elsewhere.load(choice)
             assert len(elsewhere.time(choice, None, 60.0)[0]) == 3
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from countperf.tuning.points import (
     predict_point,
 )
 from countperf.tuning.ranker import Ranker, rank_points
+from countperf.tuning.result import as_key
+from countperf.tuning.space import Choice
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space
 
@@ -181,6 +185,55 @@ def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
 
     assert paused.predicted + paused.refused == answered < 18
     assert (done.best, done.refusals, done.complete) == (whole.best, whole.refusals, True)
+
+
+class Noting(Inline):
+    """Notes the choices of each task; can stand still."""
+
+    def __init__(self) -> None:
+        self.chunks: list[list[Choice]] = []
+        self.stood = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.chunks.append(list(args[1]))
+        return super().submit(fn, *args, **kwargs)
+
+    @property
+    def standstill(self) -> Noting:
+        return self
+
+    @contextmanager
+    def reached(self, is_idle: Callable[[], bool]) -> Generator[None]:
+        assert is_idle()
+        self.stood += 1
+        yield
+
+
+def test_what_is_predicted_together_is_one_task_where_promise_counts() -> None:
+    parameters = {"group": [4, 8, 16, 32, 64], "each": [1, 2, 4, 16], "fetch": [False, True]}
+    space = replace(DOUBLE, parameters=parameters, together=("fetch",))
+    executor = Noting()
+    with Ranker(_question(space=space), executor, by_promise=True) as ranker:
+        while not ranker.is_done:
+            ranker.work(None)
+        found = ranker.ranking()
+
+    assert found.best == rank_points(_question(space=space), executor=Inline()).best
+    sample = [choice for _, choice in islice(space.visit(), 8)]
+    for chunk in executor.chunks:
+        if chunk[0] in sample:
+            continue
+        wanted = [c for c in space.choices() if c not in sample]
+        company = [c for c in wanted if space.beside(c) == space.beside(chunk[0])]
+        assert sorted(map(as_key, chunk)) == sorted(map(as_key, company))
+
+
+def test_what_can_stand_still_need_not_end_its_tasks() -> None:
+    executor = Noting()
+    with Ranker(_question(), executor) as ranker, ranker.still():
+        pass
+
+    assert executor.stood == 1
 
 
 def test_what_is_done_ahead_of_a_gap_is_not_done_again() -> None:

@@ -67,6 +67,7 @@ def _recording(count_s: float = 0.01, build_s: float = 1.0) -> Recording:
             )
             for number, choice in enumerate(choices)
         },
+        count_s=count_s * len(choices),
     )
 
 
@@ -130,6 +131,7 @@ def test_variants_are_measured_that_no_model_predicts_and_any_model_is_asked_lat
     def answers(weights: WeightSet) -> list[type]:
         question = Question(space=DOUBLE, weights=weights, sizes={})
         recording = predicted_record(found, question)
+        assert 0 < recording.count_s < 60
         return [type(recording.answers[as_key(v.choice)].point) for v in found.variants]
 
     eights = [f"double/group={group},each=8,fetch=True" for group in (16, 32, 64)]

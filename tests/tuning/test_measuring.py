@@ -1,0 +1,88 @@
+"""One variant at a time, on a scripted device."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from countperf.devices.identity import DeviceIdentity
+from countperf.errors import MeasurementError
+from countperf.harness.runner import Run
+from countperf.measurements import KernelCase
+from countperf.tuning.gate import Gate
+from countperf.tuning.measuring import Bench
+from countperf.tuning.result import Plan
+from tests.harness.fakes import FakeRunner
+from tests.tuning.spaces import DOUBLE
+
+FIRST, SECOND = ({"group": 16, "each": each, "fetch": False} for each in (1, 2))
+
+
+class Counting(FakeRunner):
+    """Notes what is in memory, and what failed there."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _name, _turn, _run: 0.1)
+        self.in_memory: list[str] = []
+        self.failed: list[str] = []
+
+    @contextmanager
+    def loaded(self, case: KernelCase) -> Generator[Run]:
+        self.in_memory.append(case.variant)
+        try:
+            with super().loaded(case) as run:
+                yield run
+        except RuntimeError as error:
+            self.failed.append(case.variant)
+            raise MeasurementError("the driver is gone", case=case.name) from error
+        finally:
+            self.in_memory.remove(case.variant)
+
+
+def test_what_is_in_memory_is_timed_as_it_is_and_nothing_stays_there() -> None:
+    runner = Counting()
+    with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3)) as bench:
+        bench.load(FIRST)
+        assert runner.in_memory == [DOUBLE.label(FIRST)]
+        bench.load(FIRST)
+        assert len(bench.time(FIRST, None)[0]) == 3
+        assert runner.in_memory == []
+        assert len(runner.rounds) == 1
+
+        bench.load(FIRST)
+        assert len(bench.time(SECOND, None)[0]) == 3  # which takes the other's place
+        assert runner.in_memory == []
+        bench.load(SECOND)
+    assert runner.in_memory == []
+
+
+def test_arguments_are_put_into_memory_before_everything_else_stands_still() -> None:
+    order: list[str] = []
+    runner = Counting()
+
+    class Noting(Gate):
+        def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
+            order.append(f"alone with {len(runner.in_memory)}")
+            return super().timing(device)
+
+    with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3), gate=Noting()) as bench:
+        bench.time(FIRST, None)
+
+    assert order == ["alone with 1"]
+
+
+def test_what_fails_in_a_run_fails_as_the_device_says() -> None:
+    runner = Counting()
+    runner._duration = _fail  # pyright: ignore[reportPrivateUsage]
+    with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3)) as bench:
+        with pytest.raises(MeasurementError, match="the driver is gone"):
+            bench.time(FIRST, None)
+        assert (runner.failed, runner.in_memory) == ([DOUBLE.label(FIRST)], [])
+        runner._duration = lambda _name, _turn, _run: 0.1  # pyright: ignore[reportPrivateUsage]
+        assert len(bench.time(SECOND, None)[0]) == 3
+
+
+def _fail(name: str, turn: int, run: int) -> float:
+    raise RuntimeError(f"{name}: run {run} of turn {turn}")
