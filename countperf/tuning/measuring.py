@@ -128,7 +128,7 @@ class Bench:
         cheap_s = CHEAP * fmean(self._built_s)
         run = self._load(case)
         self._loaded = None
-        with self._memory.pop_all(), self._gate.timing(self._runner.identity), silence():
+        with self._gate.timing(self._runner.identity), self._memory.pop_all(), silence():
             return self._run(case, run, best_s, cheap_s)
 
     def _run(

@@ -284,11 +284,11 @@ class Ranker:
         if self._promise is None or self.standstill is None:
             most = _LARGEST_CHUNK if self._promise is None else self._brief()
             size = min(max(1, -(-len(points) // (2 * capacity(self._executor)))), most)
-            return [points[start : start + size] for start in range(0, len(points), size)]
+            return _pieces(points, size)
         chunks: dict[tuple[Value, ...], list[Numbered]] = {}
         for each in points:
             chunks.setdefault(self._space.beside(each[1]), []).append(each)
-        return list(chunks.values())
+        return [piece for chunk in chunks.values() for piece in _pieces(chunk, _LARGEST_CHUNK)]
 
     def _brief(self) -> int:
         """Return how many points take so little time that a measurement can wait for them."""
@@ -397,6 +397,10 @@ class Ranker:
             f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
             "let its functions be functions of a module, or name it: 'path/file.py:name'"
         )
+
+
+def _pieces(points: list[Numbered], size: int) -> list[list[Numbered]]:
+    return [points[start : start + size] for start in range(0, len(points), size)]
 
 
 def _why_not_sent(question: Question) -> str | None:

@@ -73,7 +73,8 @@ class Packed:
 
 def predict_sent(asked: Packed | Question, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points; what a process of the pool is asked to do, and stands still between."""
-    question = asked.question() if isinstance(asked, Packed) else asked
+    with moving():
+        question = asked.question() if isinstance(asked, Packed) else asked
     points: list[Point] = []
     for choice in choices:
         with moving():

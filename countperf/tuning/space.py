@@ -57,8 +57,8 @@ class SearchSpace:
     element_type : str
         Type of the kernel's numbers.
     together : tuple of str
-        Parameters that decide how little of a variant that one which differs in nothing else is
-        predicted along with it in a fraction of the time, such as how loops are written.
+        Parameters that decide so little, such as how loops are written, that variants which differ
+        in nothing else share most of the work of predicting them: searches predict these together.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.errors import MeasurementError
+from countperf.errors import MeasurementError, TuningError
 from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
 from countperf.tuning.gate import Gate
@@ -34,7 +34,7 @@ class Counting(FakeRunner):
         try:
             with super().loaded(case) as run:
                 yield run
-        except RuntimeError as error:
+        except Exception as error:
             self.failed.append(case.variant)
             raise MeasurementError("the driver is gone", case=case.name) from error
         finally:
@@ -71,6 +71,22 @@ def test_arguments_are_put_into_memory_before_everything_else_stands_still() -> 
         bench.time(FIRST, None)
 
     assert order == ["alone with 1"]
+
+
+def test_a_search_that_is_interrupted_before_a_timing_has_no_failed_variant() -> None:
+    runner = Counting()
+
+    class Closed(Gate):
+        def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
+            del device
+            raise TuningError("the search was interrupted", refusals=[])
+
+    with (
+        Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3), gate=Closed()) as bench,
+        pytest.raises(TuningError, match="interrupted"),
+    ):
+        bench.time(FIRST, None)
+    assert (runner.failed, runner.in_memory) == ([], [])
 
 
 def test_what_fails_in_a_run_fails_as_the_device_says() -> None:
