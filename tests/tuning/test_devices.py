@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from countperf.devices.identity import DeviceType
 from countperf.errors import KernelBuildError, ParameterError, TuningError
+from countperf.harness.clock import Timing
 from countperf.harness.devices import Device
 from countperf.harness.runner import KernelRunner, Run
 from countperf.measurements import KernelCase
@@ -56,13 +57,20 @@ class Watched(FakeRunner):
 
     @contextmanager
     def loaded(self, case: KernelCase) -> Generator[Run]:
-        with self.doing("timing"), super().loaded(case) as run:
-            for _ in range(3):
-                time.sleep(0.001)
-                with self.lock:
-                    others = {n: w for n, w in self.under_way.items() if n != self.name}
-                self.beside |= set(others.values())
-            yield run
+        with ExitStack() as stack:
+            with self.doing("loading"):
+                run = stack.enter_context(super().loaded(case))
+
+            def watched() -> Timing:
+                with self.doing("timing"):
+                    for _ in range(3):
+                        time.sleep(0.001)
+                        with self.lock:
+                            others = {n: w for n, w in self.under_way.items() if n != self.name}
+                        self.beside |= set(others.values())
+                    return run()
+
+            yield watched
 
 
 def _search(label: str, open_runner: Callable[[], Any]) -> DeviceSearch:
