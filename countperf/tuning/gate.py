@@ -8,8 +8,9 @@ other devices exclude nothing but what their own search does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import TuningError
@@ -74,14 +75,28 @@ class Gate:
             self._changed.wait_for(lambda: not self._working)
             rankers = tuple(self._rankers)
         try:
-            with ExitStack() as stack:
-                standing: list[StandsStill | None] = [None]
-                for ranker in rankers:  # nobody else uses them, since nobody works
-                    if ranker.standstill is None or ranker.standstill not in standing:
-                        stack.enter_context(ranker.still())
-                        standing.append(ranker.standstill)
+            with _standing_still(rankers):  # nobody else uses them, since nobody works
                 yield
         finally:
             with self._changed:
                 self._is_timing = False
                 self._changed.notify_all()
+
+
+@contextmanager
+def _standing_still(rankers: Sequence[Ranker]) -> Generator[None]:
+    """Have the executors of some rankings do nothing, in the midst of their tasks if they can."""
+    able: dict[StandsStill, list[Ranker]] = {}
+    for ranker in rankers:
+        if ranker.standstill is None:
+            ranker.pause()
+        else:
+            able.setdefault(ranker.standstill, []).append(ranker)
+    with ExitStack() as stack:
+        for standstill, users in able.items():
+            stack.enter_context(standstill.reached(partial(_are_idle, users)))
+        yield
+
+
+def _are_idle(rankers: Sequence[Ranker]) -> bool:
+    return all(ranker.is_idle for ranker in rankers)

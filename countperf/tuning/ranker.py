@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
@@ -208,15 +207,10 @@ class Ranker:
         """What has the executor stand still in the midst of tasks; None if it cannot."""
         return getattr(self._executor, "standstill", None)
 
-    @contextmanager
-    def still(self) -> Generator[None]:
-        """Have the executor do nothing, in the midst of its tasks if it can."""
-        if self.standstill is None:
-            self.pause()
-            yield
-            return
-        with self.standstill.reached(lambda: all(task.done() for task in self._pending)):
-            yield
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that the executor was asked for is done."""
+        return all(task.done() for task in self._pending)
 
     def ranking(self) -> Ranking:
         """Return what came back so far."""
@@ -285,10 +279,11 @@ class Ranker:
             most = _LARGEST_CHUNK if self._promise is None else self._brief()
             size = min(max(1, -(-len(points) // (2 * capacity(self._executor)))), most)
             return _pieces(points, size)
-        chunks: dict[tuple[Value, ...], list[Numbered]] = {}
-        for each in points:
-            chunks.setdefault(self._space.beside(each[1]), []).append(each)
-        return [piece for chunk in chunks.values() for piece in _pieces(chunk, _LARGEST_CHUNK)]
+        return [
+            piece
+            for places in self._space.companies(choice for _, choice in points)
+            for piece in _pieces([points[place] for place in places], _LARGEST_CHUNK)
+        ]
 
     def _brief(self) -> int:
         """Return how many points take so little time that a measurement can wait for them."""
@@ -321,15 +316,13 @@ class Ranker:
 
     def _with_company(self, order: Iterable[int], count: int) -> list[Numbered]:
         """Take so many points, or some more, the first of an order and what comes with them."""
-        places: dict[tuple[Value, ...], list[int]] = {}
-        keys = [self._space.beside(choice) for _, choice in self._next]
-        for place, key in enumerate(keys):
-            places.setdefault(key, []).append(place)
+        companies = self._space.companies(choice for _, choice in self._next)
+        company_of = {place: company for company in companies for place in company}
         chosen: set[int] = set()
         for place in order:
             if len(chosen) >= count:
                 break
-            chosen.update(places[keys[place]])
+            chosen.update(company_of[place])
         taken = [each for place, each in enumerate(self._next) if place in chosen]
         self._next = deque(e for place, e in enumerate(self._next) if place not in chosen)
         return taken

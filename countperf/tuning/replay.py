@@ -114,17 +114,15 @@ def predicted_record(record: Record, question: Question) -> Recording:
     """
     asked = replace(question, space=record.space, sizes=dict(record.sizes))
     choices = [each.choice for each in record.variants]
-    groups: dict[tuple[Value, ...], list[Choice]] = {}
-    for choice in choices:
-        groups.setdefault(record.space.beside(choice), []).append(choice)
-    visited = random.Random(0).sample(list(groups.values()), len(groups))
+    companies = record.space.companies(choices)
+    visited = random.Random(0).sample(companies, len(companies))
     if choices:
         predict_points(asked, choices[:1])  # imports are no variant's cost
     in_order = _answered(asked, choices)
     return Recording(
         record=record,
         question=asked,
-        answers=_answered(asked, [choice for group in visited for choice in group]),
+        answers=_answered(asked, [choices[place] for company in visited for place in company]),
         count_s=sum(each.count_s for each in in_order.values()),
     )
 

@@ -182,6 +182,13 @@ class SearchSpace:
         """Return what choices have in common that are predicted together."""
         return tuple(choice[name] for name in self.parameters if name not in self.together)
 
+    def companies(self, choices: Iterable[Choice]) -> list[list[int]]:
+        """Return the positions of choices, those side by side that are predicted together."""
+        found: dict[tuple[Value, ...], list[int]] = {}
+        for place, choice in enumerate(choices):
+            found.setdefault(self.beside(choice), []).append(place)
+        return list(found.values())
+
     def numbers(self, choices: Iterable[Choice]) -> list[int]:
         """Return the numbers that `visit` gives with choices."""
         count = self.cardinality

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import SearchSpaceError
+from countperf.tuning.gate import Gate
 from countperf.tuning.points import (
     Limits,
     Point,
@@ -24,6 +25,7 @@ from countperf.tuning.points import (
 from countperf.tuning.ranker import Ranker, rank_points
 from countperf.tuning.result import as_key
 from countperf.tuning.space import Choice
+from tests.harness.fakes import IDENTITY
 from tests.models.builders import make_weights
 from tests.tuning.spaces import DOUBLE, N, make_space
 
@@ -37,6 +39,7 @@ WEIGHTS = make_weights(
         "launches": 1e-6,
     }
 )
+CPU = IDENTITY.model_copy(update={"device_type": "cpu"})
 LIMITS = Limits(max_group_size=32, max_group_shape=(32, 32, 32), local_memory_bytes=2**15)
 
 
@@ -193,6 +196,7 @@ class Noting(Inline):
     def __init__(self) -> None:
         self.chunks: list[list[Choice]] = []
         self.stood = 0
+        self.idle = True
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.chunks.append(list(args[1]))
@@ -204,7 +208,7 @@ class Noting(Inline):
 
     @contextmanager
     def reached(self, is_idle: Callable[[], bool]) -> Generator[None]:
-        assert is_idle()
+        assert is_idle() == self.idle
         self.stood += 1
         yield
 
@@ -230,10 +234,22 @@ def test_what_is_predicted_together_is_one_task_where_promise_counts() -> None:
 
 def test_what_can_stand_still_need_not_end_its_tasks() -> None:
     executor = Noting()
-    with Ranker(_question(), executor) as ranker, ranker.still():
-        pass
+    gate = Gate()
+    with (
+        Ranker(_question(), executor) as one,
+        Ranker(_question(), executor) as other,
+        gate.watching(one),
+        gate.watching(other),
+    ):
+        with gate.timing(CPU):
+            pass
+        assert executor.stood == 1
 
-    assert executor.stood == 1
+        other._pending[Future()] = []  # pyright: ignore[reportPrivateUsage]
+        executor.idle = False
+        with gate.timing(CPU):
+            pass
+    assert executor.stood == 2
 
 
 def test_what_is_done_ahead_of_a_gap_is_not_done_again() -> None:
