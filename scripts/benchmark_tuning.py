@@ -8,7 +8,9 @@ there are at most N variants), with caches that begin empty, and recorded in
 ``fits/<device>/tuning`` (a file for each family; the command goes on where it was interrupted).
 With ``--replay-only`` no device is needed: the records are there. Then the variants are predicted,
 and searches are played again: our own with 5 % of the time that the exhaustive one took, random
-search and strategies of Kernel Tuner (simulation mode) with the same, and the model alone. A
+search and strategies of Kernel Tuner (simulation mode) with the same, and the model alone. All
+searches build variants on as many processors as predict: random search as our own does, those of
+Kernel Tuner, which build one after the other, in that fraction of the time. A
 search's result is the fastest variant's time as a fraction of the time of the variant that it
 found: the median of the repetitions, and the geometric mean over the families. Written to
 ``fits/<device>/tuning.json``, and printed as a table.
@@ -87,11 +89,11 @@ def predicted(record: Record, options: argparse.Namespace) -> Recording:
     """Predict what was recorded."""
     weights = load_weights(options.weights or record.device.slug)
     question = Question(space=record.space, weights=weights, sizes={}, incomplete_ok=True)
-    return predicted_record(record, question)
+    return predicted_record(record, question, workers=options.workers)
 
 
 def kernel_tuner_quality(
-    record: Record, strategy: str, seconds: float, seed: int
+    record: Record, strategy: str, seconds: float, seed: int, workers: int
 ) -> tuple[float, int]:
     """Let a strategy of Kernel Tuner search the record; return its result and evaluations."""
     import kernel_tuner
@@ -106,7 +108,7 @@ def kernel_tuner_quality(
     np.random.seed(seed)  # noqa: NPY002
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         path = Path(folder) / "cache.json"
-        path.write_text(json.dumps(_kernel_tuner_cache(record)))
+        path.write_text(json.dumps(_kernel_tuner_cache(record, workers)))
         found, _ = kernel_tuner.tune_kernel(
             space.name,
             "",
@@ -126,7 +128,7 @@ def kernel_tuner_quality(
     return record.best_s * 1e3 / best_ms, len(times)
 
 
-def _kernel_tuner_cache(record: Record) -> dict[str, Any]:
+def _kernel_tuner_cache(record: Record, workers: int) -> dict[str, Any]:
     space = record.part
     cache: dict[str, Any] = {}
     for each in record.variants:
@@ -136,7 +138,7 @@ def _kernel_tuner_cache(record: Record) -> dict[str, Any]:
         cache[",".join(str(each.choice[name]) for name in space.parameters)] = {
             **each.choice,
             **result,
-            "compile_time": each.build_s * 1e3,
+            "compile_time": each.build_s * 1e3 / workers,  # as if so many were built at a time
             "verification_time": 0.0,
             "benchmark_time": sum(each.samples_s) * 1e3,
         }
@@ -156,23 +158,25 @@ def results(recording: Recording, options: argparse.Namespace) -> dict[str, Any]
     record = recording.record
     seconds = options.share * record.exhaustive_s
     seeds = range(options.repetitions)
+    workers: int = options.workers
     tuned = [
-        replayed_tuning(recording, seconds, seed=seed, workers=options.workers, thinking=True)
+        replayed_tuning(recording, seconds, seed=seed, workers=workers, thinking=True)
         for seed in seeds
     ]
     quality = {
         "model alone": [record.quality(recording.first_pick)],
         "tune": [record.quality(found.winner.choice) for found in tuned],
         "random search": [
-            record.quality(random_search(record, seconds, seed=seed)) for seed in seeds
+            record.quality(random_search(record, seconds, seed=seed, workers=workers))
+            for seed in seeds
         ],
     }
     evaluations: dict[str, float] = {"tune": median(len(found.tried) for found in tuned)}
     for strategy in options.strategies:
-        pairs = [kernel_tuner_quality(record, strategy, seconds, seed) for seed in seeds]
+        pairs = [kernel_tuner_quality(record, strategy, seconds, seed, workers) for seed in seeds]
         quality[f"Kernel Tuner, {strategy}"] = [found for found, _ in pairs]
         evaluations[f"Kernel Tuner, {strategy}"] = median(count for _, count in pairs)
-    ranking_s = recording.count_s / options.workers
+    ranking_s = recording.count_s / workers
     return {
         "variants": len(record.variants),
         "failed": sum(not each.samples_s for each in record.variants),

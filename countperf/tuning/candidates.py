@@ -20,7 +20,7 @@ from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, sele
 MOST = 2000
 """Candidates: the fastest by prediction; more would take longer to choose from than to build."""
 
-_WORTH_WAITING = 0.5  # gain of a variant that is built already, in that of the most promising
+_WORTH_WAITING = 0.2  # gain of a variant that is built already, in that of the most promising
 _PATIENCE = 0.05  # share of what is left of the budget against which times are small
 
 

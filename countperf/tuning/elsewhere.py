@@ -15,7 +15,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from countperf.errors import MeasurementError
 from countperf.harness.clock import EventClock
@@ -53,6 +53,39 @@ class Task:
     most_s: float
 
 
+class Builders(Protocol):
+    """What builds variants, several at a time, and times them; a context manager."""
+
+    processes: int
+
+    def begin(self, choices: Iterable[Choice]) -> None:
+        """Have variants built and checked; see `Elsewhere.begin`."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until nothing is built; see `Elsewhere.finish`."""
+        ...
+
+    def load(self, choice: Choice) -> None:
+        """Put a variant's arguments into memory; see `Elsewhere.load`."""
+        ...
+
+    def time(
+        self, choice: Choice, best_s: float | None, left_s: float
+    ) -> tuple[tuple[float, ...], bool]:
+        """Time a variant; see `Elsewhere.time`."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
 class Elsewhere:
     """Processes that build and time variants; a context manager.
 
@@ -86,11 +119,14 @@ class Elsewhere:
         runner: CaseRunner,
         plan: Plan,
         most_s: float,
-    ) -> Elsewhere | None:
+    ) -> Builders | None:
         """Return what builds variants for a runner; None if its own process has to.
 
         As many processes as the executor has, if that is a pool of this machine.
         """
+        in_replay = getattr(executor, "builders_in_replay", None)
+        if in_replay is not None:
+            return in_replay(runner, plan, most_s)
         if not (isinstance(executor, ProcessPoolExecutor) and isinstance(asked, Packed)):
             return None
         if not (isinstance(runner, KernelRunner) and runner.identity.device_type == "cpu"):

@@ -21,7 +21,7 @@ from countperf.tuning.stopping import is_hopeless
 
 FEWEST_RUNS = 2
 
-CHEAP = 0.1
+CHEAP = 0.05
 """Runs that take no more than this fraction of the time of building a variant are not spared."""
 
 

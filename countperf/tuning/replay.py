@@ -1,11 +1,11 @@
 """Searches played again from records: every variant measured once, then any search in no time.
 
 `predicted_record` asks a model about the variants of a record, and takes the processor time that it
-needs for each. `ReplayRunner` and `ReplayExecutor` stand in for the device and for the pool: they
-return what was recorded and predicted, and let a clock advance by what it took. While a variant is
-built, which keeps one processor busy, the others go on with predictions; while one is timed, none
-does. Costs are on the safe side for our own search: nothing is built ahead of its turn, and what it
-computes between measurements can be counted as well (`ThinkingClock`).
+needs for each. `ReplayRunner`, `ReplayExecutor` and `ReplayBuilders` stand in for the device, for
+the pool, and for the processes that build: they return what was recorded and predicted, and let a
+clock advance by what it took. Whatever is predicted or built at a time shares the processors
+(`ReplayProcessors`); while a variant is timed, nothing is. What a search computes between
+measurements can be counted as well (`ThinkingClock`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from countperf.errors import KernelBuildError, MeasurementError, TuningError, WrongResultError
-from countperf.harness.clock import FakeClock, Timing
+from countperf.harness.clock import Clock, FakeClock, Timing
 from countperf.harness.devices import DeviceLimits
-from countperf.harness.runner import Run
+from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
+from countperf.tuning.elsewhere import MOST
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
 from countperf.tuning.pools import StandsStill
@@ -99,11 +101,12 @@ class Recording:
         return min(ran, key=lambda point: point.time_s).choice
 
 
-def predicted_record(record: Record, question: Question) -> Recording:
+def predicted_record(record: Record, question: Question, *, workers: int = 1) -> Recording:
     """Predict the variants of a record, in their order and as a search would.
 
     A search predicts variants here and there, which share less than neighbors do: those that are
-    predicted together, one such group after the other in an order of chance.
+    predicted together, one such group after the other in an order of chance, and each by any of the
+    processes, which know nothing of what the others did.
 
     Parameters
     ----------
@@ -111,6 +114,8 @@ def predicted_record(record: Record, question: Question) -> Recording:
         What was measured.
     question : Question
         The model, and limits of the device; its space and sizes are those of the record.
+    workers : int
+        How many processes predict in a search.
     """
     asked = replace(question, space=record.space, sizes=dict(record.sizes))
     choices = [each.choice for each in record.variants]
@@ -122,7 +127,13 @@ def predicted_record(record: Record, question: Question) -> Recording:
     return Recording(
         record=record,
         question=asked,
-        answers=_answered(asked, [choices[place] for company in visited for place in company]),
+        answers={
+            key: answer
+            for number in range(workers)
+            for key, answer in _answered(
+                asked, [choices[place] for each in visited[number::workers] for place in each]
+            ).items()
+        },
         count_s=sum(each.count_s for each in in_order.values()),
     )
 
@@ -164,10 +175,10 @@ class ReplayRunner:
         What was measured.
     seed : int
         The runs of a variant come in another order, but for the first one.
-    beside : callable, optional
-        Is told for how long a variant is built, s: what goes on meanwhile.
     clock : FakeClock, optional
         Advances by what was recorded.
+    build : callable, optional
+        Lets the time pass that building takes a processor, s; by default it is free for that.
 
     Attributes
     ----------
@@ -179,8 +190,8 @@ class ReplayRunner:
         self,
         record: Record,
         seed: int = 0,
-        beside: Callable[[float], None] | None = None,
         clock: FakeClock | None = None,
+        build: Callable[[float], None] | None = None,
     ) -> None:
         self.identity = record.device
         self.limits = DeviceLimits(
@@ -192,7 +203,7 @@ class ReplayRunner:
         )
         self.clock = clock or FakeClock()
         self._known = {record.space.label(each.choice): each for each in record.variants}
-        self.beside = beside
+        self.build = build or self.clock.sleep
         self._built: set[str] = set()
         self._random = random.Random(seed)
 
@@ -216,9 +227,7 @@ class ReplayRunner:
         measured = self._known[case.variant]
         if case.variant not in self._built:
             self._built.add(case.variant)
-            self.clock.sleep(measured.build_s)
-            if self.beside is not None:
-                self.beside(measured.build_s)
+            self.build(measured.build_s)
         if not measured.samples_s:
             error = _ERRORS.get(measured.stage, MeasurementError)
             raise error(measured.reason, case=case.name)
@@ -239,20 +248,96 @@ class ReplayRunner:
         yield run
 
 
-@dataclass(slots=True)
-class _Task:
-    """Predictions that were asked for.
+class ReplayProcessors:
+    """Processors that all jobs share evenly while a clock advances.
+
+    Parameters
+    ----------
+    clock : FakeClock
+        Advances while somebody waits for jobs.
+    number : int
+        How many there are: so many jobs at a time are as fast as if alone.
+    """
+
+    def __init__(self, clock: FakeClock, number: int) -> None:
+        self.number = number
+        self._clock = clock
+        self._queues: list[ReplayQueue] = []
+
+    def queue(self, width: int) -> ReplayQueue:
+        """Return a new queue of jobs, of which so many are under way at a time."""
+        self._queues.append(ReplayQueue(width))
+        return self._queues[-1]
+
+    def work(self, is_over: Callable[[], bool], seconds: float = math.inf) -> None:
+        """Let jobs go on until something is over, nothing is left to do, or for so long, s."""
+        while seconds > 0 and not is_over():
+            jobs = [job for queue in self._queues for job in queue.begun()]
+            if not jobs:
+                return
+            slowdown = max(1.0, len(jobs) / self.number)
+            step_s = min(seconds, slowdown * min(job.left_s for job in jobs))
+            self._clock.sleep(step_s)
+            seconds -= step_s
+            for job in jobs:
+                job.advance(step_s / slowdown)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """What takes a processor for a while.
 
     Attributes
     ----------
-    points : list of Predicted or Refused
-        The answers.
+    future : Future
+        Is done when it is.
+    result : object
+        What comes out.
     left_s : float
-        Processor time that they still take, s.
+        Processor time that it still takes, s.
     """
 
-    points: list[Point]
+    future: Future[Any]
+    result: Any
     left_s: float
+
+    def advance(self, seconds: float) -> None:
+        self.left_s -= seconds
+        if self.left_s <= _MOMENT_S:
+            self.future.set_result(self.result)
+
+
+class ReplayQueue:
+    """Jobs of a pool of processes.
+
+    Parameters
+    ----------
+    width : int
+        How many processes there are.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._jobs: list[_Job] = []
+
+    def submit(self, seconds: float, result: Any = None) -> Future[Any]:
+        """Take on a job that takes so long, s."""
+        self._jobs.append(_Job(Future(), result, max(seconds, _MOMENT_S)))
+        return self._jobs[-1].future
+
+    def begun(self) -> list[_Job]:
+        """Begin jobs as far as there are processes for them; return those under way."""
+        self._jobs = [job for job in self._jobs if not job.future.done()]
+        under_way = self._jobs[: self._width]
+        for job in under_way:
+            if not job.future.running():
+                job.future.set_running_or_notify_cancel()
+        return under_way
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all is done."""
+        return all(job.future.done() for job in self._jobs)
 
 
 class _Standing:
@@ -272,10 +357,10 @@ class ReplayExecutor(Executor):
     ----------
     recording : Recording
         What was predicted.
-    clock : FakeClock
-        Advances while somebody waits for predictions.
-    workers : int
-        Processors.
+    processors : ReplayProcessors
+        As many processes as there are of them.
+    seed : int
+        Of the builders' runs; see `ReplayRunner`.
 
     Attributes
     ----------
@@ -283,63 +368,154 @@ class ReplayExecutor(Executor):
         As the pool's.
     """
 
-    def __init__(self, recording: Recording, clock: FakeClock, workers: int) -> None:
+    def __init__(self, recording: Recording, processors: ReplayProcessors, seed: int = 0) -> None:
         self.standstill: StandsStill = _Standing()
-        self._answers = recording.answers
-        self._clock = clock
-        self._max_workers = workers
-        self._tasks: dict[Future[Any], _Task] = {}
+        self._recording = recording
+        self._processors = processors
+        self._seed = seed
+        self._max_workers = processors.number
+        self._queue = processors.queue(processors.number)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Take on the prediction of the points that a `Ranker` asks for."""
         del fn, kwargs
         choices: Sequence[Choice] = args[1]
-        answers = [self._answers[as_key(choice)] for choice in choices]
-        future: Future[Any] = Future()
-        self._tasks[future] = _Task(
-            [each.point for each in answers], sum(each.count_s for each in answers)
+        answers = [self._recording.answers[as_key(choice)] for choice in choices]
+        return self._queue.submit(
+            sum(each.count_s for each in answers), [each.point for each in answers]
         )
-        return future
 
     def wait_in_replay(
         self, tasks: Collection[Future[Any]], seconds: float | None, return_when: str
     ) -> tuple[set[Future[Any]], set[Future[Any]]]:
         """Let the clock advance until one of some tasks is done, or for so long, s."""
         del return_when
-        left_s = math.inf if seconds is None else seconds
-        while left_s > 0 and not any(task.done() for task in tasks):
-            step_s = min(left_s, min(self._begun(self._max_workers), default=math.inf))
-            if step_s == math.inf:
-                break
-            self._clock.sleep(step_s)
-            self._work(step_s, self._max_workers)
-            left_s -= step_s
+        self._processors.work(
+            lambda: any(task.done() for task in tasks), math.inf if seconds is None else seconds
+        )
         done = {task for task in tasks if task.done()}
         return done, set(tasks) - done
 
-    def go_on(self, seconds: float) -> None:
-        """Work for so long, s, on all processors but one."""
-        while seconds > 0 and (busy := self._begun(self._max_workers - 1)):
-            step_s = min(seconds, *busy)
-            self._work(step_s, self._max_workers - 1)
-            seconds -= step_s
+    def builders_in_replay(
+        self, runner: CaseRunner, plan: Plan, most_s: float
+    ) -> ReplayBuilders | None:
+        """Return what stands in for `countperf.tuning.elsewhere.Elsewhere`, where that would be."""
+        if runner.identity.device_type != "cpu":
+            return None
+        return ReplayBuilders(
+            self._recording.record, self._processors, runner.clock, plan, most_s, self._seed
+        )
 
-    def _begun(self, workers: int) -> list[float]:
-        """Begin as many tasks as there are workers; return what is left of each, s."""
-        self._tasks = {future: task for future, task in self._tasks.items() if not future.done()}
-        begun = [future for future in self._tasks if future.running()]
-        for future in self._tasks:
-            if len(begun) < workers and future not in begun:
-                future.set_running_or_notify_cancel()
-                begun.append(future)
-        return [self._tasks[future].left_s for future in begun[:workers]]
 
-    def _work(self, seconds: float, workers: int) -> None:
-        for future in [future for future in self._tasks if future.running()][:workers]:
-            task = self._tasks[future]
-            task.left_s -= seconds
-            if task.left_s <= _MOMENT_S:
-                future.set_result(task.points)
+class ReplayBuilders:
+    """Stands in for the processes that build and time; see `countperf.tuning.elsewhere.Elsewhere`.
+
+    Parameters
+    ----------
+    record : Record
+        What was measured.
+    processors : ReplayProcessors
+        As many processes as there are of them.
+    clock : Clock
+        Of the search.
+    plan : Plan
+        How many runs.
+    most_s : float
+        After so long a variant gets no further runs, s.
+    seed : int
+        Of the runs; see `ReplayRunner`.
+
+    Attributes
+    ----------
+    processes : int
+        How many there are.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        processors: ReplayProcessors,
+        clock: Clock,
+        plan: Plan,
+        most_s: float,
+        seed: int,
+    ) -> None:
+        self.processes = min(MOST, processors.number)
+        self._processors = processors
+        self._clock = clock
+        self._lanes = [
+            _Lane(record, processors.queue(1), plan, most_s, seed + place)
+            for place in range(self.processes)
+        ]
+        self._places: dict[Key, _Lane] = {}
+
+    def begin(self, choices: Iterable[Choice]) -> None:
+        """Have variants built and checked, those that were not before."""
+        for choice in choices:
+            key = as_key(choice)
+            if key not in self._places:
+                self._places[key] = self._lanes[len(self._places) % self.processes]
+                self._places[key].build(choice)
+
+    def finish(self) -> None:
+        """Wait until the processes have nothing to do."""
+        self._processors.work(lambda: all(lane.queue.is_idle for lane in self._lanes))
+
+    def load(self, choice: Choice) -> None:
+        """Put a variant's arguments into memory, of which records say nothing."""
+        self.begin([choice])
+
+    def time(
+        self, choice: Choice, best_s: float | None, left_s: float
+    ) -> tuple[tuple[float, ...], bool]:
+        """Time a variant, as recorded."""
+        self.begin([choice])
+        lane = self._places[as_key(choice)]
+        self._processors.work(lambda: lane.queue.is_idle)
+        began_s = lane.clock.now()
+        lane.until_s = began_s + left_s
+        try:
+            return lane.bench.time(choice, best_s)
+        finally:
+            self._clock.sleep(lane.clock.now() - began_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for lane in self._lanes:
+            lane.bench.__exit__(kind, error, trace)
+
+
+class _Lane:
+    """One of the processes: what it does takes time by a clock of its own."""
+
+    def __init__(
+        self, record: Record, queue: ReplayQueue, plan: Plan, most_s: float, seed: int
+    ) -> None:
+        self.queue = queue
+        self.clock = FakeClock()
+        self.until_s = math.inf
+        self.bench = Bench(
+            record.space,
+            record.sizes,
+            ReplayRunner(record, seed, self.clock),
+            plan,
+            most_s=most_s,
+            left_s=lambda: self.until_s - self.clock.now(),
+        )
+
+    def build(self, choice: Choice) -> None:
+        """Take a job that takes as long as building the variant did."""
+        began_s = self.clock.now()
+        with suppress(MeasurementError):  # comes again when it is timed
+            self.bench.build(choice)
+        self.queue.submit(self.clock.now() - began_s)
 
 
 # {{{ searches
@@ -361,9 +537,14 @@ def replayed_tuning(
     search computes itself is spent as well, so that no two replays are quite the same.
     """
     clock = ThinkingClock() if thinking else FakeClock()
-    runner = ReplayRunner(recording.record, seed, clock=clock)
-    executor = ReplayExecutor(recording, runner.clock, workers)
-    runner.beside = executor.go_on
+    processors = ReplayProcessors(clock, workers)
+    executor = ReplayExecutor(recording, processors, seed)
+    building = processors.queue(1)
+
+    def build(seconds: float) -> None:
+        processors.work(building.submit(seconds).done)
+
+    runner = ReplayRunner(recording.record, seed, clock, build)
     part = recording.record.part
     order = random.Random(seed)
     values = {name: order.sample(some, len(some)) for name, some in part.parameters.items()}
@@ -377,31 +558,39 @@ def replayed_tuning(
 
 
 def random_search(
-    record: Record, seconds: float, *, seed: int, plan: Plan | None = None
+    record: Record, seconds: float, *, seed: int, workers: int = 1, plan: Plan | None = None
 ) -> dict[str, Value]:
     """Measure variants in random order, and return the best that a budget allows.
 
-    Each is measured as in our own search: those whose first runs leave no hope are run no further,
-    and the one that is under way when the time is up does not count unless there is no other.
+    Each is measured as in our own search: as many are built at a time as there are workers, those
+    whose first runs leave no hope are run no further, and the one that is under way when the time
+    is up does not count unless there is no other.
     """
-    runner = ReplayRunner(record, seed)
-    order = list(record.variants)
+    clock = FakeClock()
+    plan = plan or Plan()
+    order = [each.choice for each in record.variants]
     random.Random(seed).shuffle(order)
-    best: tuple[float, dict[str, Value]] | None = None
-    with Bench(record.space, record.sizes, runner, plan or Plan()) as bench:
-        for each in order:
+    best: tuple[float, Choice] | None = None
+    processors = ReplayProcessors(clock, workers)
+    with ReplayBuilders(record, processors, clock, plan, plan.max_case_s, seed) as builders:
+        for number, choice in enumerate(order):
+            if number % workers == 0:
+                builders.begin(order[number : number + workers])
+                builders.finish()
             try:
-                samples, _ = bench.time(each.choice, None if best is None else best[0])
+                samples, _ = builders.time(
+                    choice, None if best is None else best[0], seconds - clock.now()
+                )
             except MeasurementError:
                 continue
-            if best is not None and runner.clock.now() > seconds:
+            if best is not None and clock.now() > seconds:
                 break
             if best is None or min(samples) < best[0]:
-                best = min(samples), each.choice
-            if runner.clock.now() >= seconds:
+                best = min(samples), choice
+            if clock.now() >= seconds:
                 break
     assert best is not None  # a record has a variant that ran
-    return best[1]
+    return dict(best[1])
 
 
 # }}}

@@ -13,7 +13,7 @@ from typing import Any
 from countperf.errors import DeviceError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.elsewhere import Elsewhere
+from countperf.tuning.elsewhere import Builders, Elsewhere
 from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
@@ -147,7 +147,7 @@ class _Search:
         self._began_s = runner.clock.now() if began_s is None else began_s
         self._confirmed: set[Key] = set()
         self._built: set[Key] = set()  # ahead of their turn
-        self._elsewhere: Elsewhere | None = None
+        self._elsewhere: Builders | None = None
         self._known = Candidates(space, plan)
         self._ranking: Ranking
         self._predictions: Predictions
@@ -359,7 +359,7 @@ class _Search:
         return self._bench.time(choice, best_s, following[0] if following else None)
 
     def _timed_elsewhere(
-        self, elsewhere: Elsewhere, choice: Choice, best_s: float | None, *following: Choice
+        self, elsewhere: Builders, choice: Choice, best_s: float | None, *following: Choice
     ) -> tuple[tuple[float, ...], bool]:
         with self._gate.working():
             self._predictions.after(partial(elsewhere.begin, [choice, *following]))

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from countperf.tuning.posterior import LogTimes
 
 _FIRST_ALLOWANCE = 1.0
+_ENOUGH = 3  # runs, two of which are no warm-up
+_CHANCE = 0.2  # of being faster than what runs that agree say
 _LARGEST_REGRET = 1 - 1e-6
 
 
@@ -19,7 +21,11 @@ def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
 
     The fastest of the runs has to exceed the best time known by an allowance for what later runs
     may gain: the whole of it after the first run, which may be a warm-up, half of it after the
-    second, and so on.
+    second, and so on. Less where runs agree: below the two shortest, t1 and t2, there is nothing
+    but with a chance of 0.2 beyond ``t1 - 4*(t2 - t1)``.
+
+    Source: Robson, Whitlock (1964), "Estimation of a truncation point", Biometrika 51,
+    doi:10.1093/biomet/51.1-2.33, the limit of confidence for an end of a distribution.
 
     Examples
     --------
@@ -27,10 +33,17 @@ def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
     (False, True)
     >>> is_hopeless([1.9, 1.6], best_s=1.0), is_hopeless([1.9], best_s=None)
     (True, False)
+    >>> is_hopeless([1.5, 1.21, 1.2], best_s=1.0), is_hopeless([1.5, 1.3, 1.2], best_s=1.0)
+    (True, False)
     """
     if best_s is None or not samples_s:
         return False
-    return min(samples_s) > best_s * (1 + _FIRST_ALLOWANCE / len(samples_s))
+    shortest, *others = sorted(samples_s)
+    if len(samples_s) >= _ENOUGH:
+        apart = others[0] - shortest
+        if shortest - (1 - _CHANCE) / _CHANCE * apart > best_s:
+            return True
+    return shortest > best_s * (1 + _FIRST_ALLOWANCE / len(samples_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -43,7 +43,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 def _elsewhere(pool: ProcessPoolExecutor, space: SearchSpace, device: Device) -> Elsewhere:
     asked = Packed.of(_question(space))
     found = Elsewhere.of(pool, asked, KernelRunner.open(device), PLAN, PLAN.max_case_s)
-    assert found is not None
+    assert isinstance(found, Elsewhere)
     assert found.processes == 2
     return found
 

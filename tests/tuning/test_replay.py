@@ -21,13 +21,16 @@ from countperf.errors import (
     KernelBuildError,
     TuningError,
 )
+from countperf.harness.clock import FakeClock
 from countperf.models.weights import WeightSet
 from countperf.tuning.points import Predicted, Question, Refused
 from countperf.tuning.records import Measured, Record, read_record, record
 from countperf.tuning.replay import (
     Answer,
     Recording,
+    ReplayBuilders,
     ReplayExecutor,
+    ReplayProcessors,
     ReplayRunner,
     ThinkingClock,
     predicted_record,
@@ -173,10 +176,10 @@ def test_a_replayed_failure_is_of_the_recorded_kind() -> None:
         replace(whole, variants=(failed,))
 
 
-def test_replayed_predictions_take_processor_time_while_somebody_waits_or_builds() -> None:
+def test_replayed_predictions_take_processor_time_while_somebody_waits() -> None:
     recording = _recording()
-    runner = ReplayRunner(recording.record)
-    executor = ReplayExecutor(recording, runner.clock, workers=2)
+    clock = FakeClock()
+    executor = ReplayExecutor(recording, ReplayProcessors(clock, 2))
     choices = [each.choice for each in recording.record.variants]
 
     first, second, third, last = (
@@ -187,12 +190,35 @@ def test_replayed_predictions_take_processor_time_while_somebody_waits_or_builds
     assert executor.wait_in_replay(tasks, 0.03, FIRST_COMPLETED)[0] == set()
     assert executor.wait_in_replay(tasks, None, FIRST_COMPLETED)[0] == {first, second}
     assert first.result() == [recording.answers[as_key(c)].point for c in choices[:4]]
-    assert runner.clock.now() == pytest.approx(0.04)
-    executor.go_on(0.02)
+    assert clock.now() == pytest.approx(0.04)
     assert last.cancel()
-    executor.go_on(1.0)
-    assert third.done()
-    assert runner.clock.now() == pytest.approx(0.04)
+    assert executor.wait_in_replay([third], None, FIRST_COMPLETED)[0] == {third}
+    assert clock.now() == pytest.approx(0.08)
+
+
+def test_what_is_built_shares_the_processors_with_predictions() -> None:
+    """One of 1 s beside two predictions of 0.4 s in all, on two processors."""
+    recording = _recording(count_s=0.05)
+    clock = FakeClock()
+    processors = ReplayProcessors(clock, 2)
+    executor = ReplayExecutor(recording, processors)
+    choices = [each.choice for each in recording.record.variants]
+    builders = ReplayBuilders(recording.record, processors, clock, Plan(), 1.0, seed=0)
+
+    with builders:
+        builders.begin([BEST])
+        tasks = [executor.submit(print, QUESTION, choices[:8]) for _ in range(2)]
+        executor.wait_in_replay(tasks, None, FIRST_COMPLETED)
+        assert all(task.done() for task in tasks)
+        assert clock.now() == pytest.approx(0.6)
+        builders.finish()
+        assert clock.now() == pytest.approx(1.2)
+        samples, cut_short = builders.time(BEST, None, 60.0)
+        assert not cut_short
+        assert clock.now() == pytest.approx(1.2 + sum(samples))
+        builders.begin(choices[:2])
+        builders.finish()
+        assert clock.now() == pytest.approx(2.2 + sum(samples))
 
 
 def test_searches_keep_their_budget() -> None:
@@ -210,6 +236,12 @@ def test_searches_keep_their_budget() -> None:
     picks = [random_search(record, 4.5, seed=seed) for seed in range(20)]
     assert len({LARGE.label(pick) for pick in picks}) > 4
     assert all(record.quality(random_search(record, 1e6, seed=s)) == 1.0 for s in range(3))
+    one, two = (
+        [record.quality(random_search(record, 3.5, seed=s, workers=n)) for s in range(20)]
+        for n in (1, 2)
+    )  # two are built at a time, so that there is time to run the second
+    assert all(more >= less for less, more in zip(one, two, strict=True))
+    assert sum(two) > sum(one)
 
 
 def test_what_is_left_of_the_budget_goes_into_predictions_before_a_search_is_sure() -> None:
