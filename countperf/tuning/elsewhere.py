@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -53,7 +54,7 @@ class Task:
     most_s: float
 
 
-class Builders(Protocol):
+class Builders(AbstractContextManager[Any], Protocol):
     """What builds variants, several at a time, and times them; a context manager."""
 
     processes: int
@@ -75,15 +76,6 @@ class Builders(Protocol):
     ) -> tuple[tuple[float, ...], bool]:
         """Time a variant; see `Elsewhere.time`."""
         ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
 
 class Elsewhere:
@@ -122,7 +114,8 @@ class Elsewhere:
     ) -> Builders | None:
         """Return what builds variants for a runner; None if its own process has to.
 
-        As many processes as the executor has, if that is a pool of this machine.
+        As many processes as the executor has, if that is a pool of this machine; that of a replay
+        has a stand-in.
         """
         in_replay = getattr(executor, "builders_in_replay", None)
         if in_replay is not None:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from countperf.errors import KernelBuildError, MeasurementError, TuningError, WrongResultError
-from countperf.harness.clock import Clock, FakeClock, Timing
+from countperf.harness.clock import FakeClock, Timing
 from countperf.harness.devices import DeviceLimits
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
@@ -203,7 +203,7 @@ class ReplayRunner:
         )
         self.clock = clock or FakeClock()
         self._known = {record.space.label(each.choice): each for each in record.variants}
-        self.build = build or self.clock.sleep
+        self._build = build or self.clock.sleep
         self._built: set[str] = set()
         self._random = random.Random(seed)
 
@@ -227,7 +227,7 @@ class ReplayRunner:
         measured = self._known[case.variant]
         if case.variant not in self._built:
             self._built.add(case.variant)
-            self.build(measured.build_s)
+            self._build(measured.build_s)
         if not measured.samples_s:
             error = _ERRORS.get(measured.stage, MeasurementError)
             raise error(measured.reason, case=case.name)
@@ -257,11 +257,16 @@ class ReplayProcessors:
         Advances while somebody waits for jobs.
     number : int
         How many there are: so many jobs at a time are as fast as if alone.
+
+    Attributes
+    ----------
+    clock, number
+        As given.
     """
 
     def __init__(self, clock: FakeClock, number: int) -> None:
         self.number = number
-        self._clock = clock
+        self.clock = clock
         self._queues: list[ReplayQueue] = []
 
     def queue(self, width: int) -> ReplayQueue:
@@ -277,7 +282,7 @@ class ReplayProcessors:
                 return
             slowdown = max(1.0, len(jobs) / self.number)
             step_s = min(seconds, slowdown * min(job.left_s for job in jobs))
-            self._clock.sleep(step_s)
+            self.clock.sleep(step_s)
             seconds -= step_s
             for job in jobs:
                 job.advance(step_s / slowdown)
@@ -402,9 +407,7 @@ class ReplayExecutor(Executor):
         """Return what stands in for `countperf.tuning.elsewhere.Elsewhere`, where that would be."""
         if runner.identity.device_type != "cpu":
             return None
-        return ReplayBuilders(
-            self._recording.record, self._processors, runner.clock, plan, most_s, self._seed
-        )
+        return ReplayBuilders(self._recording.record, self._processors, plan, most_s, self._seed)
 
 
 class ReplayBuilders:
@@ -416,8 +419,6 @@ class ReplayBuilders:
         What was measured.
     processors : ReplayProcessors
         As many processes as there are of them.
-    clock : Clock
-        Of the search.
     plan : Plan
         How many runs.
     most_s : float
@@ -435,14 +436,12 @@ class ReplayBuilders:
         self,
         record: Record,
         processors: ReplayProcessors,
-        clock: Clock,
         plan: Plan,
         most_s: float,
         seed: int,
     ) -> None:
         self.processes = min(MOST, processors.number)
         self._processors = processors
-        self._clock = clock
         self._lanes = [
             _Lane(record, processors.queue(1), plan, most_s, seed + place)
             for place in range(self.processes)
@@ -477,7 +476,7 @@ class ReplayBuilders:
         try:
             return lane.bench.time(choice, best_s)
         finally:
-            self._clock.sleep(lane.clock.now() - began_s)
+            self._processors.clock.sleep(lane.clock.now() - began_s)
 
     def __enter__(self) -> Self:
         return self
@@ -572,7 +571,7 @@ def random_search(
     random.Random(seed).shuffle(order)
     best: tuple[float, Choice] | None = None
     processors = ReplayProcessors(clock, workers)
-    with ReplayBuilders(record, processors, clock, plan, plan.max_case_s, seed) as builders:
+    with ReplayBuilders(record, processors, plan, plan.max_case_s, seed) as builders:
         for number, choice in enumerate(order):
             if number % workers == 0:
                 builders.begin(order[number : number + workers])

@@ -21,8 +21,8 @@ def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
 
     The fastest of the runs has to exceed the best time known by an allowance for what later runs
     may gain: the whole of it after the first run, which may be a warm-up, half of it after the
-    second, and so on. Less where runs agree: below the two shortest, t1 and t2, there is nothing
-    but with a chance of 0.2 beyond ``t1 - 4*(t2 - t1)``.
+    second, and so on; less where three runs or more agree: with t1 and t2 the two shortest, it
+    holds with a confidence of 0.8 that no run takes less than ``t1 - 4*(t2 - t1)``.
 
     Source: Robson, Whitlock (1964), "Estimation of a truncation point", Biometrika 51,
     doi:10.1093/biomet/51.1-2.33, the limit of confidence for an end of a distribution.
@@ -39,11 +39,11 @@ def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
     if best_s is None or not samples_s:
         return False
     shortest, *others = sorted(samples_s)
-    if len(samples_s) >= _ENOUGH:
-        apart = others[0] - shortest
-        if shortest - (1 - _CHANCE) / _CHANCE * apart > best_s:
-            return True
-    return shortest > best_s * (1 + _FIRST_ALLOWANCE / len(samples_s))
+    if shortest > best_s * (1 + _FIRST_ALLOWANCE / len(samples_s)):
+        return True
+    if len(samples_s) < _ENOUGH:
+        return False
+    return shortest - (1 - _CHANCE) / _CHANCE * (others[0] - shortest) > best_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

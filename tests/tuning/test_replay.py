@@ -197,13 +197,13 @@ def test_replayed_predictions_take_processor_time_while_somebody_waits() -> None
 
 
 def test_what_is_built_shares_the_processors_with_predictions() -> None:
-    """One of 1 s beside two predictions of 0.4 s in all, on two processors."""
+    """One of 1 s beside two tasks of predictions of 0.4 s each, on two processors."""
     recording = _recording(count_s=0.05)
     clock = FakeClock()
     processors = ReplayProcessors(clock, 2)
     executor = ReplayExecutor(recording, processors)
     choices = [each.choice for each in recording.record.variants]
-    builders = ReplayBuilders(recording.record, processors, clock, Plan(), 1.0, seed=0)
+    builders = ReplayBuilders(recording.record, processors, Plan(), 1.0, seed=0)
 
     with builders:
         builders.begin([BEST])
@@ -242,6 +242,19 @@ def test_searches_keep_their_budget() -> None:
     )  # two are built at a time, so that there is time to run the second
     assert all(more >= less for less, more in zip(one, two, strict=True))
     assert sum(two) > sum(one)
+
+
+def test_on_processors_several_variants_are_built_at_a_time() -> None:
+    """On other devices one is built after the other."""
+    other = _recording()
+    device = IDENTITY.model_copy(update={"device_type": "cpu"})
+    processor = replace(other, record=replace(other.record, device=device))
+
+    one = replayed_tuning(other, 8.0, seed=0, workers=4)
+    several = replayed_tuning(processor, 8.0, seed=0, workers=4)
+
+    assert len(several.tried) > len(one.tried) > 0
+    assert several.spent_s <= 8.0 + 2.0
 
 
 def test_what_is_left_of_the_budget_goes_into_predictions_before_a_search_is_sure() -> None:
