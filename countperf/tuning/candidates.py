@@ -107,6 +107,19 @@ class Candidates:
         return self._found
 
     @property
+    def promising_s(self) -> dict[Key, float]:
+        """How short the times of candidates may well be, s, given what was measured; empty before.
+
+        Half a scale below what is typical, so that what little is known of counts as promising
+        (Srinivas, Krause, Kakade, Seeger 2010, arXiv:0912.3995).
+        """
+        if not self.tried:
+            return {}
+        times = self._times
+        low_s = np.exp((times.mean - times.scale / 2).mean(axis=0))
+        return dict(zip(self._places, low_s.tolist(), strict=True))
+
+    @property
     def best_s(self) -> float | None:
         """Shortest time so far, s."""
         return min((tried.time_s for tried in self.tried.values()), default=None)
@@ -157,49 +170,69 @@ class Candidates:
 
     # {{{ what to try next
 
-    def promising(
-        self, left_s: float, built: Collection[Key], *, most: int = 2, together: bool = False
-    ) -> list[Predicted]:
-        """Choose the variant to try, and those to be built meanwhile; none if no time is left.
+    def promising(self, left_s: float, begun: Collection[Key], most: int) -> list[Predicted]:
+        """Choose variants to build, the most promising first; none if no time is left for any.
 
-        It is the one of the largest expected improvement, where seconds are scarce by the time that
-        it takes to find out (Snoek, Larochelle, Adams 2012, section 3.2, arXiv:1206.2944); times
-        that are small against what is left count as equal. Before anything is measured, an
+        They are those of the largest expected improvement, where seconds are scarce by the time
+        that it takes to find out (Snoek, Larochelle, Adams 2012, section 3.2, arXiv:1206.2944);
+        times that are small against what is left count as equal. Before anything is measured, an
         improvement is one over the median of the predictions.
 
         Parameters
         ----------
         left_s : float
             What is left of the budget, s; infinite if it is none of seconds.
-        built : collection of key
-            Which ones are built already.
+        begun : collection of key
+            Which ones are built, or being built.
         most : int
             How many to choose at most.
-        together : bool
-            Whether several are built at a time, so that nothing is while one that is built is
-            tried.
         """
+        gain = self._gains(left_s, begun)
+        gain[self._found_at(begun)] = -1.0
+        order = np.argsort(-gain, kind="stable")[:most]
+        return [self.points[place] for place in order if gain[place] >= 0]
+
+    def worth_a_try(
+        self, left_s: float, built: Collection[Key], building: Collection[Key] = ()
+    ) -> Predicted | None:
+        """Choose the variant to try now, of those that are built; None to build others first.
+
+        The most promising one, unless one that is not built promises far more.
+
+        Parameters
+        ----------
+        left_s : float
+            What is left of the budget, s; infinite if it is none of seconds.
+        built, building : collection of key
+            Which ones are built, and which ones are being built.
+        """
+        gain = self._gains(left_s, [*built, *building])
+        ready = self._found_at(built)
+        if not ready:
+            return None
+        best = max(ready, key=lambda place: gain[place])
+        if gain[best] < max(0.0, _WORTH_WAITING * gain.max()):
+            return None
+        return self.points[best]
+
+    def _gains(self, left_s: float, begun: Collection[Key]) -> Array:
+        """Return what trying each candidate promises; below zero where there is no time for it."""
         times = self._times
-        cost_s = self._builds.expected_s(self._written) + FEWEST_RUNS * times.center_s
+        run_s = FEWEST_RUNS * times.center_s
+        cost_s = self._builds.expected_s(self._written) + run_s
         eligible = self.remaining
         if self.tried or self.refused:  # the first one is always tried
-            eligible = eligible & (cost_s <= left_s)
-        gain = np.where(eligible, self._gain(times), -1.0)
+            needed_s = cost_s.copy()
+            there = self._found_at(begun)
+            needed_s[there] = run_s[there]
+            eligible = eligible & (needed_s <= left_s)
+        gain = self._gain(times)
         if left_s < np.inf:
             gain = gain / (cost_s + _PATIENCE * left_s)
-        order = np.argsort(-gain, kind="stable")[: min(most + len(built), int(eligible.sum()))]
-        places = [int(place) for place in order]
-        if not places:
-            return []
-        known = {self._places[key] for key in built if key in self._places}
-        ready = {place for place in known if eligible[place]}
-        first = max(sorted(ready), key=lambda place: gain[place], default=places[0])
-        if gain[first] < _WORTH_WAITING * gain[places[0]]:
-            first = places[0]
-        following = [place for place in places if place != first and place not in ready]
-        if together and first in ready:
-            following = []
-        return [self.points[place] for place in (first, *following[: most - 1])]
+        return np.where(eligible, gain, -1.0)
+
+    def _found_at(self, keys: Collection[Key]) -> list[int]:
+        return sorted(self._places[key] for key in keys if key in self._places)
 
     def _gain(self, times: LogTimes) -> Array:
         reference_s = self.best_s

@@ -10,8 +10,15 @@ machine would be disturbed, and their variants are built by the search's process
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from collections.abc import Collection, Iterable
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +30,7 @@ from countperf.harness.clock import EventClock
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question
-from countperf.tuning.pools import capacity, process_pool
+from countperf.tuning.pools import StandsStill, Standstill, can_stop, capacity, process_pool
 from countperf.tuning.result import Key, Plan, as_key
 from countperf.tuning.sending import Packed
 from countperf.tuning.space import Choice
@@ -59,12 +66,30 @@ class Builders(AbstractContextManager[Any], Protocol):
 
     processes: int
 
+    @property
+    def standstill(self) -> StandsStill | None:
+        """What has those that are building stand still; see `Elsewhere.standstill`."""
+        ...
+
+    @property
+    def building(self) -> Collection[Key]:
+        """Variants that are being built."""
+        ...
+
     def begin(self, choices: Iterable[Choice]) -> None:
         """Have variants built and checked; see `Elsewhere.begin`."""
         ...
 
-    def finish(self) -> None:
-        """Wait until nothing is built; see `Elsewhere.finish`."""
+    def wait(self, seconds: float) -> None:
+        """Wait until a variant is built; see `Elsewhere.wait`."""
+        ...
+
+    def pause(self) -> None:
+        """Wait until nothing is built."""
+        ...
+
+    def built_s(self, choice: Choice) -> float | None:
+        """Return the processor time that building a variant took; see `Elsewhere.built_s`."""
         ...
 
     def load(self, choice: Choice) -> None:
@@ -99,9 +124,9 @@ class Elsewhere:
         self._task = task
         self._lanes = [process_pool(1) for _ in range(processes)]
         self._places: dict[Key, int] = {}
-        self._building: dict[Key, Future[None]] = {}
-        self._opening: list[Future[None]] = []
-        self._next = 0
+        self._standstill = Standstill(self._busy) if can_stop() else None
+        self._builds: dict[Key, Future[float]] = {}
+        self._opening: dict[int, Future[None]] = {}
 
     @classmethod
     def of(
@@ -130,18 +155,42 @@ class Elsewhere:
         task = Task(asked=asked, label=label, plan=plan, most_s=most_s)
         return cls(task, min(MOST, capacity(executor)))
 
+    @property
+    def standstill(self) -> StandsStill | None:
+        """What has the processes that are building stand still; None where systems cannot."""
+        return self._standstill
+
+    @property
+    def building(self) -> Collection[Key]:
+        """Variants that are being built, or wait for it."""
+        return [key for key, build in self._builds.items() if not build.done()]
+
     def begin(self, choices: Iterable[Choice]) -> None:
         """Have variants built and checked, those that were not before."""
         for choice in choices:
             key = as_key(choice)
             if key not in self._places:
-                self._building[key] = self._submit(self._next, _build, dict(choice))
-                self._places[key] = self._next
-                self._next = (self._next + 1) % self.processes
+                busy = [self._places[other] for other in self.building]
+                place = min(range(self.processes), key=busy.count)
+                self._builds[key] = self._submit(place, _build, dict(choice))
+                self._places[key] = place
 
-    def finish(self) -> None:
-        """Wait until the processes have nothing to do."""
-        wait([*self._opening, *self._building.values()])
+    def wait(self, seconds: float) -> None:
+        """Wait until another variant is built, but no longer than so long, s."""
+        building = [self._builds[key] for key in self.building]
+        wait(building, timeout=seconds, return_when=FIRST_COMPLETED)
+
+    def pause(self) -> None:
+        """Wait until nothing is built."""
+        wait(self._opening.values())
+        wait(self._builds.values())
+
+    def built_s(self, choice: Choice) -> float | None:
+        """Return the processor time that building a variant took, s; None if it failed."""
+        build = self._builds.get(as_key(choice))
+        if build is None or not build.done() or build.exception() is not None:
+            return None
+        return build.result()
 
     def load(self, choice: Choice) -> None:
         """Have a variant put its arguments into memory when it is built, ahead of timing it.
@@ -150,8 +199,7 @@ class Elsewhere:
         """
         self.begin([choice])
         key = as_key(choice)
-        built = self._building.get(key)
-        if built is None or built.exception() is None:
+        if self._builds[key].exception() is None:
             self._submit(self._places[key], _load, dict(choice)).exception()
 
     def time(
@@ -178,16 +226,20 @@ class Elsewhere:
         self.begin([choice])
         key = as_key(choice)
         place = self._places[key]
-        built = self._building.pop(key, None)
         try:
-            if built is not None:
-                built.result()
+            self._builds[key].result()
             return self._submit(place, _time, dict(choice), best_s, left_s).result()
         except BrokenExecutor as error:
             self._replace(place)
             raise MeasurementError(
                 f"the process that was to build and run {dict(choice)} came to an end"
             ) from error
+
+    def _busy(self) -> list[int]:
+        """Return the numbers of the processes that are building, or about to be able to."""
+        busy = {self._places[key] for key in self.building}
+        busy.update(place for place, opening in self._opening.items() if not opening.done())
+        return [number for place in busy for number in self._lanes[place].running()]
 
     def _submit(self, place: int, function: Any, *given: Any) -> Future[Any]:
         try:
@@ -198,15 +250,14 @@ class Elsewhere:
 
     def _replace(self, place: int) -> None:
         """Have a new process in place of one that ended, which knows no variant."""
-        self._lanes[place].shutdown(wait=False)
+        self._lanes[place].end()
         self._lanes[place] = process_pool(1)
         lost = [key for key, where in self._places.items() if where == place]
         for key in lost:
-            del self._places[key]
-            self._building.pop(key, None)
+            del self._places[key], self._builds[key]
 
     def __enter__(self) -> Self:
-        self._opening = [self._submit(place, _open) for place in range(self.processes)]
+        self._opening = {place: self._submit(place, _open) for place in range(self.processes)}
         return self
 
     def __exit__(
@@ -216,7 +267,7 @@ class Elsewhere:
         trace: TracebackType | None,
     ) -> None:
         for lane in self._lanes:
-            lane.shutdown(cancel_futures=True)
+            lane.end()
 
 
 # {{{ what the processes do
@@ -250,8 +301,10 @@ def _open(task: Task) -> None:
     _place(task)
 
 
-def _build(task: Task, choice: Choice) -> None:
+def _build(task: Task, choice: Choice) -> float:
+    began_s = time.process_time()
     _place(task).bench.build(choice)
+    return time.process_time() - began_s
 
 
 def _load(task: Task, choice: Choice) -> None:

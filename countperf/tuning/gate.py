@@ -10,12 +10,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
+from typing import Protocol
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import TuningError
 from countperf.tuning.pools import StandsStill
-from countperf.tuning.ranker import Ranker
+
+
+class Watched(Protocol):
+    """What works on when nobody waits for it: a ranking under way, processes that build."""
+
+    @property
+    def standstill(self) -> StandsStill | None:
+        """What has it stand still in the midst of its work; None if nothing can."""
+        ...
+
+    def pause(self) -> None:
+        """Have it come to the end of what it has begun."""
+        ...
 
 
 class Gate:
@@ -25,7 +37,7 @@ class Gate:
         self._changed = threading.Condition()
         self._working = 0
         self._is_timing = False
-        self._rankers: list[Ranker] = []
+        self._watched: list[Watched] = []
         self._is_closed = False
 
     def close(self) -> None:
@@ -40,15 +52,15 @@ class Gate:
             raise TuningError("the search was interrupted", refusals=[])
 
     @contextmanager
-    def watching(self, ranker: Ranker) -> Generator[None]:
-        """Have a ranking stand still whenever there is a timing on the processors."""
+    def watching(self, other: Watched) -> Generator[None]:
+        """Have something stand still whenever there is a timing on the processors."""
         with self._changed:
-            self._rankers.append(ranker)
+            self._watched.append(other)
         try:
             yield
         finally:
             with self._changed:
-                self._rankers.remove(ranker)
+                self._watched.remove(other)
 
     @contextmanager
     def working(self) -> Generator[None]:
@@ -73,9 +85,9 @@ class Gate:
             self._wait()
             self._is_timing = True
             self._changed.wait_for(lambda: not self._working)
-            rankers = tuple(self._rankers)
+            watched = tuple(self._watched)
         try:
-            with _standing_still(rankers):  # nobody else uses them, since nobody works
+            with _standing_still(watched):  # nobody else uses them, since nobody works
                 yield
         finally:
             with self._changed:
@@ -84,19 +96,15 @@ class Gate:
 
 
 @contextmanager
-def _standing_still(rankers: Sequence[Ranker]) -> Generator[None]:
-    """Have the executors of some rankings do nothing, in the midst of their tasks if they can."""
-    able: dict[StandsStill, list[Ranker]] = {}
-    for ranker in rankers:
-        if ranker.standstill is None:
-            ranker.pause()
+def _standing_still(watched: Sequence[Watched]) -> Generator[None]:
+    """Have all of these do nothing, in the midst of what they do if they can."""
+    able: set[StandsStill] = set()  # searches may share an executor
+    for other in watched:
+        if other.standstill is None:
+            other.pause()
         else:
-            able.setdefault(ranker.standstill, []).append(ranker)
+            able.add(other.standstill)
     with ExitStack() as stack:
-        for standstill, users in able.items():
-            stack.enter_context(standstill.reached(partial(_are_idle, users)))
+        for standstill in able:
+            stack.enter_context(standstill.reached())
         yield
-
-
-def _are_idle(rankers: Sequence[Ranker]) -> bool:
-    return all(ranker.is_idle for ranker in rankers)

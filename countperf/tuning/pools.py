@@ -2,85 +2,118 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import threading
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing.context import BaseContext
-from multiprocessing.synchronize import Lock, Semaphore
 from typing import Any, Protocol
 
-_PATIENCE_S = 0.5  # between looks whether what is waited for can still come
+_LONGEST_S = 30.0  # that processes are stopped: what waits for one of them goes on after it
 
 
 class StandsStill(Protocol):
     """What an executor has (`standstill`) whose processes can stand still in the midst of tasks."""
 
-    def reached(self, is_idle: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Have all stand still; see `Standstill.reached`."""
+    def reached(self) -> AbstractContextManager[None]:
+        """Have all stand still."""
         ...
 
 
 class Standstill:
-    """Lets the processes of a pool stand still between two steps of their tasks.
-
-    Tasks that are not to be disturbed by others, nor to disturb them, need not end for it.
+    """Stops processes in the midst of what they do, each with the processes that it began.
 
     Parameters
     ----------
-    context : multiprocessing.context.BaseContext
-        Of the processes.
-    processes : int
-        How many there are.
+    processes : callable
+        Returns the numbers of those that are to stop, each of which has to lead a group of its own.
+        Where this process comes to its end meanwhile, so do they.
     """
 
-    def __init__(self, context: BaseContext, processes: int) -> None:
+    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
         self._processes = processes
-        self._turn = context.Lock()  # whoever wants to move takes it for a moment
-        self._free = context.Semaphore(processes)
 
     @contextmanager
-    def moving(self) -> Generator[None]:
-        """Do a step of a task, in a process of the pool; waits while all are to stand still."""
-        with self._turn:
-            self._free.acquire()
+    def reached(self) -> Generator[None]:
+        """Have all stand still, but for no longer than half a minute."""
+        stopped = tuple(self._processes())
+        go_on = threading.Timer(_LONGEST_S, _signal, (stopped, "SIGCONT"))
+        go_on.daemon = True
+        _guard.add(stopped)
         try:
+            _signal(stopped, "SIGSTOP")
+            go_on.start()
             yield
         finally:
-            self._free.release()
-
-    @contextmanager
-    def reached(self, is_idle: Callable[[], bool]) -> Generator[None]:
-        """Wait until all processes stand still, and have them do so.
-
-        Parameters
-        ----------
-        is_idle : callable
-            Whether the pool has nothing to do, so that nothing is to be waited for: a process that
-            came to an end in the midst of a step would not be seen to stand still.
-        """
-        has_turn = _taken(self._turn, is_idle)
-        standing = 0
-        try:
-            while has_turn and standing < self._processes and _taken(self._free, is_idle):
-                standing += 1
-            yield
-        finally:
-            for _ in range(standing):
-                self._free.release()
-            if has_turn:
-                self._turn.release()
+            go_on.cancel()
+            _signal(stopped, "SIGCONT")
+            _guard.remove(stopped)
 
 
-def _taken(what: Lock | Semaphore, is_idle: Callable[[], bool]) -> bool:
-    while not what.acquire(timeout=_PATIENCE_S):
-        if is_idle():
-            return False
-    return True
+def _signal(processes: Iterable[int], name: str) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):  # which ended, or has just begun
+            os.killpg(process, getattr(signal, name))
+
+
+_GUARD = """
+while read -r line; do last=$line; done
+for process in $last; do kill -s KILL -- "-$process"; done
+"""
+
+
+class _Guard:
+    """Ends processes that stand still when this one was killed and can have none go on."""
+
+    def __init__(self) -> None:
+        self._stopped: set[int] = set()
+        self._shell: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    def add(self, processes: Iterable[int]) -> None:
+        with self._lock:
+            self._stopped.update(processes)
+            self._tell()
+
+    def remove(self, processes: Iterable[int]) -> None:
+        with self._lock:
+            self._stopped.difference_update(processes)
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._shell is None or self._shell.poll() is not None:
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,  # so that what ends this process leaves it alone
+            )
+            atexit.register(_end, self._shell)
+        assert self._shell.stdin is not None
+        self._shell.stdin.write(" ".join(map(str, self._stopped)) + "\n")
+        self._shell.stdin.flush()
+
+
+def _end(shell: subprocess.Popen[str]) -> None:
+    with shell, suppress(BrokenPipeError):
+        assert shell.stdin is not None
+        shell.stdin.close()
+
+
+_guard = _Guard()
+
+
+def can_stop() -> bool:
+    """Tell whether processes of this system can be stopped and go on."""
+    return hasattr(signal, "SIGSTOP") and hasattr(os, "killpg")
 
 
 class Pool(ProcessPoolExecutor):
@@ -95,23 +128,26 @@ class Pool(ProcessPoolExecutor):
 
     Attributes
     ----------
-    standstill : Standstill
-        What has them stand still.
+    standstill : Standstill or None
+        What has them stand still; None where systems cannot.
     """
 
     def __init__(self, processes: int, context: BaseContext) -> None:
-        self.standstill = Standstill(context, processes)
-        super().__init__(
-            processes, mp_context=context, initializer=_begin, initargs=(self.standstill,)
-        )
+        self.standstill = Standstill(self.running) if can_stop() else None
+        super().__init__(processes, mp_context=context, initializer=_begin)
 
+    def running(self) -> list[int]:
+        """Return the numbers of its processes."""
+        there = dict(self._processes or {})  # none once it is shut down
+        return [number for number, process in there.items() if process.is_alive()]
 
-_standstill: Standstill | None = None  # of the pool that this process belongs to
-
-
-def moving() -> AbstractContextManager[None]:
-    """Do a step of a task, wherever it is; a process of a `Pool` waits if it is to stand still."""
-    return nullcontext() if _standstill is None else _standstill.moving()
+    def end(self) -> None:
+        """End the processes, whatever they are doing."""
+        there = list((self._processes or {}).values())
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in there:
+            process.kill()
+        self.shutdown()
 
 
 @contextmanager
@@ -136,10 +172,10 @@ def process_pool(workers: int | None = None) -> Pool:
     return Pool(workers or processors(), context)
 
 
-def _begin(standstill: Standstill) -> None:
+def _begin() -> None:
     """Keep what Loopy warns of thousands of variants from the terminal; leave Ctrl-C to others."""
-    global _standstill
-    _standstill = standstill
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # so that it can be stopped with all that it begins
     gc.freeze()  # what was imported stays
     gc.set_threshold(20_000, 20, 20)
     warnings.simplefilter("ignore")

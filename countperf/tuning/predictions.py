@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from countperf.tuning.gate import Gate
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.result import Plan
+from countperf.tuning.result import Key, Plan
 
 _SLICE_S = 60.0  # after which what was predicted is written down
 _WAIT_S = 0.25  # for an answer of the executor, before other searches get their turn
@@ -90,6 +90,19 @@ class Predictions:
         if self._is_over:
             self._write_down()
         return not self._is_over
+
+    def correct(self, times_s: Mapping[Key, float]) -> None:
+        """Have predictions follow what measurements say of points; see `Ranker.correct`."""
+        self._ranker.correct(times_s)
+
+    def keep_on(self) -> None:
+        """Keep the executor busy while something else is waited for; called while work may pass."""
+        if self._is_over:
+            return
+        if self._left_s(self._share) > 0:
+            self._ranker.feed()
+        else:
+            self._ranker.withdraw()
 
     def after(self, begin: Callable[[], None]) -> None:
         """Go on with predictions after something else has begun; called while work may pass."""

@@ -6,8 +6,18 @@ from importlib import import_module
 
 for _name in (
     "countperf.counting.resources",
+    "countperf.harness.runner",
+    "countperf.harness.session",
     "countperf.models.weights",
     "countperf.properties.count_properties",
+    "countperf.tuning.measuring",
     "countperf.tuning.points",
+    "loopy.check",
+    "loopy.codegen.instruction",
+    "loopy.codegen.loop",
+    "loopy.library.random123",
+    "loopy.schedule.device_mapping",
+    "loopy.target.c.c_execution",
+    "numpy.random",
 ):
     import_module(_name)

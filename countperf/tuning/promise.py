@@ -2,18 +2,20 @@
 
 Predictions take time, too. What a model says of points that are alike in most parameters is alike,
 so that it can be estimated by kernel ridge regression: of the logarithm of predicted times, with a
-kernel that multiplies over the parameters, as in `countperf.tuning.posterior`. The estimates decide
-nothing but the order in which points are predicted.
+kernel that multiplies over the parameters, as in `countperf.tuning.posterior`. Once variants are
+measured, what they say of the predictions (`Promise.correct`) takes their place. The estimates
+decide nothing but the order in which points are predicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countperf.tuning.posterior import Array, alike, ranks
+from countperf.tuning.result import Key, as_key
 from countperf.tuning.space import Choice, SearchSpace
 
 MOST = 256
@@ -35,6 +37,11 @@ class Promise:
         self._space = space
         self._choices: list[Choice] = []
         self._times: list[float | None] = []
+        self._corrected: Mapping[Key, float] = {}
+
+    def correct(self, times_s: Mapping[Key, float]) -> None:
+        """Take these times for those of points, s, in place of the predicted ones."""
+        self._corrected = times_s
 
     def add(self, choice: Choice, time_s: float | None) -> None:
         """Learn from the predicted time of a point, s; None if it has none."""
@@ -44,11 +51,15 @@ class Promise:
 
     def order(self, choices: Sequence[Choice]) -> list[int]:
         """Return the positions of points, those first that should have the shortest times."""
-        known = [time_s for time_s in self._times if time_s is not None]
+        times = [
+            None if time_s is None else self._corrected.get(as_key(choice), time_s)
+            for choice, time_s in zip(self._choices, self._times, strict=True)
+        ]
+        known = [time_s for time_s in times if time_s is not None]
         if not known:
             return list(range(len(choices)))
         slowest = max(known)  # what has no prediction is as good as that
-        logarithms = np.log([slowest if t is None else t for t in self._times])
+        logarithms = np.log([slowest if t is None else t for t in times])
         codes, numeric = ranks(self._space, [*self._choices, *choices])
         there, asked = codes[: len(self._choices)], codes[len(self._choices) :]
         center = float(np.mean(logarithms))

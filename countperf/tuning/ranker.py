@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from functools import cached_property
 from itertools import islice
@@ -16,6 +16,7 @@ from countperf.tuning.points import Point, Question, Refused
 from countperf.tuning.pools import StandsStill, capacity, pool_or, shares_memory
 from countperf.tuning.promise import Promise
 from countperf.tuning.ranking import Ranking, Tally
+from countperf.tuning.result import Key
 from countperf.tuning.sending import NOT_SENT, Packed, predict_sent
 from countperf.tuning.space import Value
 
@@ -189,6 +190,11 @@ class Ranker:
         self._collect(0.0)
         self._submit(None, self._most_in_flight())
 
+    def correct(self, times_s: Mapping[Key, float]) -> None:
+        """Have these times of points, s, say what promises short ones, not the predicted times."""
+        if self._promise is not None:
+            self._promise.correct(times_s)
+
     def withdraw(self) -> None:
         """Take back what has not begun, so that the executor can do something else first."""
         withdrawn = [task for task in self._pending if task.cancel()]
@@ -206,11 +212,6 @@ class Ranker:
     def standstill(self) -> StandsStill | None:
         """What has the executor stand still in the midst of tasks; None if it cannot."""
         return getattr(self._executor, "standstill", None)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all that the executor was asked for is done."""
-        return all(task.done() for task in self._pending)
 
     def ranking(self) -> Ranking:
         """Return what came back so far."""

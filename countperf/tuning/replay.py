@@ -15,7 +15,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
@@ -349,9 +349,8 @@ class _Standing:
     """Predictions of a replay stand still whenever the clock advances for something else."""
 
     @contextmanager
-    def reached(self, is_idle: Callable[[], bool]) -> Generator[None]:
+    def reached(self) -> Generator[None]:
         """Do nothing."""
-        del is_idle
         yield
 
 
@@ -441,36 +440,54 @@ class ReplayBuilders:
         seed: int,
     ) -> None:
         self.processes = min(MOST, processors.number)
+        self.standstill: StandsStill | None = _Standing()
         self._processors = processors
         self._lanes = [
             _Lane(record, processors.queue(1), plan, most_s, seed + place)
             for place in range(self.processes)
         ]
         self._places: dict[Key, _Lane] = {}
+        self._builds: dict[Key, Future[float | None]] = {}
+
+    @property
+    def building(self) -> Collection[Key]:
+        """Variants that are being built, or wait for it."""
+        return [key for key, build in self._builds.items() if not build.done()]
 
     def begin(self, choices: Iterable[Choice]) -> None:
         """Have variants built and checked, those that were not before."""
         for choice in choices:
             key = as_key(choice)
             if key not in self._places:
-                self._places[key] = self._lanes[len(self._places) % self.processes]
-                self._places[key].build(choice)
+                busy = [self._places[other] for other in self.building]
+                self._places[key] = min(self._lanes, key=busy.count)
+                self._builds[key] = self._places[key].build(choice)
 
-    def finish(self) -> None:
-        """Wait until the processes have nothing to do."""
-        self._processors.work(lambda: all(lane.queue.is_idle for lane in self._lanes))
+    def wait(self, seconds: float) -> None:
+        """Wait until another variant is built, but no longer than so long, s."""
+        before = len(self.building)
+        self._processors.work(lambda: len(self.building) < before, seconds)
+
+    def pause(self) -> None:
+        """Wait until nothing is built."""
+        self._processors.work(lambda: not self.building)
+
+    def built_s(self, choice: Choice) -> float | None:
+        """Return the processor time that building a variant took, s; None if it failed."""
+        build = self._builds.get(as_key(choice))
+        return build.result() if build is not None and build.done() else None
 
     def load(self, choice: Choice) -> None:
-        """Put a variant's arguments into memory, of which records say nothing."""
+        """Wait until a variant is built; of its arguments in memory records say nothing."""
         self.begin([choice])
+        self._processors.work(self._builds[as_key(choice)].done)
 
     def time(
         self, choice: Choice, best_s: float | None, left_s: float
     ) -> tuple[tuple[float, ...], bool]:
         """Time a variant, as recorded."""
-        self.begin([choice])
+        self.load(choice)
         lane = self._places[as_key(choice)]
-        self._processors.work(lambda: lane.queue.is_idle)
         began_s = lane.clock.now()
         lane.until_s = began_s + left_s
         try:
@@ -509,12 +526,16 @@ class _Lane:
             left_s=lambda: self.until_s - self.clock.now(),
         )
 
-    def build(self, choice: Choice) -> None:
+    def build(self, choice: Choice) -> Future[float | None]:
         """Take a job that takes as long as building the variant did."""
         began_s = self.clock.now()
-        with suppress(MeasurementError):  # comes again when it is timed
+        failed = False
+        try:
             self.bench.build(choice)
-        self.queue.submit(self.clock.now() - began_s)
+        except MeasurementError:  # which comes again when it is timed
+            failed = True
+        build_s = self.clock.now() - began_s
+        return self.queue.submit(build_s, None if failed else build_s)
 
 
 # {{{ searches
@@ -575,7 +596,7 @@ def random_search(
         for number, choice in enumerate(order):
             if number % workers == 0:
                 builders.begin(order[number : number + workers])
-                builders.finish()
+                builders.pause()
             try:
                 samples, _ = builders.time(
                     choice, None if best is None else best[0], seconds - clock.now()

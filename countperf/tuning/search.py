@@ -42,6 +42,7 @@ from countperf.tuning.space import Choice, SearchSpace
 
 Progress = Callable[[str], None]
 
+_WAIT_S = 0.05  # for a variant to be built, before others are looked after
 RESERVED = 0.05
 """Fraction of the seconds that is kept for running the best once more, if that takes so long."""
 
@@ -146,7 +147,7 @@ class _Search:
         self._before_s = max((float(e.get("spent_s", 0.0)) for e in self._entries), default=0.0)
         self._began_s = runner.clock.now() if began_s is None else began_s
         self._confirmed: set[Key] = set()
-        self._built: set[Key] = set()  # ahead of their turn
+        self._begun: set[Key] = set()  # built, or being built, and not tried yet
         self._elsewhere: Builders | None = None
         self._known = Candidates(space, plan)
         self._ranking: Ranking
@@ -174,6 +175,7 @@ class _Search:
             self._elsewhere = Elsewhere.of(pool, ranker.asked, self._runner, self._plan, most_s)
             if self._elsewhere is not None:
                 stack.enter_context(self._elsewhere)
+                stack.enter_context(gate.watching(self._elsewhere))
             self._bench = stack.enter_context(
                 Bench(
                     self._space,
@@ -283,6 +285,7 @@ class _Search:
         where no variant that is predicted is worth a measurement.
         """
         while True:
+            self._predictions.correct(self._known.promising_s)
             counting = not self._is_spent() and self._predictions.go_on()
             self._look()
             if self._is_spent():
@@ -297,29 +300,58 @@ class _Search:
                     return "confident"
                 self._predictions.wait()
                 continue
-            points = self._known.promising(
-                self._left_s() - self._reserved_s(),
-                self._built,
-                most=self._most(counting=counting),
-                together=self._elsewhere is not None,
-            )
-            if not points:
+            if self._elsewhere is None:
+                went_on = self._build_and_try()
+            else:
+                went_on = self._try_or_build(self._elsewhere, counting=counting)
+            if not went_on:
                 return "budget"
-            self._try(*points)
 
-    def _most(self, *, counting: bool) -> int:
-        """Return how many variants are built at a time: one ahead, or by all but a process."""
-        if self._elsewhere is None:
-            return 2
-        most = max(1, self._elsewhere.processes - counting)
+    def _build_and_try(self) -> bool:
+        """Build and try a variant here, and another one ahead; tell whether there was time."""
+        left_s = self._left_s() - self._reserved_s()
+        point = self._known.worth_a_try(left_s, self._begun)
+        following = self._known.promising(left_s, self._begun, 1 if point else 2)
+        if point is None:
+            if not following:
+                return False
+            point, *following = following
+        self._try(point, *following)
+        return True
+
+    def _try_or_build(self, elsewhere: Builders, *, counting: bool) -> bool:
+        """Try a variant that is built, or have others built; tell whether there was time."""
+        left_s = self._left_s() - self._reserved_s()
+        building = set(elsewhere.building)
+        point = self._known.worth_a_try(left_s, self._begun - building, building)
+        if point is not None:
+            self._try(point)
+            return True
+        most = self._most(elsewhere, counting=counting) - len(building)
+        points = self._known.promising(left_s, self._begun, max(0, most))
+        if not points and not building:
+            return False
+        with self._gate.working():
+            if points:
+                self._begun.update(as_key(point.choice) for point in points)
+                self._predictions.after(partial(elsewhere.begin, [p.choice for p in points]))
+            under_way = len(elsewhere.building)
+            while not self._is_spent() and len(elsewhere.building) == under_way > 0:
+                elsewhere.wait(min(_WAIT_S, max(0.0, self._left_s())))
+                self._predictions.keep_on()
+        return True
+
+    def _most(self, elsewhere: Builders, *, counting: bool) -> int:
+        """Return how many variants are built at a time: by all processes, or all but one."""
+        most = max(1, elsewhere.processes - counting)
         limit = self._budget.measurements
         done = len(self._known.tried) + len(self._known.refused)
         return most if limit is None else max(1, min(most, limit - done))
 
     def _try(self, point: Predicted, *following: Predicted) -> None:
         best_s = self._known.best_s
-        was_built = as_key(point.choice) in self._built
-        together = 1 if self._elsewhere is None else 1 + len(following)
+        key = as_key(point.choice)
+        was_built = key in self._begun
         started = self._runner.clock.now()
         try:
             samples, cut_short = self._time(point.choice, best_s, *(p.choice for p in following))
@@ -336,16 +368,16 @@ class _Search:
                 cut_short=cut_short,
                 at_s=self._spent_s(),
             )
-            build_s = (self._runner.clock.now() - started - sum(samples)) / together
-            self._known.learn(tried, None if was_built else max(0.0, build_s))
+            build_s = max(0.0, self._runner.clock.now() - started - sum(samples))
+            if self._elsewhere is not None:
+                self._known.learn(tried, self._elsewhere.built_s(point.choice))
+            else:
+                self._known.learn(tried, None if was_built else build_s)
             self._write(tried_line(tried))
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
-        self._built = {
-            key
-            for key in (*self._built, *(as_key(each.choice) for each in following))
-            if key not in self._known.tried and key not in self._known.refused
-        }
+        self._begun.update(as_key(each.choice) for each in following)
+        self._begun.discard(key)
 
     def _time(
         self, choice: Choice, best_s: float | None, *following: Choice
@@ -353,17 +385,15 @@ class _Search:
         """Time a variant, here or where it was built, and have others built meanwhile."""
         if self._elsewhere is not None:
             try:
-                return self._timed_elsewhere(self._elsewhere, choice, best_s, *following)
+                return self._timed_elsewhere(self._elsewhere, choice, best_s)
             except DeviceError:  # which this process has found
                 self._elsewhere = None
         return self._bench.time(choice, best_s, following[0] if following else None)
 
     def _timed_elsewhere(
-        self, elsewhere: Builders, choice: Choice, best_s: float | None, *following: Choice
+        self, elsewhere: Builders, choice: Choice, best_s: float | None
     ) -> tuple[tuple[float, ...], bool]:
         with self._gate.working():
-            self._predictions.after(partial(elsewhere.begin, [choice, *following]))
-            elsewhere.finish()
             elsewhere.load(choice)
         with self._gate.timing(self._runner.identity):
             return elsewhere.time(choice, best_s, self._left_s())

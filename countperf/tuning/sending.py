@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from countperf.tuning.points import Point, Question, predict_points
-from countperf.tuning.pools import moving
 from countperf.tuning.space import Choice
 
 REMEMBERED = 4
@@ -72,11 +71,5 @@ class Packed:
 
 
 def predict_sent(asked: Packed | Question, choices: Sequence[Choice]) -> list[Point]:
-    """Predict some points; what a process of the pool is asked to do, and stands still between."""
-    with moving():
-        question = asked.question() if isinstance(asked, Packed) else asked
-    points: list[Point] = []
-    for choice in choices:
-        with moving():
-            points += predict_points(question, [choice])
-    return points
+    """Predict some points; what a process of the pool is asked to do."""
+    return predict_points(asked.question() if isinstance(asked, Packed) else asked, choices)

@@ -61,39 +61,55 @@ def test_where_seconds_are_scarce_what_takes_long_to_build_comes_later() -> None
     large, small, slow = _point(1, 1e-3, written=1000), _point(2, 1.1e-3), _point(3, 1.0)
     candidates = _known(large, small, slow)
 
-    assert candidates.promising(INFINITE, ())[0] == large
-    assert candidates.promising(60.0, ())[0] == small
+    assert candidates.promising(INFINITE, (), 1) == [large]
+    assert candidates.promising(60.0, (), 1) == [small]
 
 
 def test_what_there_is_no_time_for_is_not_tried_but_the_first_one_always_is() -> None:
     large, small = _point(1, 1e-3, written=1000), _point(2, 1.1e-3)
     candidates = _known(large, small)
 
-    assert candidates.promising(0.01, ())
+    assert candidates.promising(0.01, (), 1)
     candidates.learn(Tried(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
-    assert candidates.promising(1.0, ()) == []
-    assert candidates.promising(10.0, ()) == [large]
+    assert candidates.promising(1.0, (), 1) == []
+    assert candidates.promising(10.0, (), 2) == [large]
+
+
+def test_what_is_built_needs_no_time_but_that_of_its_runs() -> None:
+    large, small = _point(1, 1e-3, written=1000), _point(2, 1.1e-3)
+    candidates = _known(large, small)
+    candidates.learn(Tried(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
+
+    assert candidates.worth_a_try(1.0, [as_key(large.choice)]) == large
+    assert candidates.worth_a_try(1e-4, [as_key(large.choice)]) is None
 
 
 def test_what_is_built_already_is_tried_if_it_is_nearly_as_good() -> None:
     first, second, hopeless = _point(1, 1e-3), _point(4, 1.01e-3), _point(7, 1.0)
     candidates = _known(first, second, hopeless)
+    keys = [as_key(each.choice) for each in (first, second, hopeless)]
 
-    assert candidates.promising(INFINITE, ()) == [first, second]
-    assert candidates.promising(INFINITE, {as_key(second.choice)}) == [second, first]
-    assert candidates.promising(INFINITE, {as_key(hopeless.choice)}) == [first, second]
+    assert candidates.promising(INFINITE, (), 2) == [first, second]
+    assert candidates.promising(INFINITE, keys[:1], 2) == [second, hopeless]
+    assert candidates.worth_a_try(INFINITE, ()) is None
+    assert candidates.worth_a_try(INFINITE, keys[1:2]) == second
+    assert candidates.worth_a_try(INFINITE, keys[1:2], keys[:1]) == second
+    assert candidates.worth_a_try(INFINITE, keys[2:]) is None
+    assert candidates.worth_a_try(INFINITE, keys[2:], keys[:1]) is None
 
 
-def test_of_several_that_are_built_together_each_is_tried_before_others_are_built() -> None:
-    points = [_point(2 * place, 1e-3 * 1.01**place) for place in range(4)]
-    candidates = _known(*points)
+def test_measurements_say_what_promises_short_times() -> None:
+    """Of points that are alike, the one that was measured is four times as slow as predicted."""
+    first, alike, other = _point(1, 1e-3), _point(2, 1.1e-3), _point(7, 1.5e-3)
+    candidates = _known(first, alike, other)
+    keys = [as_key(each.choice) for each in (first, alike, other)]
 
-    chosen = candidates.promising(INFINITE, (), most=3, together=True)
-    assert chosen == points[:3]
-    built = {as_key(each.choice) for each in chosen[1:]}
-    candidates.learn(Tried(choice=points[0].choice, predicted_s=1e-3, samples_s=(1e-3,)))
-    (next_one,) = candidates.promising(INFINITE, built, most=3, together=True)
-    assert as_key(next_one.choice) in built
+    assert candidates.promising_s == {}
+    candidates.learn(Tried(choice=first.choice, predicted_s=1e-3, samples_s=(4e-3,)))
+    found_s = candidates.promising_s
+    assert found_s[keys[0]] == pytest.approx(4e-3, rel=0.1)
+    assert found_s[keys[1]] > 1.1e-3
+    assert found_s[keys[2]] < found_s[keys[0]]
 
 
 def _time_s(choice: Choice) -> float | None:
@@ -113,6 +129,20 @@ def test_points_like_fast_ones_promise_to_be_fast() -> None:
     assert Promise(SPACE).order(choices) == list(range(len(choices)))
     actual = [_time_s(choice) or 1.0 for choice in order]
     assert max(actual[:3]) < min(actual[-3:])
+
+
+def test_points_unlike_those_that_were_measured_to_be_slow_promise_to_be_fast() -> None:
+    promise = Promise(SPACE)
+    known = [choice for choice in SPACE.choices() if int(choice["x"]) % 3 == 0]
+    for choice in known:
+        promise.add(choice, _time_s(choice))
+    asked = [choice for choice in SPACE.choices() if int(choice["x"]) % 3]
+
+    before = asked[promise.order(asked)[0]]
+    promise.correct({as_key(c): 1.0 / (_time_s(c) or 1.0) for c in known if int(c["x"]) > 0})
+    after = asked[promise.order(asked)[0]]
+
+    assert int(before["x"]) > int(after["x"])
 
 
 def _ranked(space: SearchSpace, points: int, *, by_promise: bool) -> tuple[float, Ranking]:

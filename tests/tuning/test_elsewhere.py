@@ -54,7 +54,7 @@ def test_variants_are_built_at_a_time_and_timed_one_by_one(
 ) -> None:
     with _elsewhere(pool, DOUBLE, device) as elsewhere:
         elsewhere.begin([FIRST, SECOND, UNDONE])
-        elsewhere.finish()
+        elsewhere.pause()
         elsewhere.load(UNDONE)
         for choice in (FIRST, SECOND, THIRD, FIRST):  # one is not built, one is timed again
             elsewhere.load(choice if choice is not SECOND else FIRST)
@@ -73,7 +73,7 @@ def test_wrong_numbers_come_when_it_is_the_variants_turn(
 ) -> None:
     with _elsewhere(pool, WRONG, device) as elsewhere:
         elsewhere.begin([FIRST])
-        elsewhere.finish()
+        elsewhere.pause()
         with pytest.raises(WrongResultError):
             elsewhere.time(FIRST, None, 60.0)
 
@@ -84,7 +84,7 @@ def test_a_variant_that_ends_its_process_fails_alone(
 ) -> None:
     with _elsewhere(pool, FATAL, device) as elsewhere:
         elsewhere.begin([FIRST, {**UNDONE, "fetch": False}])
-        elsewhere.finish()
+        elsewhere.pause()
         with pytest.raises(MeasurementError, match="came to an end"):
             elsewhere.time({**UNDONE, "fetch": False}, None, 60.0)
         elsewhere.load({**UNDONE, "fetch": False})
