@@ -117,7 +117,8 @@ class Candidates:
             return {}
         times = self._times
         low_s = np.exp((times.mean - times.scale / 2).mean(axis=0))
-        return dict(zip(self._places, low_s.tolist(), strict=True))
+        measured_s = {key: tried.time_s for key, tried in self.tried.items()}
+        return dict(zip(self._places, low_s.tolist(), strict=True)) | measured_s
 
     @property
     def best_s(self) -> float | None:
