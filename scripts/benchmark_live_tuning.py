@@ -8,10 +8,11 @@ not as fast on every day: first a sample of each recorded space is measured anew
 what that takes now over what it took when all was measured. A search has 5 % of the time that the
 exhaustive one took, times the pace of its space. Afterwards the variant that it found and those
 that were recorded to be the fastest are timed in turns: its result is the shortest of their times
-as a fraction of that of the variant it found, a variant's time being the median over the turns of
-its shortest run in each. (By the recorded times, variants of which one is faster on one day and the
-other on another would count as misses; and of the shortest runs of all turns, one that hit upon the
-best places in memory once would be ahead of all others.)
+as a fraction of that of the variant it found, a variant's time being the lower quartile over the
+turns of its shortest run in each. (By the recorded times, variants of which one is faster on one
+day and the other on another would count as misses; of the shortest runs of all turns, one that hit
+upon the best places in memory once would be ahead of all others; and beside others who use the same
+cores, a third of the turns or more may take nearly twice as long, which medians do not survive.)
 
 Each repetition is a process of its own, with caches that begin empty, and goes through the values
 of parameters in another order. Modules are imported, and the processes that predict are started,
@@ -32,7 +33,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from benchmark_tuning import geometric_mean
@@ -56,7 +57,7 @@ SEARCH = "tune, on the device"
 FASTEST = 4
 """Recorded variants with which one that was found is compared."""
 
-TURNS = 5
+TURNS = 12
 
 
 def records(options: argparse.Namespace) -> dict[str, Record]:
@@ -96,7 +97,7 @@ def _judged(record: Record, choice: Choice, runner: KernelRunner) -> float:
             for key, each in choices.items():
                 samples, _ = bench.time(each, None)
                 turns[key].append(min(samples))
-    times = {key: median(shortest) for key, shortest in turns.items()}
+    times = {key: quantiles(shortest, n=4)[0] for key, shortest in turns.items()}
     return min(times.values()) / times[as_key(choice)]
 
 

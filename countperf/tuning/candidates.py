@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +21,8 @@ MOST = 2000
 """Candidates: the fastest by prediction; more would take longer to choose from than to build."""
 
 _WORTH_WAITING = 0.2  # gain of a variant that is built already, in that of the most promising
+_DISTURBED = 2.0  # how much slower a variant is beside somebody else's thread on the same core
+_CHEAP = 0.2  # of the time of building a small variant: what another look at one may take
 _PATIENCE = 0.05  # share of what is left of the budget against which times are small
 
 
@@ -241,10 +243,34 @@ class Candidates:
             reference_s = float(np.median(times.center_s))
         return times.expected_improvement(reference_s)
 
-    def finalists(self, confirmed: Iterable[Key]) -> list[Tried]:
+    def disturbed(self, settled: Collection[Key], left_s: float) -> Tried | None:
+        """Return a variant that may be the fastest, but was disturbed when it ran; None if none.
+
+        It is slower than the best by no more than another thread on the same core costs, and to run
+        it again takes little against building another one.
+
+        Parameters
+        ----------
+        settled : collection of key
+            Which ones were run often enough to know.
+        left_s : float
+            What is left of the budget, s.
+        """
+        best_s = self.best_s
+        most_s = min(_CHEAP * float(self._builds.expected_s(np.ones(1))[0]), left_s)
+        doubtful = [
+            tried
+            for key, tried in self.tried.items()
+            if best_s is not None
+            and key not in settled
+            and best_s < tried.time_s < _DISTURBED * best_s
+            and sum(tried.samples_s) < most_s
+        ]
+        return min(doubtful, key=lambda tried: tried.time_s, default=None)
+
+    def finalists(self, confirmed: Collection[Key]) -> list[Tried]:
         """Return the fastest ones that were not run once more."""
-        known = set(confirmed)
         order = sorted(self.tried, key=lambda key: self.tried[key].time_s)
-        return [self.tried[key] for key in order[: self._plan.finalists] if key not in known]
+        return [self.tried[key] for key in order[: self._plan.finalists] if key not in confirmed]
 
     # }}}

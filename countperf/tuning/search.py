@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -42,6 +43,7 @@ from countperf.tuning.space import Choice, SearchSpace
 
 Progress = Callable[[str], None]
 
+_MOST_ROUNDS = 3  # in which a variant is run that may have been disturbed
 _WAIT_S = 0.05  # for a variant to be built, before others are looked after
 RESERVED = 0.05
 """Fraction of the seconds that is kept for running the best once more, if that takes so long."""
@@ -146,7 +148,7 @@ class _Search:
         self._entries = [] if journal is None else journal.entries
         self._before_s = max((float(e.get("spent_s", 0.0)) for e in self._entries), default=0.0)
         self._began_s = runner.clock.now() if began_s is None else began_s
-        self._confirmed: set[Key] = set()
+        self._rounds: Counter[Key] = Counter()  # in which each was run
         self._begun: set[Key] = set()  # built, or being built, and not tried yet
         self._elsewhere: Builders | None = None
         self._known = Candidates(space, plan)
@@ -211,7 +213,7 @@ class _Search:
         seconds = self._budget.seconds
         if seconds is None or len(self._known.tried) < 2:
             return 0.0
-        finalists = self._known.finalists(self._confirmed)
+        finalists = self._known.finalists(self._run_in(2))
         return min(RESERVED * seconds, sum(sum(tried.samples_s) for tried in finalists))
 
     def _write(self, entry: dict[str, Any]) -> None:
@@ -243,8 +245,7 @@ class _Search:
                 self._known.refuse(read_refused(entry))
             elif entry["kind"] == "tried":
                 key = as_key(entry["choice"])
-                if key in self._known.tried:
-                    self._confirmed.add(key)
+                self._rounds[key] += 1
                 self._known.tried[key] = read_tried(entry)
 
     # }}}
@@ -326,6 +327,7 @@ class _Search:
         point = self._known.worth_a_try(left_s, self._begun - building, building)
         if point is not None:
             self._try(point)
+            self._try_again()
             return True
         most = self._most(elsewhere, counting=counting) - len(building)
         points = self._known.promising(left_s, self._begun, max(0, most))
@@ -373,6 +375,7 @@ class _Search:
                 self._known.learn(tried, self._elsewhere.built_s(point.choice))
             else:
                 self._known.learn(tried, None if was_built else build_s)
+            self._rounds[key] += 1
             self._write(tried_line(tried))
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
@@ -398,22 +401,36 @@ class _Search:
         with self._gate.timing(self._runner.identity):
             return elsewhere.time(choice, best_s, self._left_s())
 
+    def _try_again(self) -> None:
+        """Run a variant in another round that may have been disturbed in those before."""
+        settled = self._run_in(_MOST_ROUNDS)
+        tried = self._known.disturbed(settled, self._left_s() - self._reserved_s())
+        if tried is not None:
+            self._run_again(tried, self._known.best_s)
+
     def confirm(self) -> None:
         """Run the best once more, in fresh memory, as far as there is time; keep the shortest."""
         if len(self._known.tried) < 2:
             return
-        for tried in self._known.finalists(self._confirmed):
+        for tried in self._known.finalists(self._run_in(2)):
             if self._left_s() <= 0:
                 return
-            try:
-                more, _ = self._time(tried.choice, None)
-            except MeasurementError as error:
-                self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
-                continue
-            again = replace(tried, samples_s=(*tried.samples_s, *more), cut_short=False)
-            self._known.learn(again)
-            self._write(tried_line(again))
-            self._confirmed.add(as_key(tried.choice))
+            self._run_again(tried, None)
+
+    def _run_again(self, tried: Tried, best_s: float | None) -> None:
+        self._rounds[as_key(tried.choice)] += 1
+        try:
+            more, cut_short = self._time(tried.choice, best_s)
+        except MeasurementError as error:
+            self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
+            return
+        again = replace(tried, samples_s=(*tried.samples_s, *more), cut_short=cut_short)
+        self._known.learn(again)
+        self._write(tried_line(again))
+
+    def _run_in(self, rounds: int) -> list[Key]:
+        """Return the variants that were run in so many rounds, or more."""
+        return [key for key, number in self._rounds.items() if number >= rounds]
 
     # }}}
 

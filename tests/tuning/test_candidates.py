@@ -16,7 +16,7 @@ from countperf.tuning.points import Point, Predicted, Question, Refused
 from countperf.tuning.promise import Promise
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.result import Plan, Tried, as_key
+from countperf.tuning.result import Key, Plan, Tried, as_key
 from countperf.tuning.space import Choice, SearchSpace
 from tests.tuning.spaces import make_space
 from tests.tuning.test_ranking import WEIGHTS, Inline
@@ -96,6 +96,25 @@ def test_what_is_built_already_is_tried_if_it_is_nearly_as_good() -> None:
     assert candidates.worth_a_try(INFINITE, keys[1:2], keys[:1]) == second
     assert candidates.worth_a_try(INFINITE, keys[2:]) is None
     assert candidates.worth_a_try(INFINITE, keys[2:], keys[:1]) is None
+
+
+def test_what_may_only_have_been_disturbed_is_worth_another_look() -> None:
+    points = [_point(place, 1e-3) for place in range(1, 6)]
+    candidates = _known(*points)
+    keys = [as_key(point.choice) for point in points]
+    for point, time_s in zip(points, (1e-3, 1.9e-3, 1.2e-3, 2.1e-3, 1.5), strict=True):
+        candidates.learn(
+            Tried(choice=point.choice, predicted_s=1e-3, samples_s=(time_s,)), build_s=0.1
+        )
+
+    def looked_at(*settled: Key, left_s: float = INFINITE) -> Key | None:
+        found = candidates.disturbed(settled, left_s)
+        return None if found is None else as_key(found.choice)
+
+    assert looked_at() == keys[2]
+    assert looked_at(keys[2]) == keys[1]
+    assert looked_at(keys[2], keys[1]) is None
+    assert looked_at(left_s=1.1e-3) is None
 
 
 def test_measurements_say_what_promises_short_times() -> None:
