@@ -84,6 +84,10 @@ class Builders(AbstractContextManager[Any], Protocol):
         """Wait until a variant is built; see `Elsewhere.wait`."""
         ...
 
+    def is_free(self, choice: Choice) -> bool:
+        """Tell whether a variant can be timed at once; see `Elsewhere.is_free`."""
+        ...
+
     def pause(self) -> None:
         """Wait until nothing is built."""
         ...
@@ -179,6 +183,11 @@ class Elsewhere:
         """Wait until another variant is built, but no longer than so long, s."""
         building = [self._builds[key] for key in self.building]
         wait(building, timeout=seconds, return_when=FIRST_COMPLETED)
+
+    def is_free(self, choice: Choice) -> bool:
+        """Tell whether the process of a variant is building no other one, nor this one."""
+        place = self._places.get(as_key(choice))
+        return all(self._places[key] != place for key in self.building)
 
     def pause(self) -> None:
         """Wait until nothing is built."""

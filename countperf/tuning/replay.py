@@ -468,6 +468,11 @@ class ReplayBuilders:
         before = len(self.building)
         self._processors.work(lambda: len(self.building) < before, seconds)
 
+    def is_free(self, choice: Choice) -> bool:
+        """Tell whether the process of a variant is building no other one, nor this one."""
+        place = self._places.get(as_key(choice))
+        return all(self._places[key] is not place for key in self.building)
+
     def pause(self) -> None:
         """Wait until nothing is built."""
         self._processors.work(lambda: not self.building)

@@ -323,13 +323,14 @@ class _Search:
     def _try_or_build(self, elsewhere: Builders, *, counting: bool) -> bool:
         """Try a variant that is built, or have others built; tell whether there was time."""
         left_s = self._left_s() - self._reserved_s()
-        building = set(elsewhere.building)
-        point = self._known.worth_a_try(left_s, self._begun - building, building)
+        busy = {key for key in self._begun if not elsewhere.is_free(dict(key))}
+        point = self._known.worth_a_try(left_s, self._begun - busy, busy)
         if point is not None:
             self._try(point)
-            self._try_again()
+            self._try_again(elsewhere)
             return True
-        most = self._most(elsewhere, counting=counting) - len(building)
+        building = len(elsewhere.building)
+        most = self._most(elsewhere, counting=counting) - building
         points = self._known.promising(left_s, self._begun, max(0, most))
         if not points and not building:
             return False
@@ -401,9 +402,10 @@ class _Search:
         with self._gate.timing(self._runner.identity):
             return elsewhere.time(choice, best_s, self._left_s())
 
-    def _try_again(self) -> None:
+    def _try_again(self, elsewhere: Builders) -> None:
         """Run a variant in another round that may have been disturbed in those before."""
-        settled = self._run_in(_MOST_ROUNDS)
+        busy = [key for key in self._known.tried if not elsewhere.is_free(dict(key))]
+        settled = {*busy, *self._run_in(_MOST_ROUNDS)}
         tried = self._known.disturbed(settled, self._left_s() - self._reserved_s())
         if tried is not None:
             self._run_again(tried, self._known.best_s)
@@ -413,6 +415,9 @@ class _Search:
         if len(self._known.tried) < 2:
             return
         for tried in self._known.finalists(self._run_in(2)):
+            elsewhere = self._elsewhere
+            while elsewhere and not elsewhere.is_free(tried.choice) and self._left_s() > 0:
+                elsewhere.wait(min(_WAIT_S, self._left_s()))
             if self._left_s() <= 0:
                 return
             self._run_again(tried, None)

@@ -53,8 +53,17 @@ def test_variants_are_built_at_a_time_and_timed_one_by_one(
     pool: ProcessPoolExecutor, device: Device
 ) -> None:
     with _elsewhere(pool, DOUBLE, device) as elsewhere:
-        elsewhere.begin([FIRST, SECOND, UNDONE])
+        elsewhere.begin([FIRST, SECOND, UNDONE])  # the last one waits for a process
+        assert len(elsewhere.building) == 3
+        assert not elsewhere.is_free(FIRST)
+        assert elsewhere.built_s(FIRST) is None
+        elsewhere.wait(60.0)
+        assert len(elsewhere.building) < 3
         elsewhere.pause()
+        assert not elsewhere.building
+        assert elsewhere.is_free(FIRST)
+        assert (elsewhere.built_s(FIRST) or 0.0) > 0
+        assert elsewhere.built_s(UNDONE) is None
         elsewhere.load(UNDONE)
         for choice in (FIRST, SECOND, THIRD, FIRST):  # one is not built, one is timed again
             elsewhere.load(choice if choice is not SECOND else FIRST)

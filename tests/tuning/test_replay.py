@@ -211,7 +211,12 @@ def test_what_is_built_shares_the_processors_with_predictions() -> None:
         executor.wait_in_replay(tasks, None, FIRST_COMPLETED)
         assert all(task.done() for task in tasks)
         assert clock.now() == pytest.approx(0.6)
-        builders.pause()
+        assert not builders.is_free(BEST)
+        builders.wait(0.1)
+        assert clock.now() == pytest.approx(0.7)
+        builders.wait(60.0)
+        assert builders.is_free(BEST)
+        assert builders.built_s(BEST) == pytest.approx(1.0)
         assert clock.now() == pytest.approx(1.2)
         samples, cut_short = builders.time(BEST, None, 60.0)
         assert not cut_short
