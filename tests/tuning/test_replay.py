@@ -38,10 +38,11 @@ from countperf.tuning.replay import (
     replayed_tuning,
 )
 from countperf.tuning.result import Plan, as_key
+from countperf.tuning.space import SearchSpace
 from tests.harness.conftest import _needs_device, device  # pyright: ignore[reportPrivateUsage]
 from tests.harness.fakes import IDENTITY
 from tests.tuning.spaces import DOUBLE
-from tests.tuning.test_ranking import WEIGHTS
+from tests.tuning.test_ranking import CPU, WEIGHTS
 from tests.tuning.test_search import BEST, BEST_S, LARGE, QUESTION, scripted
 
 __all__ = ["_needs_device", "device"]
@@ -49,23 +50,28 @@ __all__ = ["_needs_device", "device"]
 ROOT = Path(__file__).parents[2]
 
 
-def _recording(count_s: float = 0.01, build_s: float = 1.0) -> Recording:
+def _recording(
+    count_s: float = 0.01, build_s: float = 1.0, space: SearchSpace = LARGE
+) -> Recording:
     """Variants of 2 s each (1 s to build, ten runs of 0.1 s), the last ones slightly faster."""
-    choices = list(LARGE.choices())
+    choices = list(space.choices())
+    part = 16 / len(choices)
     return Recording(
         record=Record(
-            space=LARGE,
-            sizes=LARGE.sizes,
+            space=space,
+            sizes=space.sizes,
             device=IDENTITY,
             variants=tuple(
-                Measured(choice=choice, build_s=build_s, samples_s=(0.1 - number / 1000,) * 10)
+                Measured(
+                    choice=choice, build_s=build_s, samples_s=(0.1 - part * number / 1000,) * 10
+                )
                 for number, choice in enumerate(choices)
             ),
         ),
-        question=QUESTION,
+        question=replace(QUESTION, space=space),
         answers={
             as_key(choice): Answer(
-                point=Predicted(choice=choice, time_s=1.0 - number / 100, group_shape=(8,)),
+                point=Predicted(choice=choice, time_s=1.0 - part * number / 100, group_shape=(8,)),
                 count_s=count_s,
             )
             for number, choice in enumerate(choices)
@@ -226,6 +232,19 @@ def test_what_is_built_shares_the_processors_with_predictions() -> None:
         assert clock.now() == pytest.approx(2.2 + sum(samples))
 
 
+def test_predictions_keep_coming_while_a_build_is_waited_for() -> None:
+    """Of .05 s each, in 3 s of two processors, and two thirds of the next 7 s: 306."""
+    wide = replace(LARGE, parameters={**LARGE.parameters, "group": range(8, 208)})
+    recording = _recording(count_s=0.05, build_s=5.0, space=wide)
+    assert len(recording.answers) > 600
+    record = replace(recording.record, device=CPU)
+
+    found = replayed_tuning(replace(recording, record=record), 20.0, seed=0, workers=2)
+
+    assert 280 < found.predicted < 320
+    assert len(found.tried) >= 3
+
+
 def test_searches_keep_their_budget() -> None:
     """Of variants of 2 s, two at a time, 4.5 s allow four; what is under way may end later."""
     recording = _recording()
@@ -252,8 +271,7 @@ def test_searches_keep_their_budget() -> None:
 def test_on_processors_several_variants_are_built_at_a_time() -> None:
     """On other devices one is built after the other."""
     other = _recording()
-    device = IDENTITY.model_copy(update={"device_type": "cpu"})
-    processor = replace(other, record=replace(other.record, device=device))
+    processor = replace(other, record=replace(other.record, device=CPU))
 
     one = replayed_tuning(other, 8.0, seed=0, workers=4)
     several = replayed_tuning(processor, 8.0, seed=0, workers=4)
