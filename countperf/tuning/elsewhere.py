@@ -10,6 +10,7 @@ machine would be disturbed, and their variants are built by the search's process
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -23,7 +24,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from countperf.errors import MeasurementError
 from countperf.harness.clock import EventClock
@@ -61,53 +62,84 @@ class Task:
     most_s: float
 
 
-class Builders(AbstractContextManager[Any], Protocol):
-    """What builds variants, several at a time, and times them; a context manager."""
+class Builders(AbstractContextManager[Any]):
+    """What builds variants, several at a time, and times them; a context manager.
 
-    processes: int
+    Parameters
+    ----------
+    processes : int
+        How many build at a time.
+
+    Attributes
+    ----------
+    processes : int
+        As given.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._places: dict[Key, int] = {}
+        self._builds: dict[Key, Future[float | None]] = {}
 
     @property
+    @abstractmethod
     def standstill(self) -> StandsStill | None:
-        """What has those that are building stand still; see `Elsewhere.standstill`."""
-        ...
+        """What has the processes that are building stand still; None where nothing can."""
 
     @property
     def building(self) -> Collection[Key]:
-        """Variants that are being built."""
-        ...
+        """Variants that are being built, or wait for it."""
+        return [key for key, build in self._builds.items() if not build.done()]
 
     def begin(self, choices: Iterable[Choice]) -> None:
-        """Have variants built and checked; see `Elsewhere.begin`."""
-        ...
+        """Have variants built and checked, those that were not before."""
+        for choice in choices:
+            key = as_key(choice)
+            if key not in self._places:
+                busy = [self._places[other] for other in self.building]
+                place = min(range(self.processes), key=busy.count)
+                self._builds[key] = self._build(place, choice)
+                self._places[key] = place
 
-    def wait(self, seconds: float) -> None:
-        """Wait until a variant is built; see `Elsewhere.wait`."""
-        ...
+    @abstractmethod
+    def _build(self, place: int, choice: Choice) -> Future[float | None]:
+        """Have a process build a variant; return processor time, s, or None if that fails."""
 
     def is_free(self, choice: Choice) -> bool:
-        """Tell whether a variant can be timed at once; see `Elsewhere.is_free`."""
-        ...
-
-    def pause(self) -> None:
-        """Wait until nothing is built."""
-        ...
+        """Tell whether the process of a variant is building no other one, nor this one."""
+        place = self._places.get(as_key(choice))
+        return all(self._places[key] != place for key in self.building)
 
     def built_s(self, choice: Choice) -> float | None:
-        """Return the processor time that building a variant took; see `Elsewhere.built_s`."""
-        ...
+        """Return the processor time that building a variant took, s; None if it failed."""
+        build = self._builds.get(as_key(choice))
+        if build is None or not build.done() or build.exception() is not None:
+            return None
+        return build.result()
 
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Wait until another variant is built, but no longer than so long, s."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Wait until nothing is built."""
+
+    @abstractmethod
     def load(self, choice: Choice) -> None:
         """Put a variant's arguments into memory; see `Elsewhere.load`."""
-        ...
 
+    @abstractmethod
     def time(
         self, choice: Choice, best_s: float | None, left_s: float
     ) -> tuple[tuple[float, ...], bool]:
         """Time a variant; see `Elsewhere.time`."""
-        ...
+
+    def __enter__(self) -> Self:
+        return self
 
 
-class Elsewhere:
+class Elsewhere(Builders):
     """Processes that build and time variants; a context manager.
 
     Parameters
@@ -124,12 +156,10 @@ class Elsewhere:
     """
 
     def __init__(self, task: Task, processes: int) -> None:
-        self.processes = processes
+        super().__init__(processes)
         self._task = task
         self._lanes = [process_pool(1) for _ in range(processes)]
-        self._places: dict[Key, int] = {}
         self._standstill = Standstill(self._busy) if can_stop() else None
-        self._builds: dict[Key, Future[float]] = {}
         self._opening: dict[int, Future[None]] = {}
 
     @classmethod
@@ -164,42 +194,18 @@ class Elsewhere:
         """What has the processes that are building stand still; None where systems cannot."""
         return self._standstill
 
-    @property
-    def building(self) -> Collection[Key]:
-        """Variants that are being built, or wait for it."""
-        return [key for key, build in self._builds.items() if not build.done()]
-
-    def begin(self, choices: Iterable[Choice]) -> None:
-        """Have variants built and checked, those that were not before."""
-        for choice in choices:
-            key = as_key(choice)
-            if key not in self._places:
-                busy = [self._places[other] for other in self.building]
-                place = min(range(self.processes), key=busy.count)
-                self._builds[key] = self._submit(place, _build, dict(choice))
-                self._places[key] = place
+    def _build(self, place: int, choice: Choice) -> Future[float | None]:
+        return self._submit(place, _build, dict(choice))
 
     def wait(self, seconds: float) -> None:
         """Wait until another variant is built, but no longer than so long, s."""
         building = [self._builds[key] for key in self.building]
         wait(building, timeout=seconds, return_when=FIRST_COMPLETED)
 
-    def is_free(self, choice: Choice) -> bool:
-        """Tell whether the process of a variant is building no other one, nor this one."""
-        place = self._places.get(as_key(choice))
-        return all(self._places[key] != place for key in self.building)
-
     def pause(self) -> None:
         """Wait until nothing is built."""
         wait(self._opening.values())
         wait(self._builds.values())
-
-    def built_s(self, choice: Choice) -> float | None:
-        """Return the processor time that building a variant took, s; None if it failed."""
-        build = self._builds.get(as_key(choice))
-        if build is None or not build.done() or build.exception() is not None:
-            return None
-        return build.result()
 
     def load(self, choice: Choice) -> None:
         """Have a variant put its arguments into memory when it is built, ahead of timing it.

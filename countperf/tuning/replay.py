@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from countperf.errors import KernelBuildError, MeasurementError, TuningError, WrongResultError
 from countperf.harness.clock import FakeClock, Timing
@@ -27,7 +27,7 @@ from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
-from countperf.tuning.elsewhere import MOST
+from countperf.tuning.elsewhere import MOST, Builders
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
 from countperf.tuning.pools import StandsStill
@@ -339,11 +339,6 @@ class ReplayQueue:
                 job.future.set_running_or_notify_cancel()
         return under_way
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether all is done."""
-        return all(job.future.done() for job in self._jobs)
-
 
 class _Standing:
     """Predictions of a replay stand still whenever the clock advances for something else."""
@@ -409,7 +404,7 @@ class ReplayExecutor(Executor):
         return ReplayBuilders(self._recording.record, self._processors, plan, most_s, self._seed)
 
 
-class ReplayBuilders:
+class ReplayBuilders(Builders):
     """Stands in for the processes that build and time; see `countperf.tuning.elsewhere.Elsewhere`.
 
     Parameters
@@ -439,48 +434,30 @@ class ReplayBuilders:
         most_s: float,
         seed: int,
     ) -> None:
-        self.processes = min(MOST, processors.number)
-        self.standstill: StandsStill | None = _Standing()
+        super().__init__(min(MOST, processors.number))
+        self._standstill = _Standing()
         self._processors = processors
         self._lanes = [
             _Lane(record, processors.queue(1), plan, most_s, seed + place)
             for place in range(self.processes)
         ]
-        self._places: dict[Key, _Lane] = {}
-        self._builds: dict[Key, Future[float | None]] = {}
 
     @property
-    def building(self) -> Collection[Key]:
-        """Variants that are being built, or wait for it."""
-        return [key for key, build in self._builds.items() if not build.done()]
+    def standstill(self) -> StandsStill:
+        """Of a replay, in which nothing is built while the clock advances for something else."""
+        return self._standstill
 
-    def begin(self, choices: Iterable[Choice]) -> None:
-        """Have variants built and checked, those that were not before."""
-        for choice in choices:
-            key = as_key(choice)
-            if key not in self._places:
-                busy = [self._places[other] for other in self.building]
-                self._places[key] = min(self._lanes, key=busy.count)
-                self._builds[key] = self._places[key].build(choice)
+    def _build(self, place: int, choice: Choice) -> Future[float | None]:
+        return self._lanes[place].build(choice)
 
     def wait(self, seconds: float) -> None:
         """Wait until another variant is built, but no longer than so long, s."""
         before = len(self.building)
         self._processors.work(lambda: len(self.building) < before, seconds)
 
-    def is_free(self, choice: Choice) -> bool:
-        """Tell whether the process of a variant is building no other one, nor this one."""
-        place = self._places.get(as_key(choice))
-        return all(self._places[key] is not place for key in self.building)
-
     def pause(self) -> None:
         """Wait until nothing is built."""
         self._processors.work(lambda: not self.building)
-
-    def built_s(self, choice: Choice) -> float | None:
-        """Return the processor time that building a variant took, s; None if it failed."""
-        build = self._builds.get(as_key(choice))
-        return build.result() if build is not None and build.done() else None
 
     def load(self, choice: Choice) -> None:
         """Wait until a variant is built; of its arguments in memory records say nothing."""
@@ -492,16 +469,13 @@ class ReplayBuilders:
     ) -> tuple[tuple[float, ...], bool]:
         """Time a variant, as recorded."""
         self.load(choice)
-        lane = self._places[as_key(choice)]
+        lane = self._lanes[self._places[as_key(choice)]]
         began_s = lane.clock.now()
         lane.until_s = began_s + left_s
         try:
             return lane.bench.time(choice, best_s)
         finally:
             self._processors.clock.sleep(lane.clock.now() - began_s)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,

@@ -286,11 +286,11 @@ class _Search:
         where no variant that is predicted is worth a measurement.
         """
         while True:
-            self._predictions.correct(self._known.promising_s)
             counting = not self._is_spent() and self._predictions.go_on()
             self._look()
             if self._is_spent():
                 return "budget"
+            self._predictions.correct(self._known.promising_s)
             if not self._known.remaining.any():
                 if not counting and not self._predictions.resume():
                     return "exhausted" if self._ranking.complete else "budget"
@@ -371,11 +371,12 @@ class _Search:
                 cut_short=cut_short,
                 at_s=self._spent_s(),
             )
-            build_s = max(0.0, self._runner.clock.now() - started - sum(samples))
+            build_s = None
             if self._elsewhere is not None:
-                self._known.learn(tried, self._elsewhere.built_s(point.choice))
-            else:
-                self._known.learn(tried, None if was_built else build_s)
+                build_s = self._elsewhere.built_s(point.choice)
+            elif not was_built:
+                build_s = max(0.0, self._runner.clock.now() - started - sum(samples))
+            self._known.learn(tried, build_s)
             self._rounds[key] += 1
             self._write(tried_line(tried))
             if best_s is None or tried.time_s < best_s:
