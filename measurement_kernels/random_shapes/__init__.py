@@ -20,5 +20,13 @@ family                     members
 ``random-small-operator``  small matrices applied to the nodes of many elements
 ``random-interaction``     sums over pairs of points: functions of distances, forces, cut-offs
 ``random-integer``         chains of integer arithmetic with divisions by constants; ``f32`` only
+``blocked-matmul``         as ``random-matmul``, with 4 to 16 results of each item
+``blocked-stencil``        as ``random-stencil``, with 4 to 32 results of each item; so the others
+``blocked-filter``         windows of one to three channels, all terms written out or none
+``blocked-transpose``      permutations of axes
+``blocked-operator``       small matrices applied to 4 to 16 elements by each item
 =========================  =====================================================================
+
+Blocked families are ``f32`` only. What compilers make of many copies side by side (vectors of
+copies, private arrays in memory, loops over items that stay scalar) shows in no other class.
 """

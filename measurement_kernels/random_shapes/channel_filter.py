@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from math import prod
 
 from measurement_kernels.arguments import ArrayArgument, Extent
 from measurement_kernels.entry import CatalogEntry
@@ -12,7 +14,10 @@ from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_en
 _NUMBER = 30
 _REGULAR = 50
 _DOUBLE = 10
+_BLOCKED = (14, 36)
+"""Irregular and regular ones."""
 _TERM_S = 0.4e-9
+_MOST_UNROLLED = 128
 _BLOCKS = (("ilp", "unr"), ("ilp", "ilp.seq", "for"))
 
 
@@ -27,15 +32,27 @@ def entries() -> Iterator[CatalogEntry]:
         double=_DOUBLE,
     )
 
+    yield from random_entries(
+        "blocked-filter",
+        "filter of random windows, a block of results per item",
+        _BLOCKED[0],
+        _BLOCKED[1],
+        partial(drawn, blocked=True),
+    )
 
-def drawn(draw: Draw) -> tuple[Program, Shape] | None:
-    """Draw a kernel; None where the choices do not fit together."""
+
+def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together.
+
+    With `blocked`, each item has 4 to 32 results.
+    """
     planar = draw.chance(0.65)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)
-    each = tuple(draw.length((1, 1, 1, 2, 3)) for _ in loops)
+    drawn_each = (draw.length((1, 1, 1, 2, 3)) for _ in loops)
+    each = draw.block(len(loops)) if blocked else tuple(drawn_each)
     taps = tuple(draw.integer(1 + (not planar), 5 if planar else 12) for _ in loops)
-    channels = draw.integer(2, 9)
+    channels = draw.pick((1, 1, 1, 2, 3)) if blocked else draw.integer(2, 9)
     filters = draw.integer(1, 5)
     channels_last = draw.chance(0.5)
     fetched = draw.pick(("", "", "w", "u", "uw"))
@@ -49,11 +66,14 @@ def drawn(draw: Draw) -> tuple[Program, Shape] | None:
         number *= window
     if number < 2 or (draw.regular and "w" in fetched and planar and taps[0] == 1):
         return None
+    if blocked and "w" in fetched and 1 in taps:
+        return None
     offsets = ("y", "x")[2 - len(loops) :]
     reads = [f"{loop} + {offset}" for loop, offset in zip(loops, offsets, strict=True)]
-    where = [*reads, "c"] if channels_last else ["c", *reads]
+    over, layers = (("c",), (channels,)) if channels > 1 else ((), ())
+    where = [*reads, *over] if channels_last else [*over, *reads]
     steps = dict(zip(offsets, taps, strict=True))
-    summed = ("c", *offsets) if draw.chance(0.5) else (*offsets, "c")
+    summed = (*over, *offsets) if draw.chance(0.5) else (*offsets, *over)
     names = dict(zip(loops, "nm", strict=False))
     sizes = draw.sizes(
         {names[loop]: length * own for loop, length, own in zip(loops, items, each, strict=True)},
@@ -68,13 +88,13 @@ def drawn(draw: Draw) -> tuple[Program, Shape] | None:
         loops=(
             ("f", filters),
             *((loop, names[loop]) for loop in loops),
-            ("c", channels),
+            *((channel, channels) for channel in over),
             *steps.items(),
         ),
         formulas=(
             Formula(
                 target=f"r[f, {', '.join(loops)}]",
-                terms=(f"u[{', '.join(where)}] * w[f, c, {', '.join(offsets)}]",),
+                terms=(f"u[{', '.join(where)}] * w[{', '.join(('f', *over, *offsets))}]",),
                 result=draw.pick(("{0}", "{0}", "fmax({0}, 0.0)", "{0} + v[f]")),
                 summed=summed,
             ),
@@ -82,9 +102,9 @@ def drawn(draw: Draw) -> tuple[Program, Shape] | None:
         sizes=sizes,
         arguments=(
             ArrayArgument(
-                name="u", shape=(*padded, channels) if channels_last else (channels, *padded)
+                name="u", shape=(*padded, *layers) if channels_last else (*layers, *padded)
             ),
-            ArrayArgument(name="w", shape=(filters, channels, *taps)),
+            ArrayArgument(name="w", shape=(filters, *layers, *taps)),
             ArrayArgument(name="v", shape=(filters,)),
             ArrayArgument(name="r", shape=(filters, *inside), role="output"),
         ),
@@ -102,26 +122,35 @@ def drawn(draw: Draw) -> tuple[Program, Shape] | None:
     axes = (first_axis, 1 - first_axis)[: len(loops)]
     groups = tuple(f"{loop}_group" for loop in loops)
     shared = (1, 0) if planar else (0,)
+    without = tuple(None for _ in over)
     fetch_w = Fetch(
         array="w",
-        sweep=("c", *offsets),
+        sweep=(*over, *offsets),
         within=(*groups, "f"),
-        axes=(None, 0, *(None for _ in offsets)) if not planar else (None, 1, 0, None),
+        axes=(None, *shared, *without),
     )
     fetch_u = Fetch(
         array="u",
-        sweep=("c", *offsets, *(f"{loop}_{part}" for loop in loops for part in ("each", "item"))),
+        sweep=(*over, *offsets, *(f"{loop}_{part}" for loop in loops for part in ("each", "item"))),
         within=(*groups, "f"),
-        axes=(*shared, None) if channels_last else (None, *shared),
+        axes=(*shared, *without) if channels_last else (*without, *shared),
     )
+    block = draw.pick(_BLOCKS[draw.regular]) if max(each) > 1 else "for"
+    if blocked:
+        unrolled = offsets if draw.chance(0.5) else ()
+        copies = prod(each) if block in ("ilp", "unr") else 1
+        if copies * prod(taps if unrolled else (1,)) > _MOST_UNROLLED:
+            return None
+    else:
+        unrolled = tuple(offset for offset in offsets if draw.chance(0.3))
     shape = Shape(
         divided=tuple(
             Divided(loop=loop, axis=axis, items=length, each=own)
             for loop, axis, length, own in zip(loops, axes, items, each, strict=True)
         ),
-        block=draw.pick(_BLOCKS[draw.regular]) if max(each) > 1 else "for",
+        block=block,
         groups=("f",),
-        unrolled=tuple(offset for offset in offsets if draw.chance(0.3)),
+        unrolled=unrolled,
         priority=",".join(summed),
         fetches=(*((fetch_u,) if "u" in fetched else ()), *((fetch_w,) if "w" in fetched else ())),
     )

@@ -53,6 +53,23 @@ _LENGTHS = (
     128,
 )
 _LINEAR = (16, 24, 32, 40, 48, 60, 64, 72, 80, 96, 100, 112, 120, 128, 144, 160, 176, 192, 200, 216)
+_BLOCKS = (
+    (1, 4),
+    (4, 1),
+    (2, 2),
+    (2, 4),
+    (4, 2),
+    (1, 8),
+    (8, 1),
+    (4, 4),
+    (2, 8),
+    (8, 2),
+    (8, 4),
+    (6, 1),
+    (3, 3),
+    (5, 2),
+    (3, 4),
+)
 _LONG = (240, 256, 280, 288, 300, 320, 336, 352, 384, 400, 416, 448, 480, 500, 512)
 
 
@@ -118,6 +135,14 @@ class Draw:
             shape = self.length(_LENGTHS), self.length(_LENGTHS)
             if 16 <= shape[0] * shape[1] <= LARGEST_GROUP:
                 return shape
+
+    def block(self, loops: int = 2) -> tuple[int, ...]:
+        """Draw how many iterations of some loops each item has, 4 to 32 of one or two in all."""
+        shapes = [
+            each for each in _BLOCKS if not self.regular or all(n & (n - 1) == 0 for n in each)
+        ]
+        rows, columns = self.pick(shapes)
+        return (rows, columns) if loops == 2 else (rows * columns,)
 
     def sizes(
         self, multiples: Mapping[str, int], work_s: Callable[[Sizes], float], *, skew: float = 1.0

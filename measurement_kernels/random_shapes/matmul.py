@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
@@ -17,6 +18,8 @@ from measurement_kernels.random_shapes.draws import (
 _NUMBER = 90
 _REGULAR = 60
 _DOUBLE = 14
+_BLOCKED = (14, 36)
+"""Irregular and regular ones."""
 _TERM_S = 0.4e-9
 
 _TERMS = ("{a} * {b}",) * 5 + (
@@ -41,21 +44,35 @@ def entries() -> Iterator[CatalogEntry]:
         double=_DOUBLE,
     )
 
+    yield from random_entries(
+        "blocked-matmul",
+        "matrix product or a relative, a block of results per item",
+        _BLOCKED[0],
+        _BLOCKED[1],
+        partial(drawn, blocked=True),
+    )
 
-def drawn(draw: Draw) -> tuple[Program, Shape] | None:
-    """Draw a kernel; None where the choices do not fit together."""
+
+def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together.
+
+    With `blocked`, each item has 4 to 32 results.
+    """
     items = draw.length(_ITEMS), draw.length(_ITEMS)
-    each = draw.length((1, 1, 1, 2, 3, 4, 5)), draw.length((1, 1, 1, 2, 3, 4))
+    if blocked:
+        each = draw.block()
+    else:
+        each = draw.length((1, 1, 1, 2, 3, 4, 5)), draw.length((1, 1, 1, 2, 3, 4))
     step = draw.length(_STEPS)
     fetched = draw.pick(("", "", "a", "b", "ab", "ab", "ab"))
     row_axis = draw.pick((1, 1, 0))
     block = draw.pick(("ilp", "ilp.seq") if fetched else ("ilp", "ilp.seq", "for", "unr"))
-    unrolled = draw.chance(0.3) and step * each[0] * each[1] <= 96
+    unrolled = draw.chance(0.3) and step * each[0] * each[1] <= (256 if blocked else 96)
     pieces = bool(fetched) or unrolled or draw.chance(0.3)
     tiles = {"a": items[0] * each[0] * step, "b": items[1] * each[1] * step}
     if (
         not 16 <= items[0] * items[1] <= LARGEST_GROUP
-        or each[0] * each[1] > 9
+        or each[0] * each[1] > (16 if blocked else 9)
         or (draw.regular and any(tiles[array] == step for array in fetched))
         or 4 * sum(tiles[array] for array in fetched) > LOCAL_BYTES
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from measurement_kernels.arguments import ArrayArgument, Extent
 from measurement_kernels.entry import CatalogEntry
@@ -18,6 +19,8 @@ from measurement_kernels.random_shapes.draws import (
 _NUMBER = 40
 _REGULAR = 30
 _DOUBLE = 10
+_BLOCKED = (10, 30)
+"""Irregular and regular ones."""
 _TERM_S = 0.4e-9
 _NODES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 20, 24, 32)
 _ITEMS = (2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64)
@@ -45,15 +48,26 @@ def entries() -> Iterator[CatalogEntry]:
         double=_DOUBLE,
     )
 
+    yield from random_entries(
+        "blocked-operator",
+        "small matrices applied to many elements, a block of results per item",
+        _BLOCKED[0],
+        _BLOCKED[1],
+        partial(drawn, blocked=True),
+    )
 
-def drawn(draw: Draw) -> tuple[Program, Shape] | None:
-    """Draw a kernel; None where the choices do not fit together."""
+
+def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together.
+
+    With `blocked`, each item has 4 to 32 results.
+    """
     rows = draw.length(_NODES)
     times = draw.pick((1, 1, 1, 2, 3))
     columns = draw.length(_NODES)
     operators = draw.pick((1, 1, 2, 3))
     items = draw.length(_ITEMS)
-    each = draw.length((1, 1, 2, 3, 4))
+    each = draw.length((4, 4, 5, 8, 8, 12, 16) if blocked else (1, 1, 2, 3, 4))
     fetched = draw.pick(("", "", "m", "u", "mu"))
     unrolled = draw.chance(0.4) and columns * each <= _MOST_UNROLLED
     tile = {"m": rows * columns, "u": items * each * columns}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
@@ -17,6 +18,8 @@ from measurement_kernels.random_shapes.draws import (
 _NUMBER = 80
 _REGULAR = 60
 _DOUBLE = 14
+_BLOCKED = (14, 36)
+"""Irregular and regular ones."""
 _LOAD_S = 0.2e-9
 _PLANES = 12
 
@@ -43,13 +46,27 @@ def entries() -> Iterator[CatalogEntry]:
         double=_DOUBLE,
     )
 
+    yield from random_entries(
+        "blocked-stencil",
+        "stencil of random points, a block of results per item",
+        _BLOCKED[0],
+        _BLOCKED[1],
+        partial(drawn, blocked=True),
+    )
 
-def drawn(draw: Draw) -> tuple[Program, Shape] | None:
-    """Draw a kernel; None where the choices do not fit together."""
+
+def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together.
+
+    With `blocked`, each item has 4 to 32 results.
+    """
     dimensions = draw.pick((1, 2, 2, 2, 2, 3))
     loops = ("i",) if dimensions == 1 else ("i", "j")
     items = (draw.linear_group(),) if dimensions == 1 else draw.planar_group()
-    each = tuple(draw.length((1, 1, 1, 2, 3, 4)) for _ in loops)
+    if blocked:
+        each = draw.block(len(loops))
+    else:
+        each = tuple(draw.length((1, 1, 1, 2, 3, 4)) for _ in loops)
     radius = draw.pick((1, 1, 2, 2, 3, 4))
     number = draw.pick((1, 1, 1, 2, 3))
     tiled = draw.pick(("",) * 2 + ("u", "u", "all"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
@@ -12,6 +13,8 @@ from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_en
 _NUMBER = 30
 _REGULAR = 40
 _DOUBLE = 8
+_BLOCKED = (10, 30)
+"""Irregular and regular ones."""
 _ELEMENT_S = 1.5e-9
 _LAYERS = 5
 
@@ -31,12 +34,23 @@ def entries() -> Iterator[CatalogEntry]:
         double=_DOUBLE,
     )
 
+    yield from random_entries(
+        "blocked-transpose",
+        "random permutation of axes, a block of results per item",
+        _BLOCKED[0],
+        _BLOCKED[1],
+        partial(drawn, blocked=True),
+    )
 
-def drawn(draw: Draw) -> tuple[Program, Shape] | None:
-    """Draw a kernel; None where the choices do not fit together."""
+
+def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together.
+
+    With `blocked`, each item has 4 to 32 results.
+    """
     dimensions = draw.pick((2, 2, 3))
     items = draw.planar_group()
-    each = draw.length((1, 1, 2, 4)), draw.length((1, 1, 2, 3))
+    each = draw.block() if blocked else (draw.length((1, 1, 2, 4)), draw.length((1, 1, 2, 3)))
     tiled = draw.chance(0.5)
     read, write = draw.pick(_READS[dimensions]), draw.pick(_WRITES[dimensions])
     tile = items[0] * each[0], items[1] * each[1]

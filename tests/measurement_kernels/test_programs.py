@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
 from collections.abc import Mapping
 from functools import partial
@@ -85,11 +86,26 @@ def test_sample_is_counted_and_analyzed() -> None:
 
 
 def test_draws_never_change() -> None:
-    drawn: list[str] = []
+    drawn: dict[bool, list[str]] = {False: [], True: []}
     for each in entries(collection="random", element_type=None):
         assert isinstance(each.builder, partial)
-        drawn.append(f"{each.name} {each.exponents} {each.exponent_steps} {each.builder.args}")
-    assert hashlib.sha256("\n".join(drawn).encode()).hexdigest()[:16] == "0c0f2f3221b05565"
+        drawn[each.family.startswith("blocked-")].append(
+            f"{each.name} {each.exponents} {each.exponent_steps} {each.builder.args}"
+        )
+    digests = [hashlib.sha256("\n".join(some).encode()).hexdigest()[:16] for some in drawn.values()]
+    assert digests == ["0c0f2f3221b05565", "d677804eeaa74f83"]
+
+
+def test_items_of_blocked_kernels_have_several_results() -> None:
+    found = entries(collection="random", element_type=None)
+    blocked = [each for each in found if each.family.startswith("blocked-")]
+    assert len({each.family for each in blocked}) == 5
+    for each in blocked:
+        assert isinstance(each.builder, partial)
+        shape = each.builder.args[1]
+        assert 4 <= math.prod(d.each for d in shape.divided) <= 32
+    blocks = {each.builder.args[1].block for each in blocked if isinstance(each.builder, partial)}
+    assert blocks == {"for", "unr", "ilp", "ilp.seq"}
 
 
 def test_own_loops_have_an_order_that_does_not_depend_on_the_process() -> None:
