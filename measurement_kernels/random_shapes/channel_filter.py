@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from math import prod
 
 from measurement_kernels.arguments import ArrayArgument, Extent
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.programs import Divided, Fetch, Formula, Program, Shape
-from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_entries
+from measurement_kernels.random_shapes.draws import (
+    LOCAL_BYTES,
+    Draw,
+    blocked_entries,
+    random_entries,
+)
 
 _NUMBER = 30
 _REGULAR = 50
@@ -31,14 +35,7 @@ def entries() -> Iterator[CatalogEntry]:
         drawn,
         double=_DOUBLE,
     )
-
-    yield from random_entries(
-        "blocked-filter",
-        "filter of random windows, a block of results per item",
-        _BLOCKED[0],
-        _BLOCKED[1],
-        partial(drawn, blocked=True),
-    )
+    yield from blocked_entries("filter", "filter of random windows", *_BLOCKED, drawn)
 
 
 def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
@@ -49,8 +46,11 @@ def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
     planar = draw.chance(0.65)
     loops = ("i", "j") if planar else ("i",)
     items = draw.planar_group() if planar else (draw.linear_group(),)
-    drawn_each = (draw.length((1, 1, 1, 2, 3)) for _ in loops)
-    each = draw.block(len(loops)) if blocked else tuple(drawn_each)
+    if blocked:
+        each = draw.block(len(loops))
+    else:
+        lengths = (1, 1, 1, 2, 3)
+        each = tuple(draw.length(lengths) for _ in loops)
     taps = tuple(draw.integer(1 + (not planar), 5 if planar else 12) for _ in loops)
     channels = draw.pick((1, 1, 1, 2, 3)) if blocked else draw.integer(2, 9)
     filters = draw.integer(1, 5)

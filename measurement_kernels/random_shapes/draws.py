@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -217,3 +218,30 @@ def random_entries(
             description=description,
             exponent_steps=steps,
         )
+
+
+def blocked_entries(
+    kind: str,
+    description: str,
+    number: int,
+    regular: int,
+    draw_kernel: Callable[..., tuple[Program, Shape] | None],
+) -> Iterator[CatalogEntry]:
+    """Draw kernels of a family whose items have 4 to 32 results each.
+
+    Parameters
+    ----------
+    kind, description : str
+        The family is called ``blocked-<kind>``; and what its kernels do.
+    number, regular : int
+        How many are drawn; and how many more with lengths that are powers of two.
+    draw_kernel : callable
+        Draws one, as for `random_entries`; it is told ``blocked=True``.
+    """
+    yield from random_entries(
+        f"blocked-{kind}",
+        f"{description}, a block of results per item",
+        number,
+        regular,
+        partial(draw_kernel, blocked=True),
+    )

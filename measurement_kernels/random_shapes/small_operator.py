@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from measurement_kernels.arguments import ArrayArgument, Extent
 from measurement_kernels.entry import CatalogEntry
@@ -13,6 +12,7 @@ from measurement_kernels.random_shapes.draws import (
     LARGEST_GROUP,
     LOCAL_BYTES,
     Draw,
+    blocked_entries,
     random_entries,
 )
 
@@ -47,13 +47,8 @@ def entries() -> Iterator[CatalogEntry]:
         drawn,
         double=_DOUBLE,
     )
-
-    yield from random_entries(
-        "blocked-operator",
-        "small matrices applied to many elements, a block of results per item",
-        _BLOCKED[0],
-        _BLOCKED[1],
-        partial(drawn, blocked=True),
+    yield from blocked_entries(
+        "operator", "small matrices applied to many elements", *_BLOCKED, drawn
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
@@ -12,6 +11,7 @@ from measurement_kernels.random_shapes.draws import (
     LARGEST_GROUP,
     LOCAL_BYTES,
     Draw,
+    blocked_entries,
     random_entries,
 )
 
@@ -45,14 +45,7 @@ def entries() -> Iterator[CatalogEntry]:
         drawn,
         double=_DOUBLE,
     )
-
-    yield from random_entries(
-        "blocked-stencil",
-        "stencil of random points, a block of results per item",
-        _BLOCKED[0],
-        _BLOCKED[1],
-        partial(drawn, blocked=True),
-    )
+    yield from blocked_entries("stencil", "stencil of random points", *_BLOCKED, drawn)
 
 
 def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:

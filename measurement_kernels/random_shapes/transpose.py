@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.programs import Divided, Fetch, Formula, Program, Shape
-from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, random_entries
+from measurement_kernels.random_shapes.draws import (
+    LOCAL_BYTES,
+    Draw,
+    blocked_entries,
+    random_entries,
+)
 
 _NUMBER = 30
 _REGULAR = 40
@@ -33,14 +37,7 @@ def entries() -> Iterator[CatalogEntry]:
         drawn,
         double=_DOUBLE,
     )
-
-    yield from random_entries(
-        "blocked-transpose",
-        "random permutation of axes, a block of results per item",
-        _BLOCKED[0],
-        _BLOCKED[1],
-        partial(drawn, blocked=True),
-    )
+    yield from blocked_entries("transpose", "random permutation of axes", *_BLOCKED, drawn)
 
 
 def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:

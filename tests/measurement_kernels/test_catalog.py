@@ -133,6 +133,8 @@ def test_collections_are_listed_apart() -> None:
     assert set(doubles) == {*RANDOM} - {"random-integer"}
     assert min(doubles.values()) >= 8
     assert set(families(collection="random")) == {*RANDOM, *BLOCKED}
+    listed = families(collection="random")
+    assert tuple(family for family in listed if family in RANDOM) == tuple(RANDOM)
     extended = entries(collection="extended", element_type=None)
     assert Counter(e.family for e in extended) == EXTENDED
     assert set(families(collection="extended")) == set(EXTENDED)
