@@ -70,6 +70,7 @@ _CONFLICTS = {"1": Fraction(1, 4), "2": Fraction(5, 8), "3": Fraction(1)}
 _OTHER_LINES = frozenset(reach + grade for reach in _PASSED for grade in ("", *_CONFLICTS))
 _APART = _OTHER_LINES | {"near"}
 """Steps of lanes of which each takes an access of its own, as single items do at such steps."""
+_APART_BY_DIRECTION = {"load": "gather", "store": "scatter"}
 _LANE_BITS = 32
 _ONE = Fraction(1)
 _MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
@@ -148,6 +149,9 @@ class ExecutionPolicy(Part):
         Whether accesses in vectors cost as much as elsewhere under a condition that tells items
         apart, or more: such vectors need a mask, and what accesses memory one by one a branch for
         each item.
+    arrays : int
+        Private arrays of at most so many elements stay in the registers of vectors; larger ones are
+        kept in memory, where each item accesses its own. 0: all are treated alike.
     units : int
         Groups that run at once: those of a launch run in rounds of so many, and the last round,
         though not full, takes as long as the others. 0: as long as its share.
@@ -168,6 +172,7 @@ class ExecutionPolicy(Part):
     chains: Literal["whole", "overlapped"] = "whole"
     addresses: Literal["computed", "kept"] = "computed"
     guards: Literal["free", "masked"] = "free"
+    arrays: int = Field(default=0, ge=0)
     units: int = Field(default=0, ge=0)
 
     @property
@@ -189,6 +194,7 @@ class ExecutionPolicy(Part):
         loops += ", short chains overlapped" if self.chains == "overlapped" else ""
         loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
         loops += ", guarded accesses masked" if self.guards == "masked" else ""
+        loops += f", private arrays beyond {self.arrays} in memory" if self.arrays else ""
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
             f"{loops}{rounds}"
@@ -213,6 +219,7 @@ class ExecutionPolicy(Part):
         parts += ["overlapped"] if self.chains == "overlapped" else []
         parts += ["kept"] if self.addresses == "kept" else []
         parts += ["masked"] if self.guards == "masked" else []
+        parts += [f"a{self.arrays}"] if self.arrays else []
         parts += rounds
         return "-".join(part for part in parts if part)
 
@@ -308,10 +315,11 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if row <= unrolled and rows > 1:
         row, rows = rows, row
     is_outside = policy.interchanged and context == "sync" and placement != "flat"
+    elements = int(what.pop()) if what[0] == "pmem" else 0
+    is_large = 0 < policy.arrays < elements
+    is_written_out = placement == "short" and not (is_outside or policy.short == "loops")
     if placement == "short":
-        placement = "loop" if is_outside or policy.short == "loops" else "flat"
-        if placement == "flat" and what[0] in ("iterations", "entries", "pmem"):
-            return ()  # unrolled, in registers
+        placement = "flat" if is_written_out else "loop"
     width = (policy.sync_width if context == "sync" else 0) or policy.width
     is_vector = (
         width > 1
@@ -320,6 +328,10 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         and (context, placement) in _PLACES[policy.vectorized]
     )
     kind = "vector" if is_vector else "scalar"
+    if is_written_out and (
+        what[0] in ("iterations", "entries") or (what[0] == "pmem" and not (is_large and is_vector))
+    ):
+        return ()  # in registers
     if is_guarded and not is_vector:
         return ()  # one branch around all of an item's work
     if what[0] == "passes":
@@ -348,6 +360,8 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         if each_takes is None:
             return ((f"run.scalar.{guarded}", Fraction(1)),)
         return ((f"run.vector.{guarded}", Fraction(full, row) * each_takes),) if full else ()
+    if is_large:
+        return (*issued, (f"run.vector.pmem.{_APART_BY_DIRECTION[what[1]]}", _ONE))
     if each_takes is None:
         return (*issued, (f"run.scalar.{each}", Fraction(1)))
     if full:

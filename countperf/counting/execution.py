@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -152,8 +152,9 @@ class ExecutionCounts:
         Those of the accesses that stand under a condition that tells neighbors apart.
     idle : dict from Site to PiecewiseQuasiPolynomial
         Slots of instructions (passes of groups times their items) in which nothing is executed.
-    private : dict from (Site, direction) to PiecewiseQuasiPolynomial
-        Accesses to private arrays at subscripts that depend on such loops, by all work items.
+    private : dict from (Site, direction, elements) to PiecewiseQuasiPolynomial
+        Accesses to private arrays at subscripts that depend on such loops, by all work items, and
+        by how many elements of the array each item has.
     carried : dict from Site to PiecewiseQuasiPolynomial
         Private values that loops carry from one iteration to the next, times iterations and items.
     addresses : dict from (Site, number) to PiecewiseQuasiPolynomial
@@ -196,7 +197,7 @@ class ExecutionCounts:
         default_factory=dict
     )
     idle: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
-    private: dict[tuple[Site, str], PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    private: dict[tuple[Site, str, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     carried: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     addresses: dict[tuple[Site, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -504,7 +505,10 @@ class _Executions:
                 elif executions:
                     is_guarded = is_cut or _tells_apart(conditions, neighbors)
                     what = (site, key.address_space, key.direction, key.bits)
-                    for lane, walk, part in self._sorted(key, place, kinds, loops, executions):
+                    once = partial(self._once, place.within, conditions, grid, number * share)
+                    for lane, walk, part in self._sorted(
+                        key, place, kinds, loops, executions, once
+                    ):
                         lane = _masked(lane) if idle else lane
                         self._add("accesses", (*what, lane, walk), part)
                         if is_guarded:
@@ -547,7 +551,14 @@ class _Executions:
         if copies:
             self._add("iterations", site, executions)
         for direction, several in (("load", read), ("store", written)):
-            self._add("private", (site, direction), executions.scale(len(several)))
+            for each in several:
+                elements = self._private_elements(each.aggregate.name)
+                self._add("private", (site, direction, elements), executions)
+
+    def _private_elements(self, array: str) -> int:
+        """Return how many elements each item has of a private array; 0 if no constant says it."""
+        shape = self.kernel.temporary_variables[array].shape
+        return math.prod(extent if isinstance(extent, int) else 0 for extent in shape)
 
     def _cuts(self, within: frozenset[str], beside: Collection[str], grid: Grid) -> bool:
         """Whether bounds leave some items or copies without work where others beside them have it.
@@ -589,6 +600,7 @@ class _Executions:
         kinds: Mapping[str, Any],
         loops: Sequence[str],
         executions: PiecewiseQuasiPolynomial,
+        once: Callable[[str], PiecewiseQuasiPolynomial | None],
     ) -> list[tuple[str, str, PiecewiseQuasiPolynomial]]:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides = self._strides(access, place, kinds)
@@ -599,7 +611,7 @@ class _Executions:
         walk = partial(walk_of, place, bits, strides, loops)
         among_items, along_loops = (partial(walk, items_first=first) for first in (True, False))
         lane_stride = lanes[0] if lanes else _ZERO
-        for step, part in sorted_by_step(lane_stride, bits, executions, among_items):
+        for step, part in sorted_by_step(lane_stride, bits, executions, among_items, once):
             if step == "data":
                 result += self._through_data(access, strides, loops, second, part)
                 continue
@@ -609,9 +621,25 @@ class _Executions:
                 result.append((lane, "", part))
                 continue
             inner = next(s.stride for s in strides if s.iname == loops[-1])
-            for along, rest in self._graded(access, sorted_by_step(inner, bits, part, along_loops)):
+            for along, rest in self._graded(
+                access, sorted_by_step(inner, bits, part, along_loops, once)
+            ):
                 result.append((lane, along, rest))
         return result
+
+    def _once(
+        self,
+        within: frozenset[str],
+        conditions: tuple[Case | FirstIteration, ...],
+        grid: Grid,
+        times: Number,
+        loop: str,
+    ) -> PiecewiseQuasiPolynomial | None:
+        """Count the executions of a copy that an unrolled loop makes; None if they differ."""
+        for each in conditions:
+            if isinstance(each, FirstIteration) and loop in each.loops:
+                return None
+        return self.domains.executions(within - {loop}, conditions, grid).scale(times)
 
     def _through_data(
         self,

@@ -12,6 +12,9 @@ lines lie between, and on how many of them share a set.
   lines`` of the accesses miss, however lines are replaced: about a quarter of up to twice as many
   lines (``far1``), five eighths of up to four times as many (``far2``), nearly all of more
   (``far3``). Measured times of such walks follow these shares, not those of LRU, which misses all.
+- Of copies of an access within the same pair of lines, one after the other, only the first leads to
+  another line; the others are ``far`` whatever the walk. Copies on lines of their own are further
+  lines of the walk, but may have sets of their own.
 - A second-level cache spreads its lines better, since it hashes addresses: it keeps about 1024 and
   2048 of such lines. Walks of more are ``vast3``, and if a first-level cache of that size would not
   keep them either, ``wide3``.
@@ -22,7 +25,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from countperf.counting.domains import Domains
 from countperf.counting.places import Place
@@ -53,17 +56,43 @@ Step = Literal[
     "vastdata",
 ]
 
+_Level = TypeVar("_Level", bound=str)
 LINE_BYTES = 64
+_PAIR_BYTES = 128
+"""Processors fetch lines in pairs."""
 _ENDLESS = 2**62
-_LIMITS: Mapping[int, Mapping[Step, int]] = {
-    4096: {"far": 12, "far1": 24, "far2": 48, "far3": 768, "wide3": 1024, "vast3": _ENDLESS},
-    2048: {"far": 24, "far1": 48, "far2": 96, "far3": 768, "wide3": 2048, "vast3": _ENDLESS},
-    1: {"far": 768, "wide": 16384, "vast": _ENDLESS},
+_LIMITS: dict[Step, int] = {"far": 768, "wide": 16384, "vast": _ENDLESS}
+"""The most lines of walks by step."""
+_SHARED: Mapping[int, dict[str, int]] = {
+    4096: {"": 12, "1": 24, "2": 48, "3": 1024, "vast3": _ENDLESS},
+    2048: {"": 24, "1": 48, "2": 96, "3": 2048, "vast3": _ENDLESS},
 }
-"""At multiples of so many bytes, the most lines of walks by step."""
+"""Of the lines at multiples of so many bytes, the most by grade."""
+_FAR: Mapping[str, Step] = {"": "far", "1": "far1", "2": "far2", "3": "far3"}
 _SCATTERED: Mapping[Step, int] = {"data": 768, "widedata": 16384, "vastdata": _ENDLESS}
 """The most lines of arrays that data leads anywhere in."""
 _ONE = QuasiPolynomial.constant(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """An unrolled loop, how many copies it makes of an access, and on how many pairs of lines."""
+
+    loop: str
+    number: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedStep:
+    """How far lines are apart along an axis or a loop, elements, and how many there are.
+
+    Copies may have sets of their own where items come first; in a loop their misses overlap.
+    """
+
+    stride: QuasiPolynomial
+    number: QuasiPolynomial
+    of_copies: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +103,15 @@ class Walk:
     ----------
     lines : QuasiPolynomial or None
         How many it goes through until it comes back to the first; None if that is not known.
-    steps : tuple of QuasiPolynomial
-        Distances between them along each of the axes and loops that it goes along, elements.
+    steps : tuple of WalkedStep
+        The axes and loops that it goes along.
+    copies : Copies or None
+        Copies of the access, one after the other, that are on the same pairs of lines.
     """
 
     lines: QuasiPolynomial | None
-    steps: tuple[QuasiPolynomial, ...]
+    steps: tuple[WalkedStep, ...]
+    copies: Copies | None = None
 
 
 def walk_of(
@@ -117,19 +149,35 @@ def walk_of(
         *reversed(of_kind["barrier loop"]),
         *of_kind["group"],
     ]
-    lines, steps = _ONE, list[QuasiPolynomial]()
+    lines, steps = _ONE, list[WalkedStep]()
+    copies: Copies | None = None
     for each in order:
         extent = _extent(place, each)
         if extent == _ONE:
             continue
         if extent is None or each.stride is None:
-            return Walk(None, tuple(steps))
+            return Walk(None, tuple(steps), copies)
+        is_copied = each.kind == "unrolled"
+        beside = _on_pairs(each, extent, bits) if is_copied else None
+        if beside and (not copies or beside.pairs * copies.number < copies.pairs * beside.number):
+            copies = beside
         if step_of(each.stride, bits) == "far":
             lines *= extent
-            steps.append(each.stride)
-        elif each.kind != "unrolled":  # few copies, on a line that others use as well
+            steps.append(WalkedStep(each.stride, extent, is_copied and items_first))
+        elif not is_copied:
             break
-    return Walk(lines, tuple(steps))
+    return Walk(lines, tuple(steps), copies)
+
+
+def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> Copies | None:
+    """Return the copies that an unrolled loop makes, if several are on the same pair of lines."""
+    if along.iname is None or along.stride is None:
+        return None
+    if not (extent.is_constant and along.stride.is_constant and along.stride):
+        return None
+    number, step = int(extent.constant_term), abs(int(along.stride.constant_term)) * bits // 8
+    pairs = -(-number * step // _PAIR_BYTES)
+    return Copies(along.iname, number, pairs) if step < _PAIR_BYTES else None
 
 
 def _extent(place: Place, along: AxisStride) -> QuasiPolynomial | None:
@@ -175,6 +223,7 @@ def sorted_by_step(
     bits: int,
     executions: PiecewiseQuasiPolynomial,
     walk: Callable[[], Walk],
+    without: Callable[[str], PiecewiseQuasiPolynomial | None],
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
     """Sort executions of an access by its step, which may depend on the parameters.
 
@@ -188,20 +237,43 @@ def sorted_by_step(
         How often it is executed.
     walk : callable
         Finds on which walk it is; asked only if the step leads to other lines.
+    without : callable
+        Counts the executions of one copy that a loop makes; None if they are not told apart. Of
+        copies on the same pair of lines only the first leads to another one.
     """
     step = step_of(stride, bits)
     if step != "far" or stride is None:
         return [(step, executions)]
     found = walk()
+    own = executions
+    if found.copies is not None:
+        once = without(found.copies.loop)
+        if once is not None and once.scale(found.copies.number) == executions:
+            own = once.scale(found.copies.pairs)
     parts: defaultdict[Step, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
-    before = ZERO_COUNT
-    for pitch, limits in _LIMITS.items():
-        on_pitch = _on_pitch(found.steps or (stride,), pitch * 8 // bits, executions)
-        some = on_pitch + before.scale(-1)
-        before = on_pitch
-        for level, part in _by_lines(found.lines, some, limits) if some else ():
-            parts[level] += part
+    left = own
+    for pitch, limits in _SHARED.items() if found.lines is not None else ():
+        shared, on_pitch = _on_pitch(found, pitch * 8 // bits, left)
+        left += on_pitch.scale(-1)
+        for grade, some in _by_lines(shared, on_pitch, limits) if on_pitch else ():
+            for level, part in _by_lines(found.lines, some, _LIMITS) if some else ():
+                parts[_graded(level, grade)] += part
+    for level, part in _by_lines(found.lines, left, _LIMITS) if left else ():
+        parts[level] += part
+    if own is not executions:
+        parts["far"] += executions + own.scale(-1)
     return [(level, part) for level, part in parts.items() if part]
+
+
+def _graded(level: Step, grade: str) -> Step:
+    """Return the step of a walk by its lines, and by those that share sets."""
+    if grade == "vast3":
+        return "vast3"
+    if level == "far":
+        return _FAR[grade]
+    if not grade:
+        return level
+    return "wide3" if level == "wide" else "vast3"
 
 
 def sorted_by_size(
@@ -228,23 +300,33 @@ def sorted_by_size(
 
 
 def _on_pitch(
-    steps: Sequence[QuasiPolynomial], elements: int, executions: PiecewiseQuasiPolynomial
-) -> PiecewiseQuasiPolynomial:
-    """Return the executions for which all steps are multiples of some elements."""
-    remainders = [each.modulo(elements) for each in steps] if elements > 1 else []
-    if any(each.is_constant and each for each in remainders):
-        return ZERO_COUNT
-    return executions.restricted((), [each for each in remainders if not each.is_constant])
+    found: Walk, elements: int, executions: PiecewiseQuasiPolynomial
+) -> tuple[QuasiPolynomial, PiecewiseQuasiPolynomial]:
+    """Return how many lines of a walk share sets, and the executions for which they do.
+
+    They do if all its steps are multiples of some elements, but for those between copies: the lines
+    of each copy share sets of their own.
+    """
+    lines, zero = _ONE, list[QuasiPolynomial]()
+    for each in found.steps:
+        remainder = each.stride.modulo(elements)
+        if remainder and each.stride.is_constant:
+            if not each.of_copies:
+                return lines, ZERO_COUNT
+            continue
+        lines *= each.number
+        zero += [remainder] if remainder else []
+    return lines, executions.restricted((), zero) if lines != _ONE else ZERO_COUNT
 
 
 def _by_lines(
     lines: QuasiPolynomial | None,
     executions: PiecewiseQuasiPolynomial,
-    limits: Mapping[Step, int],
-) -> Iterator[tuple[Step, PiecewiseQuasiPolynomial]]:
+    limits: dict[_Level, int],
+) -> Iterator[tuple[_Level, PiecewiseQuasiPolynomial]]:
     """Sort executions by the first limit that some lines keep to; the last where unknown."""
     if lines is None:
-        yield "vast", executions
+        yield next(reversed(limits)), executions
         return
     left = executions
     for step, limit in limits.items():

@@ -33,6 +33,10 @@ CACHE_BYTES = (1 << 20, 1 << 25)
 REACH_BYTES = 12 << 20
 """What the entries of a second-level translation buffer map: 3072 pages of 4 KiB."""
 
+STREAMS = (4, 16)
+"""Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
+second-level cache cost more in groups that have more of them, the more so the more there are."""
+
 _FAR_ACCESSES = {
     "scalar": ("walk", "far", "wide", "vast", "data"),
     "vector": ("strided",),
@@ -73,7 +77,6 @@ def structural(
     *,
     name: str = "",
     expression: str = "",
-    cache_bytes: Sequence[int] = CACHE_BYTES,
     description: str = "",
 ) -> FittedModel:
     """Make a model of what a device issues under a policy.
@@ -88,15 +91,13 @@ def structural(
         Of the terms ``launch``, ``overhead``, ``issue``, ``chains`` and ``traffic``, which all have
         to occur, and of ``rounds``, where a policy has `units`: by default their sum, of which all
         but ``launch`` is multiplied by ``rounds``.
-    cache_bytes : sequence of int, optional
-        Sizes of caches, smallest first, B.
     description : str, optional
         One line for people.
     """
     shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
     bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
-    for level, size in enumerate(cache_bytes, start=1):
+    for level, size in enumerate(CACHE_BYTES, start=1):
         shares[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
         for direction in ("load", "store"):
             group = f"bytes_group_{direction}"
@@ -105,6 +106,14 @@ def structural(
             )
             derived[f"{direction}_segments_beyond{level}"] = (
                 f"segments_group_{direction}*beyond{level}"
+            )
+    pieces = "max(1, segments_group_load + segments_group_store)/max(1, groups)"
+    for number in STREAMS:
+        shares[f"beyond_streams{number}"] = f"max(0, 1 - {number}/({pieces}))"
+        for direction in ("load", "store"):
+            group = f"bytes_group_{direction}"
+            derived[f"{direction}_beyond_streams{number}"] = (
+                f"({group}_dense + {group}_sparse)*beyond1*beyond_streams{number}"
             )
     shares["out_of_reach"] = f"max(0, 1 - {REACH_BYTES}/{bytes_in_all})"
     for unit, kinds in _FAR_ACCESSES.items():
@@ -213,6 +222,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"chains": chains} for chains in ("whole", "overlapped")),
         *({"addresses": addresses} for addresses in ("computed", "kept")),
         *({"guards": guards} for guards in ("free", "masked")),
+        *({"arrays": elements} for elements in (0, 4, 8)),
     ]
     return _changed(policy, changes)
 

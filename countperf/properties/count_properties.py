@@ -215,8 +215,8 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
         add(f"exec.{_place(site)}.guarded.{space[0]}mem.{direction}.{bits}.{lane}", quantity)
     for (site, number), quantity in executed.addresses.items():
         add(f"exec.{_place(site)}.addresses.{number}", quantity)
-    for (site, direction), quantity in executed.private.items():
-        add(f"exec.{_place(site)}.pmem.{direction}", quantity)
+    for (site, direction, elements), quantity in executed.private.items():
+        add(f"exec.{_place(site)}.pmem.{direction}.{elements}", quantity)
     for name, by_site in (
         ("idle", executed.idle),
         ("carried", executed.carried),

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from countperf.errors import PropertyNameError
 from countperf.symbolic.memory import kept_in_process
 
-COUNTING_RULES_VERSION = 7
+COUNTING_RULES_VERSION = 8
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
 
@@ -106,9 +106,10 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         ),
         (rf"exec\.{_SITE}\.idle", "slot", "slots of instructions in which nothing is executed"),
         (
-            rf"exec\.{_SITE}\.pmem\.(?:load|store)",
+            rf"exec\.{_SITE}\.pmem\.(?:load|store)\.\d+",
             "access",
-            "accesses to private arrays at subscripts that depend on the items' own loops",
+            "accesses to private arrays at subscripts that depend on the items' own loops, by the"
+            " elements that an item has",
         ),
         (rf"exec\.{_SITE}\.carried", "value", "private values that loops carry, times iterations"),
         (rf"exec\.{_SITE}\.iterations", "iteration", "iterations of the items' own loops"),
@@ -140,9 +141,14 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "instructions of carried chains, which wait for each other",
         ),
         (
-            r"run\.(?:vector|scalar)\.[glp]mem\.(?:load|store)(?:\.\w+)?",
+            r"run\.(?:vector|scalar)\.[gl]mem\.(?:load|store)(?:\.\w+)?",
             "instruction",
             "accesses as a device issues them, by how addresses change",
+        ),
+        (
+            r"run\.(?:vector|scalar)\.pmem\.(?:load|store|gather|scatter)",
+            "instruction",
+            "accesses to private arrays as a device issues them, or as each item of vectors does",
         ),
         (
             r"run\.(?:vector|scalar)\.guarded\.[gl]mem\.(?:load|store)",

@@ -17,6 +17,7 @@ from countperf.counting.execution import count_execution
 from countperf.errors import CountingError
 from countperf.policies import ExecutionPolicy
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.taxonomy import validate_name
 from measurement_kernels import catalog
 
 _KERNELS = tuple(
@@ -183,8 +184,8 @@ def test_loops_over_copies_are_short_loops_through_private_arrays() -> None:
     stores = {n: c for n, c in looped.items() if ".pmem.store" in n}
     # beside the updates, the accumulators are set to zero, in the short loops alone
     assert stores == {
-        "exec.sync.short.16x1.pmem.store": 2 * 3 * 16,
-        "exec.sync.loop.16x1.pmem.store": updates,
+        "exec.sync.short.16x1.pmem.store.6": 2 * 3 * 16,
+        "exec.sync.loop.16x1.pmem.store.6": updates,
     }
     assert not any(".pmem." in name for name in written_out)
     for counts in (looped, written_out):
@@ -249,7 +250,7 @@ def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
     counts = {
         "exec.sync.short.16x1.entries": 16,
         "exec.sync.short.16x1.iterations": 64,
-        "exec.sync.short.16x1.pmem.load": 64,
+        "exec.sync.short.16x1.pmem.load.4": 64,
         "exec.sync.short.16x1.chain.fma.f32": 64,
         "exec.sync.short.16x1.flop.fma.f32": 64,
     }
@@ -511,6 +512,28 @@ def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
     assert time == pytest.approx(launches + rounds * (groups + 10) / 4)
 
 
+@pytest.mark.parametrize(
+    ("pieces", "shares"), [(4, (0, 0)), (8, (0.5, 0)), (32, (0.875, 0.5)), (0, (0, 0))]
+)
+def test_bytes_in_more_pieces_than_prefetchers_follow(
+    pieces: int, shares: tuple[float, float]
+) -> None:
+    from countperf.models import structural
+    from countperf.models.function import model_inputs
+
+    counts = {"groups": 10, "segments.group.load": 10 * pieces / 2} | {
+        "segments.group.store": 10 * pieces / 2,
+        "bytes.group.load.dense": 1000,
+        "bytes.kernel.load": 1 << 21,
+    }
+    counts = {name: count for name, count in counts.items() if count}
+    inputs = model_inputs(structural.structural(ExecutionPolicy()), counts)
+    beyond = [
+        inputs.values.get(("traffic", f"load_beyond_streams{number}"), 0) for number in (4, 16)
+    ]
+    assert beyond == [pytest.approx(500 * share) for share in shares]  # half are beyond 1 MiB
+
+
 def test_calls_that_not_all_items_make_are_conditional_in_vectors() -> None:
     def names(condition: str, function: str) -> set[str]:
         t_unit = lp.make_kernel(
@@ -614,6 +637,30 @@ def test_guarded_vectors_are_masked() -> None:
     narrow = {"exec.free.flat.4x16.guarded.gmem.load.32.far_next": 64}
     unrolled = masked.model_copy(update={"unrolled": 4})
     assert unrolled.apply(narrow) == {"run.vector.guarded.gmem.load": 8}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "issued"),
+    [
+        (0, {"run.vector.pmem.load": 10}),
+        (8, {"run.vector.pmem.gather": 80}),
+        (16, {"run.vector.pmem.load": 10}),
+    ],
+)
+def test_large_private_arrays_of_vectors_are_in_memory(arrays: int, issued: dict[str, int]) -> None:
+    policy = ExecutionPolicy(width=8, short="loops", arrays=arrays)
+    large = {"exec.sync.short.16x1.pmem.load.16": 64, "exec.sync.loop.16x1.pmem.load.16": 16}
+    assert policy.apply(large) == issued
+    for name in issued:
+        validate_name(name)
+    small = {"exec.sync.loop.16x1.pmem.load.8": 16}
+    assert policy.apply(small) == {"run.vector.pmem.load": 2}
+    # written out they are in registers, unless they are large
+    unrolled = policy.model_copy(update={"short": "unrolled"})
+    found = unrolled.apply({"exec.sync.short.16x1.pmem.store.16": 64})
+    assert found == ({"run.vector.pmem.scatter": 64} if arrays == 8 else {})
+    scalar = policy.model_copy(update={"vectorized": "flat"})
+    assert scalar.apply({"exec.sync.loop.16x1.pmem.store.16": 64}) == {"run.scalar.pmem.store": 64}
 
 
 @pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])

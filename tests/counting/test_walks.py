@@ -37,11 +37,17 @@ def _returns_missed(addresses: Iterable[int], size: int, ways: int) -> float:
     return (missed - first) / (len(walk) - first)
 
 
-def _walked(t_unit: Any, access: str, **sizes: int) -> str:
-    """Return the step of all executions of the access, at some sizes."""
+def _executed(t_unit: Any, access: str, **sizes: int) -> dict[str, int]:
+    """Return how often the access is executed at some sizes, by its steps."""
     counts = count_kernel(t_unit, view="structure").evaluate(sizes)
     names = [n for n, c in counts.items() if c and f".{access}.32." in n and n.startswith("exec")]
-    (name,) = [n for n in names if ".guarded." not in n]
+    every = [n for n in names if ".guarded." not in n]
+    return {name.partition(f".{access}.32.")[2]: int(counts[name]) for name in every}
+
+
+def _walked(t_unit: Any, access: str, **sizes: int) -> str:
+    """Return the step of all executions of the access, at some sizes."""
+    (name,) = _executed(t_unit, access, **sizes)
     return name.rpartition(".")[2]
 
 
@@ -156,6 +162,55 @@ def test_unrolled_loops_walk_like_others() -> None:
         t_unit = lp.tag_inames(t_unit, {"k": tag}) if tag else t_unit
         steps.add(_walked(t_unit, "gmem.load", n=512, m=40))
     assert steps == {"far3"}  # rows of 2048 bytes
+
+
+@pytest.mark.parametrize(
+    ("copies", "items", "step"),
+    [(2, 16, "far1"), (4, 12, "far"), (8, 16, "far1"), (8, 40, "far2"), (8, 100, "far3")],
+)
+def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step: str) -> None:
+    n, m = 8 * items, 1024 // copies  # rows of 4096 bytes
+    t_unit = _unit(
+        f"{{ [i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < {copies} }}",
+        f"out[i] = sum((j, k), a[i, {copies}*j + k])",
+        ("n", f"{copies}*m"),
+    )
+    t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    t_unit = lp.tag_inames(t_unit, {"k": "unr"})
+    by_item = dict.fromkeys(("far", step), 0)
+    for steps, executions in _executed(t_unit, "gmem.load", n=n, m=m).items():
+        by_item[steps.partition(".")[0]] += executions
+    walked = by_item.pop(step)
+    assert walked == n * m * (copies if step == "far" else 1)
+    assert walked + sum(by_item.values()) == n * m * copies
+
+    low, high = _MISSED[step]
+    walk = [
+        4 * (1024 * i + copies * j + k)
+        for j in range(m)
+        for i in range(items)
+        for k in range(copies)
+    ]
+    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
+
+
+@pytest.mark.parametrize(("items", "step"), [(12, "far"), (20, "far1"), (40, "far2")])
+def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) -> None:
+    t_unit = _unit(
+        "{ [i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < 4 }",
+        "out[i] = sum((j, k), a[i, 64*k + j])",
+        ("n", "1024"),
+    )
+    t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    t_unit = lp.tag_inames(t_unit, {"k": "unr"})
+    n, m = 8 * items, 16
+    executions = _executed(t_unit, "gmem.load", n=n, m=m)
+    assert {s.partition(".")[0] for s in executions} == {step}
+    assert sum(executions.values()) == 4 * n * m
+
+    low, high = _MISSED[step]
+    walk = [4 * (1024 * i + 64 * k + j) for j in range(m) for i in range(items) for k in range(4)]
+    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
 
 
 def test_bytes_of_a_kernel_are_those_of_the_lines_it_touches() -> None:

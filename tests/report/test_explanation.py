@@ -222,5 +222,7 @@ def test_a_share_of_bytes_counts_bytes() -> None:
     found = {name for name in model.derived if counts_bytes(model, name)}
 
     assert found == {
-        f"{direction}_beyond{level}" for direction in ("load", "store") for level in (1, 2)
+        f"{direction}_beyond{level}"
+        for direction in ("load", "store")
+        for level in (1, 2, "_streams4", "_streams16")
     }
