@@ -9,10 +9,11 @@ what that takes now over what it took when all was measured. A search has 5 % of
 exhaustive one took, times the pace of its space. Afterwards the variant that it found and those
 that were recorded to be the fastest are timed in turns: its result is the shortest of their times
 as a fraction of that of the variant it found, a variant's time being the lower quartile over the
-turns of its shortest run in each. (By the recorded times, variants of which one is faster on one
-day and the other on another would count as misses; of the shortest runs of all turns, one that hit
-upon the best places in memory once would be ahead of all others; and beside others who use the same
-cores, a third of the turns or more may take nearly twice as long, which medians do not survive.)
+turns of its shortest run in each. The variant that the model alone picks first stands beside them.
+(By the recorded times, variants of which one is faster on one day and the other on another would
+count as misses; of the shortest runs of all turns, one that hit upon the best places in memory once
+would be ahead of all others; and beside others who use the same cores, a third of the turns or more
+may take nearly twice as long, which medians do not survive.)
 
 Each repetition is a process of its own, with caches that begin empty, and goes through the values
 of parameters in another order. Modules are imported, and the processes that predict are started,
@@ -30,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median, quantiles
@@ -47,6 +48,7 @@ from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question, predict_points
 from countperf.tuning.pools import process_pool, processors
 from countperf.tuning.records import Record, read_record
+from countperf.tuning.replay import predicted_record
 from countperf.tuning.result import Budget, Key, Plan, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice
@@ -54,8 +56,10 @@ from measurement_kernels.variants import spaces
 
 SEARCH = "tune, on the device"
 
-FASTEST = 4
-"""Recorded variants with which one that was found is compared."""
+MODEL = "model alone, on the device"
+
+FASTEST = 16
+"""Recorded variants with which those that were found are compared."""
 
 TURNS = 12
 
@@ -85,11 +89,23 @@ def _pace(record: Record, runner: KernelRunner, number: int) -> float:
         return (runner.clock.now() - began_s) / sum(each.cost_s for each in sample)
 
 
-def _judged(record: Record, choice: Choice, runner: KernelRunner) -> float:
-    """Time a variant and the recorded fastest ones in turns; return its share of their speed."""
+def picks(options: argparse.Namespace) -> dict[str, Choice]:
+    """Predict all recorded variants; return the first of each space."""
+    weights = load_weights(options.weights or options.slug)
+    return {
+        family: predicted_record(
+            record, Question(space=record.space, weights=weights, sizes={}, incomplete_ok=True)
+        ).first_pick
+        for family, record in records(options).items()
+    }
+
+
+def _judged(record: Record, found: Mapping[str, Choice], runner: KernelRunner) -> dict[str, float]:
+    """Time variants and the recorded fastest ones in turns; return their shares of the speed."""
     ran = sorted((each for each in record.variants if each.samples_s), key=lambda each: each.time_s)
-    choices = {as_key(each.choice): each.choice for each in ran[:FASTEST]} | {
+    choices = {
         as_key(choice): choice
+        for choice in (*(each.choice for each in ran[:FASTEST]), *found.values())
     }
     turns: dict[Key, list[float]] = {key: [] for key in choices}
     with Bench(record.space, record.sizes, runner, Plan()) as bench:
@@ -98,7 +114,7 @@ def _judged(record: Record, choice: Choice, runner: KernelRunner) -> float:
                 samples, _ = bench.time(each, None)
                 turns[key].append(min(samples))
     times = {key: quantiles(shortest, n=4)[0] for key, shortest in turns.items()}
-    return min(times.values()) / times[as_key(choice)]
+    return {name: min(times.values()) / times[as_key(choice)] for name, choice in found.items()}
 
 
 def repetition(options: argparse.Namespace) -> dict[str, Any]:
@@ -124,7 +140,9 @@ def repetition(options: argparse.Namespace) -> dict[str, Any]:
                 executor=pool,
             )
             found[family] = {
-                "quality": _judged(record, result.winner.choice, runner),
+                "quality": _judged(
+                    record, {SEARCH: result.winner.choice, MODEL: options.picks[family]}, runner
+                ),
                 "recorded_quality": record.quality(result.winner.choice),
                 "spent_s": result.spent_s,
                 "tried": len(result.tried),
@@ -156,6 +174,10 @@ def _apart(command: Sequence[str]) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def _rounded(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * share:.1f} %" for name, share in shares.items())
+
+
 def main() -> None:
     """Measure the pace, search, print and write."""
     command = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -168,28 +190,42 @@ def main() -> None:
     command.add_argument("--folder", help="of the records; by default fits/<device>/tuning")
     command.add_argument("--output", help="by default fits/<device>/live-tuning.json")
     command.add_argument("--slug", help=argparse.SUPPRESS)
+    command.add_argument("--part", help=argparse.SUPPRESS)
     command.add_argument("--pace", type=json.loads, help=argparse.SUPPRESS)
+    command.add_argument("--picks", type=json.loads, help=argparse.SUPPRESS)
     command.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     options = command.parse_args()
     if options.slug is not None:
-        print(json.dumps(paces(options) if options.pace is None else repetition(options)))
+        parts = {each.__name__: each for each in (paces, picks, repetition)}
+        print(json.dumps(parts[options.part](options)))
         return
     device = find_device(options.device).identity
     again = [*sys.argv[1:], f"--slug={device.slug}"]
-    measured = [_apart(again)]
+    measured = [_apart([*again, "--part=paces"])]
+    known = [
+        f"--pace={json.dumps(measured[0])}",
+        f"--picks={json.dumps(_apart([*again, '--part=picks']))}",
+    ]
     repetitions: list[dict[str, Any]] = []
     for seed in range(options.repetitions):
-        repetitions.append(_apart([*again, f"--pace={json.dumps(measured[0])}", f"--seed={seed}"]))
-        print(seed, {name: round(each["quality"], 3) for name, each in repetitions[-1].items()})
-    measured.append(_apart(again))
+        repetitions.append(_apart([*again, "--part=repetition", *known, f"--seed={seed}"]))
+        for name, found in repetitions[-1].items():
+            print(f"{seed}, {name}: {_rounded(found['quality'])}")
+    measured.append(_apart([*again, "--part=paces"]))
     families: dict[str, Any] = {
         family: {
-            "quality": {SEARCH: median(each[family]["quality"] for each in repetitions)},
+            "quality": {
+                search: median(each[family]["quality"][search] for each in repetitions)
+                for search in (SEARCH, MODEL)
+            },
             "repetitions": [each[family] for each in repetitions],
         }
         for family in options.families
     }
-    mean = geometric_mean([each["quality"][SEARCH] for each in families.values()])
+    means = {
+        search: geometric_mean([each["quality"][search] for each in families.values()])
+        for search in (SEARCH, MODEL)
+    }
     content = {
         "format": "countperf-live-tuning-benchmark",
         "version": 1,
@@ -197,16 +233,16 @@ def main() -> None:
         "share": options.share,
         "paces": measured,  # before and after
         "families": families,
-        "geometric_mean": {SEARCH: mean},
+        "geometric_mean": means,
     }
     path = Path(options.output or Path("fits") / device.slug / "live-tuning.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     for name in options.families:
         before, after = (each[name] for each in measured)
-        print(f"{name}: {100 * families[name]['quality'][SEARCH]:.1f} %", end=" ")
+        print(f"{name}: {_rounded(families[name]['quality'])}", end=" ")
         print(f"(pace before and after: {before:.2f}, {after:.2f})")
-    print(f"{SEARCH}: {100 * mean:.1f} %")
+    print(_rounded(means))
 
 
 if __name__ == "__main__":
