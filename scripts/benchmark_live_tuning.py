@@ -44,14 +44,15 @@ from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
+from countperf.models.weights import WeightSet
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question, predict_points
 from countperf.tuning.pools import process_pool, processors
+from countperf.tuning.ranker import rank_points
 from countperf.tuning.records import Record, read_record
-from countperf.tuning.replay import predicted_record
 from countperf.tuning.result import Budget, Key, Plan, as_key
 from countperf.tuning.search import tune_space
-from countperf.tuning.space import Choice
+from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.variants import spaces
 
 SEARCH = "tune, on the device"
@@ -90,14 +91,22 @@ def _pace(record: Record, runner: KernelRunner, number: int) -> float:
 
 
 def picks(options: argparse.Namespace) -> dict[str, Choice]:
-    """Predict all recorded variants; return the first of each space."""
+    """Predict all recorded variants; return the first that runs of each space."""
     weights = load_weights(options.weights or options.slug)
-    return {
-        family: predicted_record(
-            record, Question(space=record.space, weights=weights, sizes={}, incomplete_ok=True)
-        ).first_pick
-        for family, record in records(options).items()
-    }
+    found: dict[str, Choice] = {}
+    with process_pool() as pool:
+        for family, record in records(options).items():
+            question = _question(record, record.part, weights)
+            ranked = rank_points(question, executor=pool, keep=len(record.variants)).best
+            times = {as_key(each.choice): each.time_s for each in ranked}
+            ran = (each.choice for each in record.variants if each.samples_s)
+            predicted = (choice for choice in ran if as_key(choice) in times)
+            found[family] = min(predicted, key=lambda choice: times[as_key(choice)])
+    return found
+
+
+def _question(record: Record, space: SearchSpace, weights: WeightSet) -> Question:
+    return Question(space=space, weights=weights, sizes=dict(record.sizes), incomplete_ok=True)
 
 
 def _judged(record: Record, found: Mapping[str, Choice], runner: KernelRunner) -> dict[str, float]:
@@ -129,12 +138,7 @@ def repetition(options: argparse.Namespace) -> dict[str, Any]:
             order = random.Random(options.seed)
             values = {name: order.sample(some, len(some)) for name, some in part.parameters.items()}
             result = tune_space(
-                Question(
-                    space=replace(part, parameters=values),
-                    weights=weights,
-                    sizes=dict(record.sizes),
-                    incomplete_ok=True,
-                ),
+                _question(record, replace(part, parameters=values), weights),
                 runner,
                 Budget(seconds=options.share * options.pace[family] * record.exhaustive_s),
                 executor=pool,
@@ -228,7 +232,7 @@ def main() -> None:
     }
     content = {
         "format": "countperf-live-tuning-benchmark",
-        "version": 1,
+        "version": 2,
         "device": device.to_object(),
         "share": options.share,
         "paces": measured,  # before and after

@@ -96,24 +96,24 @@ def structural(
     """
     shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
+    group_bytes = {
+        direction: f"(bytes_group_{direction}_dense + bytes_group_{direction}_sparse)"
+        for direction in ("load", "store")
+    }
     bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
     for level, size in enumerate(CACHE_BYTES, start=1):
         shares[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
-        for direction in ("load", "store"):
-            group = f"bytes_group_{direction}"
-            derived[f"{direction}_beyond{level}"] = (
-                f"({group}_dense + {group}_sparse)*beyond{level}"
-            )
+        for direction, in_groups in group_bytes.items():
+            derived[f"{direction}_beyond{level}"] = f"{in_groups}*beyond{level}"
             derived[f"{direction}_segments_beyond{level}"] = (
                 f"segments_group_{direction}*beyond{level}"
             )
     pieces = "max(1, segments_group_load + segments_group_store)/max(1, groups)"
     for number in STREAMS:
         shares[f"beyond_streams{number}"] = f"max(0, 1 - {number}/({pieces}))"
-        for direction in ("load", "store"):
-            group = f"bytes_group_{direction}"
+        for direction, in_groups in group_bytes.items():
             derived[f"{direction}_beyond_streams{number}"] = (
-                f"({group}_dense + {group}_sparse)*beyond1*beyond_streams{number}"
+                f"{in_groups}*beyond1*beyond_streams{number}"
             )
     shares["out_of_reach"] = f"max(0, 1 - {REACH_BYTES}/{bytes_in_all})"
     for unit, kinds in _FAR_ACCESSES.items():

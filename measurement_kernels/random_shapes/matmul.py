@@ -49,7 +49,7 @@ def entries() -> Iterator[CatalogEntry]:
 def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
     """Draw a kernel; None where the choices do not fit together.
 
-    With `blocked`, each item has 4 to 32 results.
+    With `blocked`, each item has 4 to 16 results.
     """
     items = draw.length(_ITEMS), draw.length(_ITEMS)
     if blocked:

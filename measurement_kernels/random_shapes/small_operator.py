@@ -55,7 +55,7 @@ def entries() -> Iterator[CatalogEntry]:
 def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
     """Draw a kernel; None where the choices do not fit together.
 
-    With `blocked`, each item has 4 to 32 results.
+    With `blocked`, each item has 4 to 16 results.
     """
     rows = draw.length(_NODES)
     times = draw.pick((1, 1, 1, 2, 3))

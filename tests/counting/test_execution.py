@@ -521,7 +521,9 @@ def test_bytes_in_more_pieces_than_prefetchers_follow(
     from countperf.models import structural
     from countperf.models.function import model_inputs
 
-    counts = {"groups": 10, "segments.group.load": 10 * pieces / 2} | {
+    counts = {
+        "groups": 10,
+        "segments.group.load": 10 * pieces / 2,
         "segments.group.store": 10 * pieces / 2,
         "bytes.group.load.dense": 1000,
         "bytes.kernel.load": 1 << 21,
