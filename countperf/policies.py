@@ -22,6 +22,7 @@ condition tells items apart.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -86,6 +87,12 @@ _ROWS: Mapping[Rows, str] = {
 _ADDRESS_BYTES = 8
 _NEAR_BYTES = 1 << 15
 """A usual first-level cache."""
+_SHARING_BYTES = 4096
+"""Of a usual first-level cache, lines at multiples of so many bytes share a set."""
+_PACKED_VALUES = 16
+"""Values of an item from which on LLVM packs them instead of items."""
+_KEPT_CONFLICTS = ((16, _ONE), (8, Fraction(1, 4)))
+"""Of values that items keep, by how many lines share a set: which share comes back too late."""
 _OVERLAPPED = 32
 """Iterations of a chain that overlap with what follows."""
 _FEW = 16
@@ -145,6 +152,11 @@ class ExecutionPolicy(Part):
         Whether items compute the addresses that they load from in loops with barriers each time, or
         before, so that they are kept in memory, 8 bytes each; what of that the items of a group
         have beyond 32 KiB does not stay in a first-level cache, and costs.
+    kept : {"by item", "by value"}
+        How private values lie that wait at barriers: those of each item together, or in an array
+        for each value of the items of a group. Then lines of arrays share sets of a cache that are
+        multiples of 4096 bytes apart, and of 16 values or more LLVM packs those of an item, not
+        those of neighbors: items run one by one, and what comes back to these lines comes too late.
     guards : {"free", "masked"}
         Whether accesses in vectors cost as much as elsewhere under a condition that tells items
         apart, or more: such vectors need a mask, and what accesses memory one by one a branch for
@@ -152,6 +164,8 @@ class ExecutionPolicy(Part):
     arrays : int
         Private arrays of at most so many elements stay in the registers of vectors; larger ones are
         kept in memory, where each item accesses its own. 0: all are treated alike.
+    lone_arrays : {"memory", "registers"}
+        Where the larger ones are kept in groups of one row, in programs with local barriers.
     units : int
         Groups that run at once: those of a launch run in rounds of so many, and the last round,
         though not full, takes as long as the others. 0: as long as its share.
@@ -171,8 +185,10 @@ class ExecutionPolicy(Part):
     packed: Literal["items", "copies"] = "items"
     chains: Literal["whole", "overlapped"] = "whole"
     addresses: Literal["computed", "kept"] = "computed"
+    kept: Literal["by item", "by value"] = "by item"
     guards: Literal["free", "masked"] = "free"
     arrays: int = Field(default=0, ge=0)
+    lone_arrays: Literal["memory", "registers"] = "memory"
     units: int = Field(default=0, ge=0)
 
     @property
@@ -193,8 +209,11 @@ class ExecutionPolicy(Part):
         loops += ", of copies where there are minima or maxima" if self.packed == "copies" else ""
         loops += ", short chains overlapped" if self.chains == "overlapped" else ""
         loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
+        loops += ", values kept in an array each" if self.kept == "by value" else ""
         loops += ", guarded accesses masked" if self.guards == "masked" else ""
         loops += f", private arrays beyond {self.arrays} in memory" if self.arrays else ""
+        if self.arrays and self.lone_arrays == "registers":
+            loops += " but for those of single rows behind barriers"
         return (
             f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
             f"{loops}{rounds}"
@@ -218,8 +237,10 @@ class ExecutionPolicy(Part):
         parts += ["copies"] if self.packed == "copies" else []
         parts += ["overlapped"] if self.chains == "overlapped" else []
         parts += ["kept"] if self.addresses == "kept" else []
+        parts += ["values"] if self.kept == "by value" else []
         parts += ["masked"] if self.guards == "masked" else []
         parts += [f"a{self.arrays}"] if self.arrays else []
+        parts += ["lone"] if self.arrays and self.lone_arrays == "registers" else []
         parts += rounds
         return "-".join(part for part in parts if part)
 
@@ -292,6 +313,11 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
         if policy.addresses != "kept" or not kept:
             return ()
+    are_packed_values = what[0] == "kept" and policy.kept == "by value"
+    are_packed_values = are_packed_values and int(what[1]) >= _PACKED_VALUES
+    crowded = Fraction(0)
+    if are_packed_values:
+        crowded = _sharing_sets(int(what[1]), row * rows * int(what[2]) // 8)
     is_guarded = what[0] == "guarded"
     if is_guarded:
         what = what[1:]
@@ -316,7 +342,8 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         row, rows = rows, row
     is_outside = policy.interchanged and context == "sync" and placement != "flat"
     elements = int(what.pop()) if what[0] == "pmem" else 0
-    is_large = 0 < policy.arrays < elements
+    is_lone = policy.lone_arrays == "registers" and context == "sync" and rows == 1
+    is_large = 0 < policy.arrays < elements and not is_lone
     is_written_out = placement == "short" and not (is_outside or policy.short == "loops")
     if placement == "short":
         placement = "flat" if is_written_out else "loop"
@@ -346,7 +373,9 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         return (("run.scalar.entries", Fraction(1, row * rows)),)
     if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
         return ()
-    issued: list[tuple[str, Fraction]] = []
+    issued = [("run.scalar.crowded", crowded)] if crowded else []
+    if are_packed_values:
+        return (*issued, ("run.scalar.kept", _ONE))
     if what[0] == "iterations" and is_outside:
         issued.append((f"run.{kind}.rows.loop", Fraction(1, row)))
     if not is_vector:
@@ -393,6 +422,12 @@ def _beyond_cache(number: int) -> Fraction:
     return max(Fraction(0), 1 - Fraction(_NEAR_BYTES, number))
 
 
+def _sharing_sets(values: int, apart: int) -> Fraction:
+    """Return which share of an item's values comes back too late, an array apart in bytes each."""
+    lines = Fraction(values * math.gcd(apart, _SHARING_BYTES), _SHARING_BYTES)
+    return next((share for least, share in _KEPT_CONFLICTS if lines >= least), Fraction(0))
+
+
 def _waiting(what: list[str]) -> Fraction:
     """Return which share of a chain waits if it overlaps with what follows; all of others."""
     match what:
@@ -429,7 +464,7 @@ def _scalar_name(what: list[str]) -> str:
             return f"chain.{type_name}.{'arithmetic' if kind in _LIKE_PRODUCTS else kind}"
         case ["pmem", direction]:
             return f"pmem.{direction}"
-        case ["idle" | "iterations" | "entries" | "carried" as kind] | ["addresses" as kind, _]:
+        case ["idle" | "iterations" | "entries" | "carried" | "addresses" | "kept" as kind, *_]:
             return kind
         case [_, "conditional", type_name, "pow"]:
             return f"pow.{type_name}"
@@ -452,6 +487,8 @@ def _vector_name(what: list[str], *, is_outside: bool) -> tuple[str, Fraction | 
             return f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS)
         case ["pmem", direction]:
             return (f"pmem.{direction}", None if is_outside else _ONE)
+        case ["kept", _, bits]:
+            return "kept", Fraction(int(bits), _LANE_BITS)
         case [_, "conditional", *_]:
             return _operation(what), _ONE
         case _:

@@ -63,7 +63,12 @@ from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.slots import slots_of
 from countperf.counting.statistics import Statistics
 from countperf.counting.strides import AxisStride, strides_of
-from countperf.counting.structure import ChainAnalysis, ProgramAnalysis, analyzed_program
+from countperf.counting.structure import (
+    ChainAnalysis,
+    ProgramAnalysis,
+    RegionAnalysis,
+    analyzed_program,
+)
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import refuse_vectors
 from countperf.counting.walks import (
@@ -157,6 +162,10 @@ class ExecutionCounts:
         by how many elements of the array each item has.
     carried : dict from Site to PiecewiseQuasiPolynomial
         Private values that loops carry from one iteration to the next, times iterations and items.
+    kept : dict from (Site, values, bits) to PiecewiseQuasiPolynomial
+        Those that loops with barriers carry, times iterations of these loops and items: what waits
+        at barriers is kept for all items of the group. With how many such values of its own, of so
+        many bits, each item has in a region; copies in loops of their own are one array.
     addresses : dict from (Site, number) to PiecewiseQuasiPolynomial
         Loads by all work items, outside their own loops, in loops with barriers: a compiler may
         compute their addresses before, and keep them in memory for each item; with the number of
@@ -199,6 +208,7 @@ class ExecutionCounts:
     idle: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     private: dict[tuple[Site, str, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     carried: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    kept: dict[tuple[Site, int, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     addresses: dict[tuple[Site, int], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     iterations: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     entries: dict[Site, PiecewiseQuasiPolynomial] = field(default_factory=dict)
@@ -751,6 +761,7 @@ class _Executions:
                     if number.count is not None:
                         self._add(kind, site, number.count)
             executed = {i.id: i.executions for i in region.instructions}
+            self._kept(region, program, grid, own_names)
             longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
             for chain in region.chains:
                 site = self._site(program, grid, own_names & set(chain.loops))
@@ -765,6 +776,22 @@ class _Executions:
                 along = "" if known is None else f".{round(known)}"
                 for kind, times in chain.operations or ():
                     self._add("chains", (site, kind + along), total.scale(times))
+
+    def _kept(
+        self, region: RegionAnalysis, program: DeviceProgram, grid: Grid, own: Collection[str]
+    ) -> None:
+        """Count the private values that are carried over a region's barriers."""
+        barrier_loops = {loop.iname for loop in region.around if loop.kind == "barrier loop"}
+        waiting = [chain for chain in region.chains if barrier_loops & set(chain.loops)]
+        values: defaultdict[int, int] = defaultdict(int)
+        found: list[tuple[int, PiecewiseQuasiPolynomial]] = []
+        for chain in waiting:
+            within = self.kernel.id_to_insn[chain.instructions[-1]].within_inames
+            bits = 8 * self.kernel.temporary_variables[chain.variables[-1]].dtype.itemsize
+            values[bits] += 1 if self.looped_copies & within else _side_by_side(chain)
+            found.append((bits, self.domains.executions(within.difference(own), (), grid)))
+        for bits, executions in found:
+            self._add("kept", (self._site(program, grid, ()), values[bits], bits), executions)
 
     # }}}
 
@@ -914,13 +941,16 @@ def _masked(lane: str) -> str:
     return f"masked{rest}" if (rest := lane.removeprefix("shifted")) != lane else lane
 
 
-def _share(chain: ChainAnalysis) -> Fraction:
-    """Return which share of a chain's updates wait: accumulators side by side, and its span."""
+def _side_by_side(chain: ChainAnalysis) -> int:
+    """Return how many accumulators of a chain are side by side; 1 if no constant says it."""
     count = chain.accumulators.count
     number = None if count is None else count.as_polynomial()
-    if number is None or not number.is_constant or not number:
-        return Fraction(1, chain.span)
-    return 1 / Fraction(number.constant_term) / chain.span
+    return int(number.constant_term) if number and number.is_constant else 1
+
+
+def _share(chain: ChainAnalysis) -> Fraction:
+    """Return which share of a chain's updates wait: accumulators side by side, and its span."""
+    return Fraction(1, _side_by_side(chain) * chain.span)
 
 
 def _waiting(chain: ChainAnalysis) -> Fraction:

@@ -48,7 +48,8 @@ OVERHEAD = (
     "groups",
     "barrier.local",
     *(f"run.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
-    *(f"run.{unit}.{kind}" for kind in ("carried", "addresses") for unit in _UNITS),
+    *(f"run.{unit}.{kind}" for kind in ("carried", "kept", "addresses") for unit in _UNITS),
+    "run.scalar.crowded",
     *(f"run.{unit}.pmem.*" for unit in _UNITS),
 )
 ISSUE = (
@@ -221,8 +222,10 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"packed": packed} for packed in ("items", "copies")),
         *({"chains": chains} for chains in ("whole", "overlapped")),
         *({"addresses": addresses} for addresses in ("computed", "kept")),
+        *({"kept": how} for how in ("by item", "by value")),
         *({"guards": guards} for guards in ("free", "masked")),
         *({"arrays": elements} for elements in (0, 4, 8)),
+        *({"lone_arrays": where} for where in ("memory", "registers") if policy.arrays),
     ]
     return _changed(policy, changes)
 

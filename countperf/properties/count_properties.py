@@ -217,6 +217,8 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
         add(f"exec.{_place(site)}.addresses.{number}", quantity)
     for (site, direction, elements), quantity in executed.private.items():
         add(f"exec.{_place(site)}.pmem.{direction}.{elements}", quantity)
+    for (site, values, bits), quantity in executed.kept.items():
+        add(f"exec.{_place(site)}.kept.{values}.{bits}", quantity)
     for name, by_site in (
         ("idle", executed.idle),
         ("carried", executed.carried),

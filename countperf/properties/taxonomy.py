@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from countperf.errors import PropertyNameError
 from countperf.symbolic.memory import kept_in_process
 
-COUNTING_RULES_VERSION = 8
+COUNTING_RULES_VERSION = 9
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
 
@@ -112,6 +112,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             " elements that an item has",
         ),
         (rf"exec\.{_SITE}\.carried", "value", "private values that loops carry, times iterations"),
+        (
+            rf"exec\.{_SITE}\.kept\.\d+\.\d+",
+            "value",
+            "private values carried over barriers, by how many an item has, and their bits",
+        ),
         (rf"exec\.{_SITE}\.iterations", "iteration", "iterations of the items' own loops"),
         (rf"exec\.{_SITE}\.entries", "entry", "how often items come to their own loops"),
         (rf"exec\.{_SITE}\.passes", "work group", "passes of work groups through regions"),
@@ -156,10 +161,15 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "those of the accesses in vectors that need a mask, or a branch for each item",
         ),
         (
-            r"run\.(?:vector|scalar)\.(?:idle|iterations|entries|carried|addresses)",
+            r"run\.(?:vector|scalar)\.(?:idle|iterations|entries|carried|kept|addresses)",
             "instruction",
             "slots without work, iterations, and private values kept in memory, as a device issues"
             " them",
+        ),
+        (
+            r"run\.scalar\.crowded",
+            "value",
+            "private values kept over barriers, as far as those of an item share sets of a cache",
         ),
         (
             r"run\.(?:vector|scalar)\.passes\.(?:free|sync)",

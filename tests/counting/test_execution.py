@@ -193,6 +193,34 @@ def test_loops_over_copies_are_short_loops_through_private_arrays() -> None:
         assert sum(c for n, c in counts.items() if n.endswith(".carried")) == updates
 
 
+@pytest.mark.parametrize(("block", "values"), [("ilp", 6), ("ilp.seq", 1)])
+def test_results_that_wait_at_barriers(block: str, values: int) -> None:
+    """Each in an array of the group's; copies in loops of their own in one."""
+    counts = count_kernel(_blocked_product(block), view="structure").evaluate(n=5)
+    kept = {n: c for n, c in counts.items() if ".kept." in n}
+    assert kept == {f"exec.sync.flat.16x1.kept.{values}.32": 2 * 3 * 5 * 16}
+
+
+@pytest.mark.parametrize(
+    ("shape", "kept", "share"),
+    [
+        ("1024x1", "16.32", 1),
+        ("32x16", "16.32", Fraction(1, 4)),
+        ("32x16", "8.64", 0),
+        ("256x1", "16.64", Fraction(1, 4)),
+        ("640x1", "16.32", 0),
+        ("768x1", "32.32", Fraction(1, 4)),
+    ],
+)
+def test_kept_values_whose_lines_share_sets(shape: str, kept: str, share: Fraction | int) -> None:
+    counts = {f"exec.sync.flat.{shape}.kept.{kept}": 3072}
+    in_vectors = {"run.vector.kept": 192 * (2 if kept.endswith("64") else 1)}
+    assert ExecutionPolicy().apply(counts) == in_vectors
+    issued = ExecutionPolicy(kept="by value").apply(counts)
+    assert issued.pop("run.scalar.crowded", 0) == share * 3072
+    assert issued == (in_vectors if kept.startswith("8.") else {"run.scalar.kept": 3072})
+
+
 def test_the_longest_of_the_chains_that_wait_together() -> None:
     t_unit = lp.make_kernel(
         "{ [i, k]: 0 <= i < 32 and 0 <= k < n }",
@@ -663,6 +691,22 @@ def test_large_private_arrays_of_vectors_are_in_memory(arrays: int, issued: dict
     assert found == ({"run.vector.pmem.scatter": 64} if arrays == 8 else {})
     scalar = policy.model_copy(update={"vectorized": "flat"})
     assert scalar.apply({"exec.sync.loop.16x1.pmem.store.16": 64}) == {"run.scalar.pmem.store": 64}
+
+
+@pytest.mark.parametrize(
+    ("site", "issued"),
+    [
+        ("sync.loop.32x1", "run.vector.pmem.load"),
+        ("sync.loop.16x2", "run.vector.pmem.gather"),
+        ("free.loop.32x1", "run.vector.pmem.gather"),
+    ],
+)
+def test_those_of_single_rows_behind_barriers_may_not_be(site: str, issued: str) -> None:
+    policy = ExecutionPolicy(width=8, arrays=8, lone_arrays="registers")
+    found = policy.apply({f"exec.{site}.pmem.load.16": 64})
+    assert found == {issued: 8 if issued.endswith("load") else 64}
+    in_memory = policy.model_copy(update={"lone_arrays": "memory"})
+    assert in_memory.apply({f"exec.{site}.pmem.load.16": 64}) == {"run.vector.pmem.gather": 64}
 
 
 @pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])

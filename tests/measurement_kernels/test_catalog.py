@@ -60,6 +60,8 @@ APPLICATIONS = (
 EXTENDED = {
     "independent-chains": 20,
     "chains-behind-barriers": 6,
+    "kept-results": 49,
+    "results-in-loops": 42,
     "halo-tile": 22,
     "group-shapes": 20,
     "guards": 36,
