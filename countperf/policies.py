@@ -313,11 +313,10 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
         if policy.addresses != "kept" or not kept:
             return ()
-    are_packed_values = what[0] == "kept" and policy.kept == "by value"
-    are_packed_values = are_packed_values and int(what[1]) >= _PACKED_VALUES
-    crowded = Fraction(0)
-    if are_packed_values:
-        crowded = _sharing_sets(int(what[1]), row * rows * int(what[2]) // 8)
+    packed_values, crowded = 0, Fraction(0)
+    if what[0] == "kept" and policy.kept == "by value" and int(what[1]) >= _PACKED_VALUES:
+        packed_values = int(what[1])
+        crowded = _sharing_sets(packed_values, row * rows * int(what[2]) // 8)
     is_guarded = what[0] == "guarded"
     if is_guarded:
         what = what[1:]
@@ -374,7 +373,7 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
         return ()
     issued = [("run.scalar.crowded", crowded)] if crowded else []
-    if are_packed_values:
+    if packed_values:
         return (*issued, ("run.scalar.kept", _ONE))
     if what[0] == "iterations" and is_outside:
         issued.append((f"run.{kind}.rows.loop", Fraction(1, row)))
