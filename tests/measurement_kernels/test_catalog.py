@@ -69,6 +69,7 @@ EXTENDED = {
     "working-set": 8,
     "walks-in-loops": 14,
     "walks-of-lanes": 14,
+    "shared-lines": 84,
     "gathers": 6,
     "gathers-in-loops": 8,
     "scatters": 4,
