@@ -47,9 +47,62 @@ def entries() -> Iterator[CatalogEntry]:
 def _entry(
     kind: str, update: str, chains: int, element_type: str, *, behind_barriers: bool
 ) -> CatalogEntry:
+    program, shape = chains_program(
+        f"chains_{kind}",
+        chains,
+        update,
+        element_type,
+        items=_ITEMS,
+        base=_BASES[kind] // chains,
+        step=_STEP,
+        behind_barriers=behind_barriers,
+    )
+    return program_entry(
+        program,
+        shape,
+        family="chains-behind-barriers" if behind_barriers else "independent-chains",
+        variant=f"{kind}-{chains}",
+        collection="extended",
+        description=f"{chains} chains of {kind} per item",
+        exponent_steps=(0, 2),
+    )
+
+
+def chains_program(
+    name: str,
+    chains: int,
+    update: str,
+    element_type: str,
+    *,
+    items: int,
+    base: int,
+    step: int,
+    behind_barriers: bool,
+) -> tuple[Program, Shape]:
+    """Return chains that each item updates 128 times, and which items do it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the program.
+    chains : int
+        How many each item has.
+    update : str
+        What a state becomes, in terms of ``{s}``, itself, and ``{x}``, the operand.
+    element_type : str
+        Such as ``f32``.
+    items : int
+        Of a group.
+    base : int
+        Of all groups, at exponent 0.
+    step : int
+        Updates between barriers; it divides 128.
+    behind_barriers : bool
+        Whether the operand comes from a table, through local memory, or is the item's own.
+    """
     operand = "t[k]" if behind_barriers else "a[i]"
     program = Program(
-        name=f"chains_{kind}",
+        name=name,
         loops=(("i", "n"), ("k", "m")),
         formulas=(
             Recurrence(
@@ -63,8 +116,8 @@ def _entry(
             ),
         ),
         sizes=(
-            SizeParameter(name="n", multiple=_ITEMS, base=_BASES[kind] // chains),
-            SizeParameter(name="m", multiple=_STEP, fixed=_ROUNDS),
+            SizeParameter(name="n", multiple=items, base=base),
+            SizeParameter(name="m", multiple=step, fixed=_ROUNDS),
         ),
         arguments=(
             ArrayArgument(name="a", shape=(Extent("n"),)),
@@ -75,16 +128,8 @@ def _entry(
     )
     table = Fetch(array="t", sweep=("k_in",), within=("i_group", "k_step"), axes=(0,))
     shape = Shape(
-        divided=(Divided(loop="i", axis=0, items=_ITEMS),),
-        steps=(Step(loop="k", length=_STEP),) if behind_barriers else (),
+        divided=(Divided(loop="i", axis=0, items=items),),
+        steps=(Step(loop="k", length=step),) if behind_barriers else (),
         fetches=(table,) if behind_barriers else (),
     )
-    return program_entry(
-        program,
-        shape,
-        family="chains-behind-barriers" if behind_barriers else "independent-chains",
-        variant=f"{kind}-{chains}",
-        collection="extended",
-        description=f"{chains} chains of {kind} per item",
-        exponent_steps=(0, 2),
-    )
+    return program, shape

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.extended.chains import chains_program
 from measurement_kernels.groups import GroupShape
 from measurement_kernels.program_entries import program_entry
 from measurement_kernels.programs import (
@@ -18,7 +19,6 @@ from measurement_kernels.programs import (
     Fetch,
     Formula,
     Program,
-    Recurrence,
     Shape,
     Step,
 )
@@ -76,35 +76,15 @@ def entries() -> Iterator[CatalogEntry]:
 
 def _of_chains(items: int, number: int, element_type: str) -> CatalogEntry:
     """Make an entry whose items update some states by a table that goes through local memory."""
-    program = Program(
-        name="kept_states",
-        loops=(("i", "n"), ("k", "m")),
-        formulas=(
-            Recurrence(
-                target="r[i]",
-                states=tuple(
-                    (f"{0.5 + q / 16} * a[i] * a[i]", f"0.9375 * s{q} + t[k]")
-                    for q in range(number)
-                ),
-                loop="k",
-                result=" + ".join(f"s{q}" for q in range(number)),
-            ),
-        ),
-        sizes=(
-            SizeParameter(name="n", multiple=items, base=max(2**18 // number, 4 * items)),
-            SizeParameter(name="m", multiple=_STEP, fixed=_ROUNDS),
-        ),
-        arguments=(
-            ArrayArgument(name="a", shape=(Extent("n"),)),
-            ArrayArgument(name="t", shape=(Extent("m"),)),
-            ArrayArgument(name="r", shape=(Extent("n"),), role="output"),
-        ),
-        element_type=element_type,
-    )
-    shape = Shape(
-        divided=(Divided(loop="i", axis=0, items=items),),
-        steps=(Step(loop="k", length=_STEP),),
-        fetches=(Fetch(array="t", sweep=("k_in",), within=("i_group", "k_step"), axes=(0,)),),
+    program, shape = chains_program(
+        "kept_states",
+        number,
+        "0.9375 * {s} + {x}",
+        element_type,
+        items=items,
+        base=max(2**18 // number, 4 * items),
+        step=_STEP,
+        behind_barriers=True,
     )
     return program_entry(
         program,
