@@ -140,6 +140,11 @@ class ExecutionPolicy(Part):
     shifted : {"together", "apart"}
         Whether items of groups of several rows load neighbors in a local array from anywhere
         outside loops, as others do, or one by one where a constant or another row shifts them.
+    local_loads : {"by vector", "by item"}
+        Whether vectors load from local memory behind barriers as elsewhere, or each item by itself,
+        wherever its neighbors load: PoCL keeps addresses or what they are computed from over
+        barriers, in an array with an element for each item, and LLVM no longer sees how those of
+        neighbors lie. It makes gathers of them.
     packed : {"items", "copies"}
         What vectors take where copies of minima or maxima are written out side by side: items, or
         copies, so that items run one by one. LLVM packs copies into vectors before it makes loops
@@ -182,6 +187,7 @@ class ExecutionPolicy(Part):
     short: Literal["unrolled", "loops"] = "unrolled"
     sync_width: int = Field(default=0, ge=0)
     shifted: Literal["together", "apart"] = "together"
+    local_loads: Literal["by vector", "by item"] = "by vector"
     packed: Literal["items", "copies"] = "items"
     chains: Literal["whole", "overlapped"] = "whole"
     addresses: Literal["computed", "kept"] = "computed"
@@ -206,6 +212,7 @@ class ExecutionPolicy(Part):
         loops += ", short loops not unrolled" if self.short == "loops" else ""
         loops += f", of {self.sync_width} behind barriers" if self.sync_width else ""
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
+        loops += ", local loads item by item" if self.local_loads == "by item" else ""
         loops += ", of copies where there are minima or maxima" if self.packed == "copies" else ""
         loops += ", short chains overlapped" if self.chains == "overlapped" else ""
         loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
@@ -234,6 +241,7 @@ class ExecutionPolicy(Part):
         parts += ["loops"] if self.short == "loops" else []
         parts += [f"s{self.sync_width}"] if self.sync_width else []
         parts += ["shifted"] if self.shifted == "apart" else []
+        parts += ["gathered"] if self.local_loads == "by item" else []
         parts += ["copies"] if self.packed == "copies" else []
         parts += ["overlapped"] if self.chains == "overlapped" else []
         parts += ["kept"] if self.addresses == "kept" else []
@@ -334,6 +342,8 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if what[:2] == ["lmem", "load"] and placement == "flat" and rows > 1:
         is_apart = policy.shifted == "apart" and what[3] in _SHIFTED
         what[3] = "near" if is_apart else what[3]
+    if what[:2] == ["lmem", "load"] and context == "sync" and policy.local_loads == "by item":
+        what[3] = "near"
     if what[0] == "gmem" and placement == "flat" and rows == 1 and not _is_power_of_two(row):
         is_apart = policy.odd_rows == "apart" and what[3] in ("next", "offset")
         what[3] = "near" if is_apart else what[3]

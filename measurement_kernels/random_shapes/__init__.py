@@ -19,6 +19,9 @@ family                     members
 ``random-transpose``       permutations of axes, reversals, interleaving
 ``random-small-operator``  small matrices applied to the nodes of many elements
 ``random-interaction``     sums over pairs of points: functions of distances, forces, cut-offs
+``random-guarded``         kernels of any sizes, which work groups do not divide
+``random-gather``          elements of tables by numbers that are read, alone and summed along rows
+``random-scatter``         elements stored at places that are read
 ``random-integer``         chains of integer arithmetic with divisions by constants; ``f32`` only
 ``blocked-matmul``         as ``random-matmul``, with 4 to 16 results of each item
 ``blocked-stencil``        as ``random-stencil``, with 4 to 32 results of each item; so the others

@@ -9,7 +9,7 @@ from random import Random
 from typing import TypeVar
 
 from measurement_kernels.arguments import SizeParameter, Sizes
-from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.entry import CatalogEntry, StatisticBySize
 from measurement_kernels.groups import GroupShape, round_up
 from measurement_kernels.program_entries import program_entry
 from measurement_kernels.programs import Program, Shape
@@ -184,6 +184,7 @@ def random_entries(
     draw_kernel: Callable[[Draw], tuple[Program, Shape] | None],
     *,
     double: int = 0,
+    statistics: Mapping[str, StatisticBySize] | None = None,
 ) -> Iterator[CatalogEntry]:
     """Draw the kernels of a family.
 
@@ -198,7 +199,10 @@ def random_entries(
         where local axis 0 has a single item, for which Loopy makes no code.
     double : int
         How many more are drawn in ``f64``, every other one of them with powers of two.
+    statistics : Mapping from str to number, str or callable, optional
+        What counting has to know of the data, by array, of those that a kernel may have.
     """
+    known = statistics or {}
     for index in range(number + regular + double):
         is_double = index >= number + regular
         draw = Draw(f"{family}/{index}", regular=index % 2 == 0 if is_double else index >= number)
@@ -217,6 +221,11 @@ def random_entries(
             collection="random",
             description=description,
             exponent_steps=steps,
+            statistics={
+                argument.name: known[argument.name]
+                for argument in program.arguments
+                if argument.name in known
+            },
         )
 
 

@@ -709,6 +709,19 @@ def test_those_of_single_rows_behind_barriers_may_not_be(site: str, issued: str)
     assert in_memory.apply({f"exec.{site}.pmem.load.16": 64}) == {"run.vector.pmem.gather": 64}
 
 
+@pytest.mark.parametrize("lane", ["same", "next", "shifted"])
+@pytest.mark.parametrize("placement", ["flat", "loop"])
+def test_vectors_may_load_item_by_item_from_local_memory(lane: str, placement: str) -> None:
+    policy = ExecutionPolicy(width=8, local_loads="by item")
+    walk = ".near" if placement == "loop" else ""
+    load = f"exec.sync.{placement}.16x2.lmem.load.32.{lane}{walk}"
+    assert policy.apply({load: 64}) == {"run.scalar.lmem.load.walk": 64}
+    together = policy.model_copy(update={"local_loads": "by vector"})
+    assert together.apply({load: 64}) == {f"run.vector.lmem.load.{lane}": 8}
+    others = dict.fromkeys((load.replace("load", "store"), load.replace("lmem", "gmem")), 64)
+    assert policy.apply(others) == together.apply(others)
+
+
 @pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])
 def test_chains_along_loops_that_data_bound_have_their_mean_length(
     mean: float, length: int
