@@ -72,6 +72,8 @@ _OTHER_LINES = frozenset(reach + grade for reach in _PASSED for grade in ("", *_
 _APART = _OTHER_LINES | {"near"}
 """Steps of lanes of which each takes an access of its own, as single items do at such steps."""
 _APART_BY_DIRECTION = {"load": "gather", "store": "scatter"}
+_LANES = "run.lanes."
+"""Instead of a unit: items of a vector that data leads, until it is known which caches serve."""
 _LANE_BITS = 32
 _ONE = Fraction(1)
 _MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
@@ -145,6 +147,9 @@ class ExecutionPolicy(Part):
         wherever its neighbors load: PoCL keeps addresses or what they are computed from over
         barriers, in an array with an element for each item, and LLVM no longer sees how those of
         neighbors lie. It makes gathers of them.
+    gathers : {"alike", "apart"}
+        Whether items of a vector that data leads cost what single ones do, or as much as gathers
+        and scatters take: these access memory item by item as well, but nothing hides behind them.
     packed : {"items", "copies"}
         What vectors take where copies of minima or maxima are written out side by side: items, or
         copies, so that items run one by one. LLVM packs copies into vectors before it makes loops
@@ -188,6 +193,7 @@ class ExecutionPolicy(Part):
     sync_width: int = Field(default=0, ge=0)
     shifted: Literal["together", "apart"] = "together"
     local_loads: Literal["by vector", "by item"] = "by vector"
+    gathers: Literal["alike", "apart"] = "alike"
     packed: Literal["items", "copies"] = "items"
     chains: Literal["whole", "overlapped"] = "whole"
     addresses: Literal["computed", "kept"] = "computed"
@@ -213,6 +219,7 @@ class ExecutionPolicy(Part):
         loops += f", of {self.sync_width} behind barriers" if self.sync_width else ""
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
         loops += ", local loads item by item" if self.local_loads == "by item" else ""
+        loops += ", gathers by data apart" if self.gathers == "apart" else ""
         loops += ", of copies where there are minima or maxima" if self.packed == "copies" else ""
         loops += ", short chains overlapped" if self.chains == "overlapped" else ""
         loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
@@ -242,6 +249,7 @@ class ExecutionPolicy(Part):
         parts += [f"s{self.sync_width}"] if self.sync_width else []
         parts += ["shifted"] if self.shifted == "apart" else []
         parts += ["gathered"] if self.local_loads == "by item" else []
+        parts += ["data"] if self.gathers == "apart" else []
         parts += ["copies"] if self.packed == "copies" else []
         parts += ["overlapped"] if self.chains == "overlapped" else []
         parts += ["kept"] if self.addresses == "kept" else []
@@ -300,8 +308,12 @@ def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
             found.append((issued, share))
             continue
         first, *farther = _PASSED[reach]
-        nearest = "strided" if before.startswith("run.vector.") else first
-        found += [(f"{before}.{passed}", share) for passed in (nearest, *farther)]
+        nearest = f"{before}.{'strided' if before.startswith('run.vector.') else first}"
+        if before.startswith(_LANES):
+            before = before.replace(_LANES, "run.vector.", 1)
+            nearest = f"{before}.{_APART_BY_DIRECTION[before.rpartition('.')[2]]}"
+            before = before.replace("run.vector.", "run.scalar.", 1)
+        found += [(name, share) for name in (nearest, *(f"{before}.{far}" for far in farther))]
         if grade:
             found.append((f"{before}.pitch", share * _CONFLICTS[grade]))
     return tuple(found)
@@ -401,7 +413,8 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if is_large:
         return (*issued, (f"run.vector.pmem.{_APART_BY_DIRECTION[what[1]]}", _ONE))
     if each_takes is None:
-        return (*issued, (f"run.scalar.{each}", Fraction(1)))
+        are_led = policy.gathers == "apart" and each.startswith("gmem.") and each.endswith("data")
+        return (*issued, (f"{_LANES if are_led else 'run.scalar.'}{each}", Fraction(1)))
     if full:
         issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes * taken))
     if left:

@@ -220,6 +220,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"sync_width": width} for width in (0, 4, 8) if width < policy.width),
         *({"shifted": shifted} for shifted in ("together", "apart")),
         *({"local_loads": how} for how in ("by vector", "by item")),
+        *({"gathers": cost} for cost in ("alike", "apart")),
         *({"packed": packed} for packed in ("items", "copies")),
         *({"chains": chains} for chains in ("whole", "overlapped")),
         *({"addresses": addresses} for addresses in ("computed", "kept")),

@@ -722,6 +722,24 @@ def test_vectors_may_load_item_by_item_from_local_memory(lane: str, placement: s
     assert policy.apply(others) == together.apply(others)
 
 
+@pytest.mark.parametrize(
+    ("reach", "farther"), [("data", ()), ("widedata", ("wide",)), ("vastdata", ("wide", "vast"))]
+)
+@pytest.mark.parametrize(("direction", "issued"), [("load", "gather"), ("store", "scatter")])
+def test_vectors_that_data_leads_may_cost_what_gathers_do(
+    direction: str, issued: str, reach: str, farther: tuple[str, ...]
+) -> None:
+    policy = ExecutionPolicy(width=8, remainder="scalar", gathers="apart", vectorized="flat")
+    access = f"gmem.{direction}.32.{reach}"
+    beyond = {f"run.scalar.gmem.{direction}.{cache}": 64 for cache in farther}
+    found = policy.apply({f"exec.free.flat.16x2.{access}": 64})
+    assert found == {f"run.vector.gmem.{direction}.{issued}": 64} | beyond
+    alike = {f"run.scalar.gmem.{direction}.data": 64} | beyond
+    assert policy.apply({f"exec.free.loop.16x2.{access}.{reach}": 64}) == alike
+    by_item = policy.model_copy(update={"gathers": "alike"})
+    assert by_item.apply({f"exec.free.flat.16x2.{access}": 64}) == alike
+
+
 @pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])
 def test_chains_along_loops_that_data_bound_have_their_mean_length(
     mean: float, length: int
