@@ -72,7 +72,7 @@ _OTHER_LINES = frozenset(reach + grade for reach in _PASSED for grade in ("", *_
 _APART = _OTHER_LINES | {"near"}
 """Steps of lanes of which each takes an access of its own, as single items do at such steps."""
 _APART_BY_DIRECTION = {"load": "gather", "store": "scatter"}
-_LANES = "run.lanes."
+_LANES = "lanes"
 """Instead of a unit: items of a vector that data leads, until it is known which caches serve."""
 _LANE_BITS = 32
 _ONE = Fraction(1)
@@ -307,13 +307,14 @@ def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
         if reach not in _PASSED:
             found.append((issued, share))
             continue
+        _, unit, *where = before.split(".")
         first, *farther = _PASSED[reach]
-        nearest = f"{before}.{'strided' if before.startswith('run.vector.') else first}"
-        if before.startswith(_LANES):
-            before = before.replace(_LANES, "run.vector.", 1)
-            nearest = f"{before}.{_APART_BY_DIRECTION[before.rpartition('.')[2]]}"
-            before = before.replace("run.vector.", "run.scalar.", 1)
-        found += [(name, share) for name in (nearest, *(f"{before}.{far}" for far in farther))]
+        if unit == _LANES:
+            nearest = f"{'.'.join(('run', 'vector', *where))}.{_APART_BY_DIRECTION[where[-1]]}"
+            before = ".".join(("run", "scalar", *where))
+        else:
+            nearest = f"{before}.{'strided' if unit == 'vector' else first}"
+        found += [(passed, share) for passed in (nearest, *(f"{before}.{far}" for far in farther))]
         if grade:
             found.append((f"{before}.pitch", share * _CONFLICTS[grade]))
     return tuple(found)
@@ -414,7 +415,7 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         return (*issued, (f"run.vector.pmem.{_APART_BY_DIRECTION[what[1]]}", _ONE))
     if each_takes is None:
         are_led = policy.gathers == "apart" and each.startswith("gmem.") and each.endswith("data")
-        return (*issued, (f"{_LANES if are_led else 'run.scalar.'}{each}", Fraction(1)))
+        return (*issued, (f"run.{_LANES if are_led else 'scalar'}.{each}", Fraction(1)))
     if full:
         issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes * taken))
     if left:
