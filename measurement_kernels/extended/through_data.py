@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
 from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.places import LAID_OUT, Way, anywhere, each_once, loops
 from measurement_kernels.program_entries import program_entry
 from measurement_kernels.programs import Divided, Formula, Program, Shape
 from measurement_kernels.rows import DOMAIN, row_starts, row_sums, uneven_lengths
@@ -88,13 +89,7 @@ def entries() -> Iterator[CatalogEntry]:
             yield _uneven(mean, items, element_type, arrays, is_even=is_even)
 
 
-def _laid_out(way: str) -> tuple[str, tuple[Extent, ...]]:
-    """Return the indices of an item's numbers in their array, and its shape."""
-    n, m = Extent("n"), Extent("m")
-    return {"flat": ("i", (n,)), "rows": ("i, k", (n, m)), "columns": ("k, i", (m, n))}[way]
-
-
-def _sizes(way: str, items: int) -> tuple[SizeParameter, ...]:
+def _sizes(way: Way, items: int) -> tuple[SizeParameter, ...]:
     if way == "flat":
         return (SizeParameter(name="n", multiple=items, base=49152),)
     return (
@@ -103,12 +98,14 @@ def _sizes(way: str, items: int) -> tuple[SizeParameter, ...]:
     )
 
 
-def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
+def _gather(way: Way, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
     """Make a kernel that adds elements of a table."""
-    index, shape = _laid_out(way)
+    index, shape = LAID_OUT[way]
+    table = _SMALL if pattern == "small" else Extent("n")
+    numbers = partial(_near, way) if pattern == "near" else partial(anywhere, way, table)
     program = Program(
         name=f"gather_{way}",
-        loops=(("i", "n"), *(() if way == "flat" else (("k", "m"),))),
+        loops=loops(way),
         formulas=(
             Formula(
                 target="r[i]",
@@ -118,9 +115,9 @@ def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> Ca
         ),
         sizes=_sizes(way, items),
         arguments=(
-            ArrayArgument(name="t", shape=shape, indices=partial(_numbers, way, pattern)),
+            ArrayArgument(name="t", shape=shape, indices=numbers),
             *(() if way == "flat" else (ArrayArgument(name="a", shape=shape),)),
-            ArrayArgument(name="x", shape=(_SMALL if pattern == "small" else Extent("n"),)),
+            ArrayArgument(name="x", shape=(table,)),
             ArrayArgument(name="r", shape=(Extent("n"),), role="output"),
         ),
         element_type=element_type,
@@ -137,29 +134,24 @@ def _gather(way: str, pattern: str, items: int, element_type: str = "f32") -> Ca
     )
 
 
-def _numbers(
-    way: str, pattern: str, random: np.random.Generator, sizes: Sizes
-) -> NDArray[np.int32]:
-    """Return places in the table, of the shape of the array of numbers."""
+def _near(way: Way, random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
+    """Return places in the table about those of their items, side by side."""
     import numpy as np
 
-    n, m = sizes["n"], sizes.get("m", 1)
-    shape = tuple(extent.at(sizes) for extent in _laid_out(way)[1])
-    if pattern != "near":
-        most = _SMALL if pattern == "small" else n
-        return random.integers(most, size=shape, dtype="int32")
-    item = np.arange(n)
+    del random
+    n, item = sizes["n"], np.arange(sizes["n"])
+    m = sizes.get("m", 1)
     near = item if way == "flat" else np.add.outer(item, np.arange(m) - m // 2)
     found = np.clip(near, 0, n - 1).astype("int32")
     return np.ascontiguousarray(found.T if way == "columns" else found)
 
 
-def _scatter(way: str, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
+def _scatter(way: Way, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
     """Make a kernel that stores elements at places that it reads.
 
     In a small array, places are stored again and again, always the same number.
     """
-    index, shape = _laid_out(way)
+    index, shape = LAID_OUT[way]
     is_small = pattern == "small"
     sizes = _sizes(way, items)
     if is_small:
@@ -167,15 +159,19 @@ def _scatter(way: str, pattern: str, items: int, element_type: str = "f32") -> C
             SizeParameter(name="n", multiple=items, fixed=_SMALL),
             SizeParameter(name="m", base=72),
         )
-    places = ArrayArgument(name="t", shape=shape, indices=partial(_places, way, pattern))
+    places = (
+        partial(anywhere, way, Extent("n"))
+        if is_small
+        else partial(each_once, way, _BLOCK if pattern == "near" else 0)
+    )
     result = Extent("n", factor=1 if way == "flat" or is_small else _ROW)
     program = Program(
         name=f"scatter_{way}",
-        loops=(("i", "n"), *(() if way == "flat" else (("k", "m"),))),
+        loops=loops(way),
         formulas=(Formula(target=f"r[t[{index}]]", terms=("2" if is_small else f"x[{index}]",)),),
         sizes=sizes,
         arguments=(
-            places,
+            ArrayArgument(name="t", shape=shape, indices=places),
             *(() if is_small else (ArrayArgument(name="x", shape=shape),)),
             ArrayArgument(name="r", shape=(result,), role="updated"),
         ),
@@ -191,18 +187,6 @@ def _scatter(way: str, pattern: str, items: int, element_type: str = "f32") -> C
         exponent_steps=(0, 2, 4),
         statistics={"r": "stride1" if pattern == "near" else "indirect"},
     )
-
-
-def _places(way: str, pattern: str, random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
-    """Return places in the result, each once unless it is small, of the shape of their array."""
-    import numpy as np
-
-    n, m = sizes["n"], sizes.get("m", 1)
-    shape = tuple(extent.at(sizes) for extent in _laid_out(way)[1])
-    if pattern == "small":
-        return random.integers(n, size=shape, dtype="int32")
-    blocks = np.arange(n * m) // _BLOCK if pattern == "near" else np.zeros(n * m)
-    return np.lexsort((random.random(n * m), blocks)).astype("int32").reshape(shape)
 
 
 def _even_lengths(mean: int, sizes: Sizes) -> NDArray[np.int64]:

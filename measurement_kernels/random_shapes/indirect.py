@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
 from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.places import LAID_OUT, Way, anywhere, each_once, loops, shape_at
 from measurement_kernels.programs import Divided, Formula, Program, Shape
 from measurement_kernels.random_shapes.draws import Draw, random_entries
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _NUMBER = 32
 _REGULAR = 16
-_DOUBLE = 6
+_DOUBLE = 8
 _GATHER_S = 0.6e-9
 _SCATTER_S = 1.2e-9
 _SMALLEST_TABLE, _LARGEST_TABLE = 8, 18
@@ -35,20 +36,11 @@ _WITH_NUMBERS = ("{a} * {x}", "{a} * {x}", "{a} - {c} * {x}", "fmin({a}, {x})", 
 _TWO = ("{x} * {y}", "{x} - {y}", "{c} * {x} + {y}", "fmax({x}, {c} * {y})")
 _STORED = ("{a}", "{c} * {a}", "{a} * {a} + {c}", "{a} + {b}", "{a} * {b}", "fmax({a}, {b})")
 
-STATISTICS = {
+_STATISTICS = {
     **dict.fromkeys(("x", "y", "anywhere"), "indirect"),
     **dict.fromkeys(("u", "v", "near"), "stride1"),
 }
 """Where data leads, by array: tables and results."""
-
-_Way = Literal["flat", "rows", "columns"]
-_WAYS: tuple[_Way, ...] = ("flat", "rows", "columns")
-_LAID_OUT: dict[_Way, tuple[str, tuple[Extent, ...]]] = {
-    "flat": ("i", (Extent("n"),)),
-    "rows": ("i, k", (Extent("n"), Extent("m"))),
-    "columns": ("k, i", (Extent("m"), Extent("n"))),
-}
-"""The indices of an item's numbers in their array, and its shape."""
 
 
 def entries() -> Iterator[CatalogEntry]:
@@ -60,7 +52,7 @@ def entries() -> Iterator[CatalogEntry]:
         _REGULAR,
         drawn_gather,
         double=_DOUBLE,
-        statistics=STATISTICS,
+        statistics=_STATISTICS,
     )
     yield from random_entries(
         "random-scatter",
@@ -69,14 +61,14 @@ def entries() -> Iterator[CatalogEntry]:
         _REGULAR,
         drawn_scatter,
         double=_DOUBLE,
-        statistics=STATISTICS,
+        statistics=_STATISTICS,
     )
 
 
 def drawn_gather(draw: Draw) -> tuple[Program, Shape]:
     """Draw a kernel that reads one or two tables: `x` and `y` anywhere, `u` and `v` near by."""
-    way = draw.pick(_WAYS)
-    index, shape = _LAID_OUT[way]
+    way = draw.pick(tuple(LAID_OUT))
+    index, shape = LAID_OUT[way]
     is_near = draw.chance(0.4)
     first, second = "uv" if is_near else "xy"
     terms = draw.pick((_ONE, _WITH_NUMBERS, _TWO))
@@ -92,10 +84,10 @@ def drawn_gather(draw: Draw) -> tuple[Program, Shape]:
     reach = draw.pick((1, 4, 16))
     items = _drawn_items(draw)
     sizes = _drawn_sizes(draw, way, items, len(tables) * _GATHER_S, fixed=draw.chance(0.5))
-    numbers = partial(_near, way, reach) if is_near else partial(_anywhere, way, table)
+    numbers = partial(_near, way, reach) if is_near else partial(anywhere, way, table)
     program = Program(
         name="gather",
-        loops=_loops(way),
+        loops=loops(way),
         formulas=(Formula(target="r[i]", terms=(text,), summed=() if way == "flat" else ("k",)),),
         sizes=sizes,
         arguments=(
@@ -110,8 +102,8 @@ def drawn_gather(draw: Draw) -> tuple[Program, Shape]:
 
 def drawn_scatter(draw: Draw) -> tuple[Program, Shape]:
     """Draw a kernel that stores into an array, `anywhere` or `near` by."""
-    way = draw.pick(_WAYS)
-    index, shape = _LAID_OUT[way]
+    way = draw.pick(tuple(LAID_OUT))
+    index, shape = LAID_OUT[way]
     is_near = draw.chance(0.4)
     is_small = way != "flat" and not is_near and draw.chance(0.3)
     target = "near" if is_near else "anywhere"
@@ -124,13 +116,13 @@ def drawn_scatter(draw: Draw) -> tuple[Program, Shape]:
     row = sizes[-1].fixed or 1
     result = small if is_small else Extent("n", factor=row)
     places = (
-        partial(_anywhere, way, small)
+        partial(anywhere, way, small)
         if is_small
-        else partial(_each_once, way, block if is_near else 0)
+        else partial(each_once, way, block if is_near else 0)
     )
     program = Program(
         name="scatter",
-        loops=_loops(way),
+        loops=loops(way),
         formulas=(Formula(target=f"{target}[t[{index}]]", terms=(text,)),),
         sizes=sizes,
         arguments=(
@@ -142,16 +134,12 @@ def drawn_scatter(draw: Draw) -> tuple[Program, Shape]:
     return program, Shape(divided=(items,), block=draw.pick(("for", "unr")))
 
 
-def _loops(way: _Way) -> tuple[tuple[str, str], ...]:
-    return (("i", "n"),) if way == "flat" else (("i", "n"), ("k", "m"))
-
-
 def _drawn_items(draw: Draw) -> Divided:
     return Divided(loop="i", axis=0, items=draw.linear_group(), each=draw.length((1, 1, 1, 2, 4)))
 
 
 def _drawn_sizes(
-    draw: Draw, way: _Way, items: Divided, each_s: float, *, fixed: bool
+    draw: Draw, way: Way, items: Divided, each_s: float, *, fixed: bool
 ) -> tuple[SizeParameter, ...]:
     """Draw sizes, with a length of rows that is a constant or not."""
     multiples = {"n": items.items * items.each}
@@ -164,35 +152,11 @@ def _drawn_sizes(
     return (*sizes, SizeParameter(name="m", fixed=row))
 
 
-def _shape(way: _Way, sizes: Sizes) -> tuple[int, ...]:
-    return tuple(extent.at(sizes) for extent in _LAID_OUT[way][1])
-
-
-def _anywhere(
-    way: _Way, table: Extent | int, random: np.random.Generator, sizes: Sizes
-) -> NDArray[np.int32]:
-    """Return numbers below the length of a table, of the shape of their array."""
-    length = table if isinstance(table, int) else table.at(sizes)
-    return random.integers(length, size=_shape(way, sizes), dtype="int32")
-
-
-def _near(way: _Way, reach: int, random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
+def _near(way: Way, reach: int, random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
     """Return numbers that are at most so far from their item's own."""
     import numpy as np
 
-    shape = _shape(way, sizes)
+    shape = shape_at(way, sizes)
     item = np.arange(sizes["n"]).reshape((-1, 1) if way == "rows" else (-1,))
     away = random.integers(-reach, reach + 1, size=shape)
     return np.clip(item + away, 0, sizes["n"] - 1).astype("int32")
-
-
-def _each_once(
-    way: _Way, block: int, random: np.random.Generator, sizes: Sizes
-) -> NDArray[np.int32]:
-    """Return places, each once: in blocks that stay in order, or anywhere if these have none."""
-    import numpy as np
-
-    shape = _shape(way, sizes)
-    number = int(np.prod(shape))
-    blocks = np.arange(number) // block if block else np.zeros(number)
-    return np.lexsort((random.random(number), blocks)).astype("int32").reshape(shape)

@@ -136,7 +136,7 @@ def test_collections_are_listed_apart() -> None:
     assert Counter(e.family for e in random) == RANDOM | BLOCKED
     doubles = Counter(e.family for e in entries(collection="random", element_type="f64"))
     assert set(doubles) == {*RANDOM} - {"random-integer"}
-    assert min(doubles.values()) >= 6
+    assert min(doubles.values()) >= 8
     assert set(families(collection="random")) == {*RANDOM, *BLOCKED}
     listed = families(collection="random")
     assert tuple(family for family in listed if family in RANDOM) == tuple(RANDOM)

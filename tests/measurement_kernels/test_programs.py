@@ -101,7 +101,7 @@ def test_draws_never_change() -> None:
     }
     assert digests == {
         "random": "0c0f2f3221b05565",
-        "indirect": "7fa70f26d8c644d5",
+        "indirect": "dd718cf19b3b20a8",
         "blocked": "d677804eeaa74f83",
     }
 
