@@ -22,7 +22,7 @@ from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import PAPER, time_round
 from countperf.harness.runner import CaseRunner, KernelRunner
-from countperf.harness.schedule import CaseState, Estimate, Schedule
+from countperf.harness.schedule import CaseState, Estimate, Schedule, in_mixed_order
 from countperf.harness.store import Store
 from countperf.measurements import (
     FailedCase,
@@ -58,6 +58,8 @@ def measure(
 
     Each finished case is on the disk before the next one begins. Cases that the file holds already,
     failed ones included, are not run again. A case that fails is recorded, and the others go on.
+    Kernels of all families take turns, so that a machine that others slow down for a while slows
+    down some of each.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ def measure(
         finished = {entry.case for entry in file.content.measurements}
         if not retry_failed:
             finished |= {entry.case for entry in file.content.failures}
-        waiting = [case for case in cases if case.name not in finished]
+        waiting = in_mixed_order(case for case in cases if case.name not in finished)
         estimate = Estimate(protocol, expected_run_s or {})
         campaign = _Campaign(runner, file, protocol, count, progress, estimate, len(cases))
         campaign.run(waiting, resumed=bool(len(file.content) or file.content.failures))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,6 +114,15 @@ def group_by_kernel(cases: Iterable[KernelCase]) -> list[KernelCase]:
     for case in cases:
         groups.setdefault(case.kernel, []).append(case)
     return [case for group in groups.values() for case in group]
+
+
+def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
+    """Put kernels in an order that has nothing to do with what they are, each time the same.
+
+    Where others use the machine too, its memory may become several times as fast or slow within an
+    hour. Measured family by family, that would be a difference between families; so it is noise.
+    """
+    return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
 
 
 class Estimate:

@@ -6,7 +6,13 @@ import pytest
 
 from countperf.harness.clock import Timing
 from countperf.harness.protocols import Round
-from countperf.harness.schedule import CaseState, Estimate, Schedule, group_by_kernel
+from countperf.harness.schedule import (
+    CaseState,
+    Estimate,
+    Schedule,
+    group_by_kernel,
+    in_mixed_order,
+)
 from tests.harness.fakes import PROTOCOL, make_case
 
 SEPARATION_S = PROTOCOL.separation_s
@@ -27,6 +33,19 @@ def test_cases_of_a_kernel_come_together() -> None:
     cases = [make_case("b", 1), make_case("a", 1), make_case("b", 2)]
 
     assert [case.name for case in group_by_kernel(cases)] == ["b/n=1", "b/n=2", "a/n=1"]
+
+
+def test_families_are_mixed_and_cases_of_a_kernel_stay_together() -> None:
+    kernels = [f"{family}/{number}" for family in ("walks", "stencil") for number in range(50)]
+    cases = [make_case(kernel, n) for kernel in kernels for n in (1, 2)]
+
+    mixed = in_mixed_order(cases)
+
+    assert sorted(case.name for case in mixed) == sorted(case.name for case in cases)
+    assert mixed == in_mixed_order(iter(cases))
+    assert all(a.kernel == b.kernel for a, b in zip(mixed[::2], mixed[1::2], strict=True))
+    first_half = [case.kernel.partition("/")[0] for case in mixed[: len(mixed) // 2]]
+    assert 30 <= first_half.count("walks") <= 70
 
 
 def test_a_due_round_goes_before_a_fresh_case_and_an_early_one_after() -> None:
