@@ -68,6 +68,8 @@ class Protocol(Part):
         is waiting; the extra ones do not.
     max_seconds : float or None
         A round ends early once it took that long, s, but not before two of its runs count.
+    warm_up_s : float
+        How long a case runs before each of its rounds begins, s; these runs are not kept.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Protocol(Part):
     extra_rounds: int = Field(default=2, ge=0)
     separation_s: float = Field(default=20.0, ge=0)
     max_seconds: float | None = Field(default=None, gt=0)
+    warm_up_s: float = Field(default=0.0, ge=0)
 
     @model_validator(mode="after")
     def _some_runs_count(self) -> Self:

@@ -22,9 +22,25 @@ def test_the_paper_runs_thirty_times_and_keeps_every_sample() -> None:
 
     done = _round(PAPER, durations)
 
-    assert [timing.time_s for timing in done.timings] == durations[:30]
+    # the first is longer than the time to warm up
+    assert [timing.time_s for timing in done.timings] == durations[1:31]
     assert not done.cut_short
     assert (PAPER.drops, PAPER.max_seconds) == (4, None)
+
+
+def test_runs_of_a_device_that_warms_up_are_not_kept() -> None:
+    protocol = PAPER.changed(warm_up_s=0.02, runs=6)
+    cold, warm = 0.0026, 0.001
+
+    done = _round(protocol, [cold] * 8 + [warm] * 6)
+
+    assert [timing.time_s for timing in done.timings] == [warm] * 6
+
+
+def test_without_time_to_warm_up_all_runs_are_kept() -> None:
+    done = _round(PAPER.changed(warm_up_s=0.0), [1.0 + i for i in range(30)])
+
+    assert done.timings[0].time_s == 1.0
 
 
 @pytest.mark.parametrize(
@@ -36,7 +52,7 @@ def test_the_paper_runs_thirty_times_and_keeps_every_sample() -> None:
     ],
 )
 def test_quick_stops_slow_cases(duration: float, runs: int) -> None:
-    done = _round(QUICK, [duration] * 10)
+    done = _round(QUICK, [duration] * 100)
 
     assert len(done.timings) == runs
     assert done.cut_short is (runs < QUICK.runs)
