@@ -52,7 +52,7 @@ class Protocol(Part):
     Attributes
     ----------
     name : str
-        Of the protocol; a change of any other field wants a new name.
+        Of the protocol. Its other fields may change from one version to the next; a file has them.
     rounds : int
         How many rounds each case has at least; they are separated in time.
     runs : int
