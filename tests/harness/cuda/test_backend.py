@@ -24,6 +24,7 @@ from countperf.harness.devices import Absence, Device, Discovery, find_device
 from countperf.harness.icd import DriverSearch
 from countperf.harness.overhead import measure_launch_overhead
 from countperf.harness.runner import KernelRunner
+from countperf.harness.schedule import in_mixed_order
 from countperf.harness.trial import measure_copy_bandwidth, try_device
 from tests.harness.cuda.emulator import COMPILER
 from tests.harness.cuda.fake_cupy import (
@@ -320,11 +321,8 @@ def test_too_large_arrays_get_wide_indices(
     assert "(long) blockIdx" in cupy.sources[-1] or "(long) blockIdx" in cupy.sources[-2]
 
 
-CASES = [
-    make_loopy_case("first"),
-    make_loopy_case("bad"),
-    make_loopy_case("last"),
-]
+CASES = in_mixed_order(make_loopy_case(kernel) for kernel in ("one", "two", "three"))
+FIRST, SECOND, LAST = (case.kernel for case in CASES)
 
 
 def test_a_kernel_that_fails_is_named_and_the_campaign_goes_on(
@@ -334,9 +332,9 @@ def test_a_kernel_that_fails_is_named_and_the_campaign_goes_on(
 
     found = measure(cases, store=tmp_path / "s.jsonl", protocol=SHORT, runner=runner)
 
-    assert [entry.kernel for entry in found.measurements] == ["first", "last"]
+    assert [entry.kernel for entry in found.measurements] == [FIRST, LAST]
     (failure,) = found.failures
-    assert (failure.kernel, failure.stage) == ("bad", "build")
+    assert (failure.kernel, failure.stage) == (SECOND, "build")
     assert "frobnicate" in failure.reason
     assert found.measurements[0].device_state["sm_clock_mhz"] == 1755.0
     header = json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])
@@ -380,7 +378,7 @@ def test_failures_that_the_campaign_survives(
     found = measure(CASES, store=tmp_path / "s.jsonl", protocol=SHORT, runner=runner)
 
     (failure,) = found.failures
-    assert (failure.kernel, failure.stage) == ("first", stage)
+    assert (failure.kernel, failure.stage) == (FIRST, stage)
     assert said in failure.reason
     assert len(found.measurements) == 2
 
@@ -395,8 +393,8 @@ def test_a_lost_device_ends_the_process_and_the_next_goes_on_behind_the_case(
         measure(CASES, store=store, protocol=SHORT, runner=runner)
     found = measure(CASES, store=store, protocol=SHORT, runner=runner)
 
-    assert [failure.kernel for failure in found.failures] == ["first"]
-    assert [entry.kernel for entry in found.measurements] == ["bad", "last"]
+    assert [failure.kernel for failure in found.failures] == [FIRST]
+    assert [entry.kernel for entry in found.measurements] == [SECOND, LAST]
 
 
 def _broken(name: str) -> Any:
