@@ -57,9 +57,8 @@ RENTAL = Protocol(
     extra_rounds=1,
     separation_s=5.0,
     max_seconds=0.25,
-    warm_up_s=_WARM_UP_S,
 )
-"""For a GPU that is paid by the minute and that nobody else uses."""
+"""For a GPU that is paid by the minute and that nobody else uses; the dropped runs warm it up."""
 
 BROAD = Protocol(
     name="broad",
