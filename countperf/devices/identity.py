@@ -134,7 +134,8 @@ def make_slug(platform: str, name: str, processor: str = "") -> str:
     Returns
     -------
     str
-        Platform and model, for AMD processors also the generation.
+        Platform and model; for AMD processors also the generation; for Intel's, where the name
+        has no number (virtual machines), that of the model.
 
     Examples
     --------
@@ -143,11 +144,15 @@ def make_slug(platform: str, name: str, processor: str = "") -> str:
     >>> make_slug("Portable Computing Language", "pthread-skylake-avx512-AMD EPYC",
     ...           "AMD EPYC (AuthenticAMD family 26 model 2)")
     'pocl-epyc-zen5'
+    >>> make_slug("Intel(R) OpenCL", "Intel(R) Xeon(R) Processor",
+    ...           "Intel(R) Xeon(R) Processor (GenuineIntel family 6 model 167)")
+    'intel-xeon-model167'
     """
     prefix = platform_prefix(platform)
     model, generation = name, ""
     if processor:
-        model, generation = processor.rpartition(" (")[0] or processor, _generation(processor)
+        model = processor.rpartition(" (")[0] or processor
+        generation = _generation(model, processor)
     words = re.findall(r"[a-z0-9]+", _NOISE.sub(" ", model.lower()))
     known = {prefix, "amd", "intel", "nvidia"} if processor else {prefix}
     kept = [word for word in words if word not in known]
@@ -165,10 +170,12 @@ def describe_processor(model_name: str, vendor: str, family: int, model: int) ->
     return f"{model_name} ({vendor} family {family} model {model})"
 
 
-def _generation(processor: str) -> str:
-    found = re.search(r"AuthenticAMD family (\d+) model (\d+)", processor)
+def _generation(name: str, processor: str) -> str:
+    found = re.search(r"(AuthenticAMD|GenuineIntel) family (\d+) model (\d+)", processor)
     if found is None:
         return ""
-    family, model = int(found[1]), int(found[2])
+    family, model = int(found[2]), int(found[3])
+    if found[1] == "GenuineIntel":  # hypervisors show the numbers of older generations: no names
+        return "" if re.search(r"\d", name) else f"model{model}"
     names = [name for first, name in _ZEN_GENERATIONS.get(family, ()) if first <= model]
     return names[-1] if names else ""

@@ -56,6 +56,13 @@ def test_platform_prefix(platform: str, prefix: str) -> None:
             "intel-xeon-platinum-8488c",
             id="Intel on Intel",
         ),
+        pytest.param(
+            POCL,
+            "pthread-skylake-avx512-Intel(R) Xeon(R) Processor",
+            "Intel(R) Xeon(R) Processor (GenuineIntel family 6 model 167)",
+            "pocl-xeon-model167",
+            id="Intel in a virtual machine: the number of the model",
+        ),
         pytest.param(POCL, "cpu", "aarch64", "pocl-aarch64", id="Arm tells little"),
         pytest.param("NVIDIA CUDA", "NVIDIA H200", "", "nvidia-h200", id="NVIDIA GPU"),
         pytest.param(
