@@ -222,6 +222,7 @@ class Candidates:
         """Return what trying each candidate promises; below zero where there is no time for it."""
         times = self._times
         run_s = FEWEST_RUNS * times.center_s
+        run_s += np.where(times.center_s < self._plan.warm_up_s, self._plan.warm_up_s, 0.0)
         cost_s = self._builds.expected_s(self._written) + run_s
         eligible = self.remaining
         if self.tried or self.refused:  # the first one is always tried

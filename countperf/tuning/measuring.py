@@ -24,6 +24,9 @@ FEWEST_RUNS = 2
 CHEAP = 0.05
 """Runs that take no more than this fraction of the time of building a variant are not spared."""
 
+COLD = 3.0
+"""So many times as long as later ones, or less, runs take before a device is warm."""
+
 
 class Bench:
     """Measures variants on a device, one at a time; a context manager.
@@ -44,6 +47,11 @@ class Bench:
         After so long a variant gets no further runs, s; by default what the plan says.
     left_s : callable, optional
         Returns what is left of the budget, s; by default there is no end to it.
+
+    Attributes
+    ----------
+    warm_up_s : float
+        Time of the runs that were not kept when a variant was last timed, s.
     """
 
     def __init__(
@@ -70,6 +78,7 @@ class Bench:
         self._checked: set[str] = set()
         self._loaded: tuple[str, Run] | None = None
         self._memory = ExitStack()  # of what is loaded
+        self.warm_up_s = 0.0
 
     def build(self, choice: Choice) -> None:
         """Build a variant and check its numbers, ahead of timing it.
@@ -99,6 +108,8 @@ class Bench:
         self, choice: Choice, best_s: float | None, following: Choice | None = None
     ) -> tuple[tuple[float, ...], bool]:
         """Check a variant's numbers and run it.
+
+        Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
 
         Parameters
         ----------
@@ -134,15 +145,23 @@ class Bench:
     def _run(
         self, case: KernelCase, run: Run, best_s: float | None, cheap_s: float
     ) -> tuple[tuple[float, ...], bool]:
-        started = self._runner.clock.now()
+        clock = self._runner.clock
+        began_s = clock.now()
+        self.warm_up_s = 0.0
         samples: list[float] = []
         while len(samples) < self._plan.runs:
             sample = run().time_s
             if not sample > 0:
                 raise MeasurementError(f"{case.name}: a time of {sample} s", case=case.name)
+            spent = clock.now() - began_s
+            spared = spent > cheap_s
+            if spent < self._plan.warm_up_s and self._left_s() > 0:
+                self.warm_up_s = spent
+                if spared and best_s is not None and sample > COLD * best_s:
+                    return (sample,), True
+                continue
             samples.append(sample)
-            spent = self._runner.clock.now() - started
-            if spent > cheap_s and is_hopeless(samples, best_s):
+            if spared and is_hopeless(samples, best_s):
                 return tuple(samples), True
             if len(samples) >= FEWEST_RUNS and (spent > self._most_s or self._left_s() <= 0):
                 break

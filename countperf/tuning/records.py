@@ -39,6 +39,8 @@ class Measured:
         Time of building it and checking its numbers on the device, s.
     samples_s : tuple of float
         Time of each run, s; empty if it failed.
+    warm_up_s : float
+        Time of the runs before these, which were not kept, s.
     stage, reason : str
         Where and why it failed; empty if it ran.
     """
@@ -46,6 +48,7 @@ class Measured:
     choice: dict[str, Value]
     build_s: float
     samples_s: tuple[float, ...] = ()
+    warm_up_s: float = 0.0
     stage: Stage | None = None
     reason: str = ""
 
@@ -57,7 +60,7 @@ class Measured:
     @property
     def cost_s(self) -> float:
         """Time that measuring it took, s."""
-        return self.build_s + sum(self.samples_s)
+        return self.build_s + self.warm_up_s + sum(self.samples_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +77,15 @@ class Record:
         Where they ran.
     variants : tuple of Measured
         All of them, those that failed included.
+    warm_up_s : float
+        Until when runs were not kept, s; see `countperf.tuning.result.Plan`.
     """
 
     space: SearchSpace
     sizes: Mapping[str, int]
     device: DeviceIdentity
     variants: tuple[Measured, ...]
+    warm_up_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not any(each.samples_s for each in self.variants):
@@ -167,7 +173,11 @@ def record(
         "parameters": list(space.parameters),
         "sizes": sizes,
         "device": runner.identity.to_object(),
-        "plan": {"runs": plan.runs, "max_case_s": plan.max_case_s},
+        "plan": {
+            "runs": plan.runs,
+            "max_case_s": plan.max_case_s,
+            "warm_up_s": plan.warm_up_s,
+        },
     }
     choices = sorted(part_of(space, points).choices(), key=space.index)
     with (
@@ -184,7 +194,13 @@ def record(
                 if progress is not None:
                     progress(f"{space.name}: {number + 1} of {len(choices)} variants")
     variants = tuple(known[as_key(choice)] for choice in choices)
-    return Record(space=space, sizes=sizes, device=runner.identity, variants=variants)
+    return Record(
+        space=space,
+        sizes=sizes,
+        device=runner.identity,
+        variants=variants,
+        warm_up_s=plan.warm_up_s,
+    )
 
 
 def read_record(
@@ -240,6 +256,7 @@ def read_record(
         sizes={name: int(value) for name, value in header["sizes"].items()},
         device=DeviceIdentity.from_object(header["device"]),
         variants=tuple(variants),
+        warm_up_s=float(header.get("plan", {}).get("warm_up_s", 0.0)),
     )
 
 
@@ -277,8 +294,8 @@ def _measured(runner: CaseRunner, bench: Bench, choice: dict[str, Value]) -> Mea
             stage=stage_of(error),
             reason=one_line(str(error), _REASON),
         )
-    build_s = max(0.0, runner.clock.now() - began_s - sum(samples))
-    return Measured(choice=choice, build_s=build_s, samples_s=samples)
+    build_s = max(0.0, runner.clock.now() - began_s - sum(samples) - bench.warm_up_s)
+    return Measured(choice=choice, build_s=build_s, samples_s=samples, warm_up_s=bench.warm_up_s)
 
 
 # {{{ lines of the file
@@ -289,6 +306,7 @@ def _line(measured: Measured) -> dict[str, Any]:
         "choice": list(measured.choice.values()),
         "build_s": round(measured.build_s, _DIGITS),
         "samples_s": [round(sample, _DIGITS) for sample in measured.samples_s],
+        "warm_up_s": round(measured.warm_up_s, _DIGITS),
     }
     if measured.stage is not None:
         line.update(stage=measured.stage, reason=measured.reason)
@@ -307,6 +325,7 @@ def _read(entries: list[dict[str, Any]], space: SearchSpace, path: Path) -> list
                     choice=dict(zip(space.parameters, entry["choice"], strict=True)),
                     build_s=float(entry["build_s"]),
                     samples_s=tuple(float(sample) for sample in entry["samples_s"]),
+                    warm_up_s=float(entry.get("warm_up_s", 0.0)),
                     stage=cast("Stage | None", stage),
                     reason=str(entry.get("reason", "")),
                 )

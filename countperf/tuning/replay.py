@@ -531,9 +531,10 @@ def replayed_tuning(
 ) -> TuningResult:
     """Search as `countperf.tuning.search.tune_space` would have within a budget, s.
 
-    Each seed has the values of the parameters in another order, so that the space is visited in
-    another one: which variants a search meets first is chance. Where `thinking` counts, what the
-    search computes itself is spent as well, so that no two replays are quite the same.
+    Without a plan, variants warm up for as long as they did when they were recorded. Each seed has
+    the values of the parameters in another order, so that the space is visited in another one:
+    which variants a search meets first is chance. Where `thinking` counts, what the search computes
+    itself is spent as well, so that no two replays are quite the same.
     """
     clock = ThinkingClock() if thinking else FakeClock()
     processors = ReplayProcessors(clock, workers)
@@ -552,7 +553,7 @@ def replayed_tuning(
         runner,
         Budget(seconds=seconds),
         executor=executor,
-        plan=plan,
+        plan=plan or _plan_of(recording.record),
     )
 
 
@@ -566,7 +567,7 @@ def random_search(
     is up does not count unless there is no other.
     """
     clock = FakeClock()
-    plan = plan or Plan()
+    plan = plan or _plan_of(record)
     order = [each.choice for each in record.variants]
     random.Random(seed).shuffle(order)
     best: tuple[float, Choice] | None = None
@@ -590,6 +591,11 @@ def random_search(
                 break
     assert best is not None  # a record has a variant that ran
     return dict(best[1])
+
+
+def _plan_of(record: Record) -> Plan:
+    """Return a plan by which variants warm up as those of the record did."""
+    return Plan(warm_up_s=record.warm_up_s)
 
 
 # }}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -58,6 +59,9 @@ class Plan:
     max_case_s : float
         After so long a variant gets no further runs, once it has two, s; a fiftieth of the seconds
         of the budget if that is less.
+    warm_up_s : float
+        Runs of a variant that are over before so long are not kept, s: a processor whose threads
+        slept while the variant was built may take more than twice as long at first.
     first_share : float
         Fraction of the seconds after which the first variant is measured, even if not all are
         predicted by then; the executor goes on meanwhile.
@@ -74,6 +78,7 @@ class Plan:
     tolerance: float = 0.02
     runs: int = 10
     max_case_s: float = 1.0
+    warm_up_s: float = 0.05
     first_share: float = 0.15
     ranking_share: float = 0.5
     finalists: int = 4
@@ -84,6 +89,9 @@ class Plan:
             if not 0 < getattr(self, name) < 1:
                 message = f"{name} is {getattr(self, name)}; it has to lie between 0 and 1"
                 raise ParameterError(message, parameter=name)
+        if not 0 <= self.warm_up_s < math.inf:
+            message = f"warm_up_s is {self.warm_up_s}; it is a time in seconds, 0 or more"
+            raise ParameterError(message, parameter="warm_up_s")
         if not 0 <= self.tolerance < 1:
             message = f"tolerance is {self.tolerance}; it is a fraction below 1"
             raise ParameterError(message, parameter="tolerance")

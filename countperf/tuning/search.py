@@ -375,7 +375,8 @@ class _Search:
             if self._elsewhere is not None:
                 build_s = self._elsewhere.built_s(point.choice)
             elif not was_built:
-                build_s = max(0.0, self._runner.clock.now() - started - sum(samples))
+                ran_s = self._bench.warm_up_s + sum(samples)
+                build_s = max(0.0, self._runner.clock.now() - started - ran_s)
             self._known.learn(tried, build_s)
             self._rounds[key] += 1
             self._write(tried_line(tried))

@@ -89,6 +89,58 @@ def test_a_search_that_is_interrupted_before_a_timing_has_no_failed_variant() ->
     assert (runner.failed, runner.in_memory) == ([], [])
 
 
+def _cold_for(seconds: float, time_s: float) -> tuple[FakeRunner, list[float]]:
+    """A device that takes 2.6 times as long at first, and what its runs take."""
+    runs: list[float] = []
+
+    def duration(_name: str, _turn: int, _run: int) -> float:
+        runs.append(time_s * (2.6 if sum(runs) < seconds else 1))
+        return runs[-1]
+
+    return FakeRunner(duration), runs
+
+
+def test_runs_before_the_device_is_warm_are_not_kept() -> None:
+    runner, runs = _cold_for(0.02, 1e-3)
+
+    with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3, warm_up_s=0.05)) as bench:
+        samples, hopeless = bench.time(FIRST, best_s=1.1e-3)
+
+    assert (samples, hopeless) == ((1e-3,) * 3, False)
+    assert sum(runs[:-3]) <= bench.warm_up_s < 0.05
+
+
+def test_a_cold_device_does_not_make_a_variant_hopeless_but_three_times_the_best_does() -> None:
+    hopes: dict[float, int] = {}
+    for best_s in (1.1e-3, 0.8e-3):
+        runner, runs = _cold_for(0.02, 1e-3)
+        with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3, warm_up_s=0.05)) as bench:
+            samples, hopeless = bench.time(FIRST, best_s)
+        assert hopeless == (best_s == 0.8e-3) == (len(samples) == 1)
+        hopes[best_s] = len(runs)
+
+    assert hopes[0.8e-3] == 1 < hopes[1.1e-3]
+
+
+def test_a_run_that_outlasts_the_time_to_warm_up_is_kept() -> None:
+    runner, runs = _cold_for(0.02, 0.2)
+
+    with Bench(DOUBLE, {"n": 4096}, runner, Plan(runs=3, warm_up_s=0.05)) as bench:
+        samples, _ = bench.time(FIRST, None)
+
+    assert samples == tuple(runs) == (0.52, 0.2, 0.2)
+    assert bench.warm_up_s == 0.0
+
+
+def test_no_run_is_spent_on_warming_up_when_no_time_is_left() -> None:
+    runner, runs = _cold_for(0.02, 1e-3)
+
+    with Bench(DOUBLE, {"n": 4096}, runner, Plan(warm_up_s=0.05), left_s=lambda: 0.0) as bench:
+        samples, _ = bench.time(FIRST, None)
+
+    assert samples == tuple(runs) == pytest.approx((2.6e-3,) * 2)
+
+
 def test_what_fails_in_a_run_fails_as_the_device_says() -> None:
     runner = Counting()
     runner._duration = _fail  # pyright: ignore[reportPrivateUsage]

@@ -300,9 +300,8 @@ def test_an_interrupted_search_resumes_and_repeats_nothing(tmp_path: Path) -> No
     first = [name for name in runner.rounds if runner.rounds.count(name) == 1]
     again = {name.split("/")[1] for name in first} & finished
     assert len(again) <= Plan().finalists  # run once more at the end, as in any search
-    assert {LARGE.label(t.choice) for t in found.tried} == {
-        LARGE.label(t.choice) for t in whole.tried
-    }
+    # what comes next was chosen before the fourth was timed, or after it: no need to be the same
+    assert finished <= {LARGE.label(t.choice) for t in found.tried}
 
 
 def test_a_search_resumes_after_any_cut(tmp_path: Path) -> None:
