@@ -65,13 +65,13 @@ class Schedule:
     Parameters
     ----------
     cases : iterable of KernelCase
-        Cases to measure; those of one kernel are brought together.
+        Cases to measure, in the order in which they begin; see `in_mixed_order`.
     protocol : Protocol
         How many rounds they get, and how far apart.
     """
 
     def __init__(self, cases: Iterable[KernelCase], protocol: Protocol) -> None:
-        self._fresh = deque(CaseState(case=case) for case in group_by_kernel(cases))
+        self._fresh = deque(CaseState(case=case) for case in cases)
         self._waiting: deque[tuple[float, CaseState]] = deque()
         self._protocol = protocol
 
@@ -108,17 +108,10 @@ class Schedule:
         return [*self._fresh, *(state for _, state in self._waiting)]
 
 
-def group_by_kernel(cases: Iterable[KernelCase]) -> list[KernelCase]:
-    """Bring cases of one kernel together; kernels stay in the order in which they first come."""
-    groups: dict[str, list[KernelCase]] = {}
-    for case in cases:
-        groups.setdefault(case.kernel, []).append(case)
-    return [case for group in groups.values() for case in group]
-
-
 def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
     """Put kernels in an order that has nothing to do with what they are, each time the same.
 
+    Cases of one kernel, which is built once, come together, in the order in which they are given.
     Where others use the machine too, its memory may become several times as fast or slow within an
     hour. Measured family by family, that would be a difference between families; so it is noise.
     """

@@ -20,34 +20,42 @@ _TOP = (1, 5)
 def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
     """Write the mean errors of devices and models as a Markdown table.
 
-    Kernels go down, by purpose, with their geometric mean (of variants only that), devices and
-    models across, those of execution policies without their policy. The last row says how many of
-    all cases lie in their 90 % intervals.
+    Kernels go down, by purpose, with their geometric mean (of variants only that), and devices
+    across: by the `structural` models, or by the first model, if none is of that name. At last how
+    many of all cases lie in their 90 % intervals. Of other models means alone follow below.
     """
-    titles = [f"{each.device}, {_short(each.model)}" for each in evaluations]
-    rows = [["kernel", *titles], ["---", *["---:"] * len(titles)]]
-    by_purpose = [each.by_purpose() for each in evaluations]
+    devices = list(dict.fromkeys(each.device for each in evaluations))
+    models = list(dict.fromkeys(_short(each.model) for each in evaluations))
+    models.sort(key=lambda model: model != STRUCTURAL)
+    known = {(each.device, _short(each.model)): each for each in evaluations}
+    rows = [["kernel", *devices], ["---", *["---:"] * len(devices)]]
+    for number, model in enumerate(models):
+        found = [known.get((device, model)) for device in devices]
+        rows += _accuracy_rows(found, "" if number == 0 else f", {model}")
+    return _markdown(rows)
+
+
+def _accuracy_rows(evaluations: Sequence[Evaluation | None], suffix: str) -> list[list[str]]:
+    """Return the rows of a model; those of single kernels if it has no suffix."""
+    rows: list[list[str]] = []
+    by_purpose = [{} if each is None else each.by_purpose() for each in evaluations]
     for purpose, plural in _PURPOSES.items():
         parts = [found.get(purpose) for found in by_purpose]
         means = [{} if part is None else part.by_kernel() for part in parts]
         kernels = dict.fromkeys(kernel for found in means for kernel in found)
         if not kernels:
             continue
-        if purpose != "variant":
+        if purpose != "variant" and not suffix:
             rows += [
                 [kernel, *(format_percent(m[kernel].value) if kernel in m else "" for m in means)]
                 for kernel in kernels
             ]
         overall = ["" if part is None else format_percent(part.overall().value) for part in parts]
-        rows.append([f"**{plural}**", *overall])
-    held = [each.coverage() for each in evaluations]
-    rows.append(
-        [
-            "cases in their 90 % intervals",
-            *(f"{format_percent(inside / of)} of {of}" if of else "" for inside, of in held),
-        ]
-    )
-    return _markdown(rows)
+        rows.append([f"**{plural}**{suffix}", *overall])
+    held = [(0, 0) if each is None else each.coverage() for each in evaluations]
+    shares = (f"{format_percent(inside / of)} of {of}" if of else "" for inside, of in held)
+    rows.append([f"cases in their 90 % intervals{suffix}", *shares])
+    return rows
 
 
 def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:

@@ -10,7 +10,6 @@ from countperf.harness.schedule import (
     CaseState,
     Estimate,
     Schedule,
-    group_by_kernel,
     in_mixed_order,
 )
 from tests.harness.fakes import PROTOCOL, make_case
@@ -29,21 +28,17 @@ def _next(schedule: Schedule, now: float) -> CaseState:
     return state
 
 
-def test_cases_of_a_kernel_come_together() -> None:
-    cases = [make_case("b", 1), make_case("a", 1), make_case("b", 2)]
-
-    assert [case.name for case in group_by_kernel(cases)] == ["b/n=1", "b/n=2", "a/n=1"]
-
-
-def test_families_are_mixed_and_cases_of_a_kernel_stay_together() -> None:
+def test_families_are_mixed_and_cases_of_a_kernel_come_together() -> None:
     kernels = [f"{family}/{number}" for family in ("walks", "stencil") for number in range(50)]
-    cases = [make_case(kernel, n) for kernel in kernels for n in (1, 2)]
+    cases = [make_case(kernel, n) for n in (1, 2) for kernel in kernels]
 
     mixed = in_mixed_order(cases)
 
     assert sorted(case.name for case in mixed) == sorted(case.name for case in cases)
     assert mixed == in_mixed_order(iter(cases))
-    assert all(a.kernel == b.kernel for a, b in zip(mixed[::2], mixed[1::2], strict=True))
+    pairs = list(zip(mixed[::2], mixed[1::2], strict=True))
+    assert all(a.kernel == b.kernel for a, b in pairs)
+    assert all((a.parameters["n"], b.parameters["n"]) == (1, 2) for a, b in pairs)
     first_half = [case.kernel.partition("/")[0] for case in mixed[: len(mixed) // 2]]
     assert 30 <= first_half.count("walks") <= 70
 

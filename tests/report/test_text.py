@@ -218,18 +218,32 @@ def test_an_evaluation_says_how_many_errors_were_zero_and_which_floor_was_used()
     )
 
 
-def test_the_accuracy_table_of_several_devices() -> None:
-    pocl, intel = _evaluation("pocl", fast=1.1, slow=0.6), _evaluation("intel", fast=1.4, slow=1.9)
-    intel = intel.model_copy(update={"model": "structural-w16-always-scalar"})
-    table = accuracy_markdown([pocl, intel])
+def test_the_accuracy_table_has_kernels_by_the_structural_models_and_means_of_others() -> None:
+    policy = {"model": "structural-w16-always-scalar"}
+    pocl = _evaluation("pocl", fast=1.1, slow=0.6).model_copy(update=policy)
+    linear, intel = (
+        _evaluation("pocl", fast=2.0, slow=0.5),
+        _evaluation("intel", fast=1.4, slow=1.9),
+    )
+    intel = intel.model_copy(update=policy)
+    table = accuracy_markdown([linear, intel, pocl])
 
-    assert table.splitlines()[:5] == [
-        f"| kernel | pocl, {pocl.model} | intel, structural |",
+    assert table.splitlines() == [
+        "| kernel | pocl | intel |",
         "| --- | ---: | ---: |",
         "| fast | 10 % | 40 % |",
         "| slow | 40 % | 90 % |",
         "| **test kernels** | 20 % | 60 % |",
+        "| cases in their 90 % intervals |  |  |",
+        f"| **test kernels**, {linear.model} | 71 % |  |",
+        f"| cases in their 90 % intervals, {linear.model} |  |  |",
     ]
+
+
+def test_the_accuracy_table_without_a_structural_model_has_kernels_by_the_first() -> None:
+    table = accuracy_markdown([_evaluation("pocl", fast=1.1, slow=0.6)])
+
+    assert table.splitlines()[2:4] == ["| fast | 10 % |", "| slow | 40 % |"]
 
 
 def test_the_tuning_table_of_several_devices() -> None:
