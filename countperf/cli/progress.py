@@ -43,6 +43,8 @@ class ProgressBar:
         left = "" if event.remaining_s is None else f", about {_duration(event.remaining_s)} left"
         if event.kind in ("failed", "unstable"):
             self._say(f"{event.kind}: {event.case}: {event.message}")
+        if event.kind == "resumed" and event.message:
+            self._say(f"resumed: {event.message}")
         if not sys.stderr.isatty():
             now = time.monotonic()
             if stage != self._stage or now - self._last_line >= _LINE_INTERVAL_S:

@@ -16,6 +16,7 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.clock import Clock, check_clocks
+from countperf.harness.continuity import choose_controls, describe_change
 from countperf.harness.devices import Device, find_device
 from countperf.harness.environment import gather_environment, load_average, timestamp
 from countperf.harness.neighbors import Neighbors
@@ -25,12 +26,14 @@ from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.harness.schedule import CaseState, Estimate, Schedule, in_mixed_order
 from countperf.harness.store import Store
 from countperf.measurements import (
+    Environment,
     FailedCase,
     Header,
     KernelCase,
     Measurement,
     MeasurementSet,
     Protocol,
+    Resumption,
 )
 from countperf.measurements.lines import case_fields
 
@@ -59,7 +62,8 @@ def measure(
     Each finished case is on the disk before the next one begins. Cases that the file holds already,
     failed ones included, are not run again. A case that fails is recorded, and the others go on.
     Kernels of all families take turns, so that a machine that others slow down for a while slows
-    down some of each.
+    down some of each. A campaign that goes on runs some of the cases in the file once more, and
+    says if they take another time than they took (`Resumption.again`).
 
     Parameters
     ----------
@@ -126,7 +130,10 @@ def measure(
         waiting = in_mixed_order(case for case in cases if case.name not in finished)
         estimate = Estimate(protocol, expected_run_s or {})
         campaign = _Campaign(runner, file, protocol, count, progress, estimate, len(cases))
-        campaign.run(waiting, resumed=bool(len(file.content) or file.content.failures))
+        if file.begun:
+            known = choose_controls(cases, file.content.measurements) if waiting else []
+            campaign.resume(header.environment, known)
+        campaign.run(waiting)
     return MeasurementSet.read_file(store)
 
 
@@ -155,12 +162,27 @@ class _Campaign:
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
         self._remaining_s: float | None = None
+        self._resumed, self._change = False, ""
         self._neighbors = Neighbors(runner.time_of_others_s, runner.clock.now)
 
-    def run(self, cases: Sequence[KernelCase], *, resumed: bool) -> None:
+    def resume(self, environment: Environment, known: Sequence[tuple[KernelCase, float]]) -> None:
+        """Run known cases once more, and note that the campaign goes on."""
+        again: dict[str, float] = {}
+        for case, time_s in known:
+            state = CaseState(case=case)
+            if self._run_round(state) is None:
+                again[case.name] = self._shortest_s(state) / time_s
+        self._store.resume(Resumption(environment=environment, again=again))
+        self._resumed = True
+        self._change = describe_change(again, self._protocol)
+
+    def run(self, cases: Sequence[KernelCase]) -> None:
         """Measure cases until none is left."""
         self._done = self._total - len(cases)
-        self._tell("resumed" if resumed else "started")
+        if self._resumed:
+            self._tell("resumed", message=self._change)
+        else:
+            self._tell("started")
         clock = self._runner.clock
         schedule = Schedule(cases, self._protocol)
         while True:
@@ -219,10 +241,13 @@ class _Campaign:
             return error
         disturbed = self._neighbors.disturb(self._neighbors.look())
         state.rounds.append(replace(turn, disturbed=disturbed))
-        if min(timing.time_s for timing in state.counted(self._protocol.drops)) <= 0:
+        if self._shortest_s(state) <= 0:
             message = f"{case.name}: the {self._runner.clock.timer} timer gives a time of zero"
             return MeasurementError(message, case=case.name)
         return None
+
+    def _shortest_s(self, state: CaseState) -> float:
+        return min(timing.time_s for timing in state.counted(self._protocol.drops))
 
     def _record(self, state: CaseState) -> None:
         summary = state.summary(self._protocol, self._resolution_s)

@@ -30,11 +30,16 @@ class Store:
         The file.
     content : MeasurementSet
         What was in it when it was opened.
+    begun : bool
+        Whether an earlier session had begun the campaign.
     """
 
-    def __init__(self, path: Path, file: IO[bytes], content: MeasurementSet) -> None:
+    def __init__(
+        self, path: Path, file: IO[bytes], content: MeasurementSet, *, begun: bool
+    ) -> None:
         self.path = path
         self.content = content
+        self.begun = begun
         self._file = file
 
     @classmethod
@@ -53,7 +58,7 @@ class Store:
         Returns
         -------
         Store
-            With the header, and a note of the resumption if there was one, in the file.
+            With the header in the file.
 
         Raises
         ------
@@ -78,7 +83,7 @@ class Store:
         cut = b"\n" not in raw and raw[: len(_BEGINNING)] == _BEGINNING[: len(raw)]
         if cut and not complete_text(raw):  # empty, or died while writing the header
             file.truncate(0)
-            store = cls(path, file, MeasurementSet(header=header))
+            store = cls(path, file, MeasurementSet(header=header), begun=False)
             store._write(header)
             sync_folder(path.parent)
             return store
@@ -89,9 +94,11 @@ class Store:
             kept = raw.rfind(b"\n") + 1
             file.truncate(kept)
             file.write(text.encode()[kept:])
-        store = cls(path, file, content)
-        store._write(Resumption(environment=header.environment))
-        return store
+        return cls(path, file, content, begun=True)
+
+    def resume(self, entry: Resumption) -> None:
+        """Write that a later session goes on with the campaign."""
+        self._write(entry)
 
     def append(self, entry: Measurement | FailedCase) -> None:
         """Write a finished case; it is on the disk when this returns."""

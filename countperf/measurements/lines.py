@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from countperf.documents import Part, parse_json, validate
 from countperf.errors import DocumentError
@@ -187,10 +187,20 @@ class FailedCase(_Line):
 
 
 class Resumption(Part):
-    """A later session went on with the campaign."""
+    """A later session went on with the campaign.
+
+    Attributes
+    ----------
+    environment : Environment
+        In which it did.
+    again : dict from str to float
+        Cases that earlier sessions had measured, and the shortest of their runs now over the time
+        that they took then; empty where nothing was left to measure, and in older files.
+    """
 
     status: Literal["resumed"] = "resumed"
     environment: Environment
+    again: dict[str, PositiveFloat] = Field(default_factory=dict)
 
 
 Line = Measurement | FailedCase | Resumption

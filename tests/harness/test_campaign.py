@@ -188,7 +188,7 @@ def test_failed_cases_are_run_again_on_request(store: Path) -> None:
 
     assert sorted(entry.case for entry in found) == NAMES
     assert found.failures == ()
-    assert set(runner.rounds) == {"a/n=16", "a/n=32"}
+    assert _measured(runner) == {"a/n=16", "a/n=32"}
 
 
 def test_an_interrupted_campaign_resumes_and_repeats_nothing(store: Path) -> None:
@@ -204,9 +204,57 @@ def test_an_interrupted_campaign_resumes_and_repeats_nothing(store: Path) -> Non
     found = _measure(store, runner)
 
     assert len(finished) == 2
-    assert set(runner.rounds) == set(NAMES) - finished
+    assert _measured(runner) == set(NAMES) - finished
     assert sorted(entry.case for entry in found) == NAMES
     assert len(found.resumptions) == 1
+
+
+def _measured(runner: FakeRunner) -> set[str]:
+    """Cases that had all their rounds; one that is known is run for a single one."""
+    return {name for name, number in Counter(runner.rounds).items() if number > 1}
+
+
+def _interrupted(store: Path, runner: FakeRunner) -> set[str]:
+    """Measure three of four cases, of both kernels; return their names."""
+
+    def interrupt(event: ProgressEvent) -> None:
+        if event.kind == "measured" and event.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _measure(store, runner, progress=interrupt)
+    return {entry.case for entry in MeasurementSet.read_file(store)}
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, 0.4])
+def test_a_campaign_that_goes_on_says_whether_known_cases_take_as_long_as_before(
+    store: Path, factor: float
+) -> None:
+    finished = _interrupted(store, FakeRunner())
+    runner = FakeRunner(lambda *_: factor * 1e-3)
+    events: list[ProgressEvent] = []
+
+    found = _measure(store, runner, progress=events.append)
+
+    known = set(runner.rounds) - _measured(runner)
+    assert known <= finished
+    assert {name[0] for name in known} == {"a", "b"}  # one of each kernel
+    (resumed,) = found.resumptions
+    assert resumed.again == dict.fromkeys(known, pytest.approx(factor))
+    assert MeasurementSet.read_file(store).resumptions == (resumed,)
+    assert events[0].kind == "resumed"
+    message = f"2 cases that had been measured take {factor:.2f} times as long now"
+    assert events[0].message.startswith(message) if factor != 1.0 else not events[0].message
+
+
+def test_a_known_case_that_fails_now_is_not_compared_and_stays_as_it_was(store: Path) -> None:
+    finished = _interrupted(store, FakeRunner())
+
+    found = _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
+
+    assert {name[0] for name in found.resumptions[0].again} == {"b"}
+    assert finished <= {entry.case for entry in found}
+    assert len(found) + len(found.failures) == 4
 
 
 def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
@@ -221,7 +269,7 @@ def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
         found = _measure(store, runner)
 
         assert sorted(entry.case for entry in found) == NAMES
-        assert len(set(runner.rounds)) == 4 - max(0, kept)
+        assert len(_measured(runner)) == 4 - max(0, kept)
 
 
 _KILLED = """
@@ -254,7 +302,7 @@ def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Pa
 
     assert killed.returncode == -signal.SIGKILL
     assert len(finished) == 3
-    assert set(runner.rounds) == set(NAMES) - finished
+    assert _measured(runner) == set(NAMES) - finished
     assert sorted(entry.case for entry in found) == NAMES
     assert MeasurementSet.read_file(store) == found
 
