@@ -11,7 +11,7 @@ from countperf.report.numbers import format_percent
 from countperf.report.ranking import ranking_cells
 
 if TYPE_CHECKING:
-    from countperf.fitting.ranking import RankingEvaluation
+    from countperf.fitting.ranking import RankedSet, RankingEvaluation
 
 _PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
 _TOP = (1, 5)
@@ -73,7 +73,7 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
         rows += [
             [
                 label,
-                found.family.removeprefix("variants-"),
+                found.family.removeprefix("variants-") + _size(found),
                 str(len(found.variants)),
                 *ranking_cells(found, _TOP),
             ]
@@ -82,6 +82,11 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
         number = sum(len(found.variants) for found in each.sets)
         rows.append([label, "**all**", str(number), *ranking_cells(each, _TOP)])
     return _markdown(rows)
+
+
+def _size(found: RankedSet) -> str:
+    """Return the first of a set's parameters, which tells sets of one family apart."""
+    return "".join(f", {name} = {value}" for name, value in list(found.parameters.items())[:1])
 
 
 def _short(model: str) -> str:

@@ -3,7 +3,11 @@ from __future__ import annotations
 import json
 
 from countperf.fitting.ranking import RankedSet, RankedVariant, RankingEvaluation
-from countperf.report import ranking_evaluation_object, ranking_evaluation_text
+from countperf.report import (
+    ranking_evaluation_object,
+    ranking_evaluation_text,
+    ranking_markdown,
+)
 
 
 def _set(n: int, *predicted: float | None) -> RankedSet:
@@ -54,3 +58,11 @@ def test_as_an_object() -> None:
         "regret": {"1": 2.0, "3": 1.0, "5": 1.0},
     }
     assert content["mean"]["kendall_tau"] == 0.0
+
+
+def test_a_table_tells_sets_of_one_family_apart() -> None:
+    assert ranking_markdown([EVALUATION]).splitlines()[2:] == [
+        "| pocl-testchip, linear | matmul, n = 64 | 3 | 1.00 | 100 % | 1.00 | 1.00 |",
+        "| pocl-testchip, linear | matmul, n = 128 | 2 | -1.00 | 0 % | 2.00 | 1.00 |",
+        "| pocl-testchip, linear | **all** | 5 | 0.00 | 50 % | 1.41 | 1.00 |",
+    ]
