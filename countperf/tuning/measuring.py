@@ -156,9 +156,9 @@ class Bench:
             spent = clock.now() - began_s
             spared = spent > cheap_s
             if spent < self._plan.warm_up_s and self._left_s() > 0:
-                self.warm_up_s = spent
                 if spared and best_s is not None and sample > COLD * best_s:
                     return (sample,), True
+                self.warm_up_s = spent
                 continue
             samples.append(sample)
             if spared and is_hopeless(samples, best_s):
