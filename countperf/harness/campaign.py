@@ -130,10 +130,11 @@ def measure(
         waiting = in_mixed_order(case for case in cases if case.name not in finished)
         estimate = Estimate(protocol, expected_run_s or {})
         campaign = _Campaign(runner, file, protocol, count, progress, estimate, len(cases))
+        change = None
         if file.begun:
             known = choose_controls(cases, file.content.measurements) if waiting else []
-            campaign.resume(header.environment, known)
-        campaign.run(waiting)
+            change = campaign.resume(header.environment, known)
+        campaign.run(waiting, change)
     return MeasurementSet.read_file(store)
 
 
@@ -162,27 +163,22 @@ class _Campaign:
         self._broken: dict[str, MeasurementError] = {}
         self._resolution_s = runner.limits.timer_resolution_s
         self._remaining_s: float | None = None
-        self._resumed, self._change = False, ""
         self._neighbors = Neighbors(runner.time_of_others_s, runner.clock.now)
 
-    def resume(self, environment: Environment, known: Sequence[tuple[KernelCase, float]]) -> None:
-        """Run known cases once more, and note that the campaign goes on."""
+    def resume(self, environment: Environment, known: Sequence[tuple[KernelCase, float]]) -> str:
+        """Run known cases once more, note that the campaign goes on, and say what has changed."""
         again: dict[str, float] = {}
         for case, time_s in known:
             state = CaseState(case=case)
             if self._run_round(state) is None:
                 again[case.name] = self._shortest_s(state) / time_s
         self._store.resume(Resumption(environment=environment, again=again))
-        self._resumed = True
-        self._change = describe_change(again, self._protocol)
+        return describe_change(again, self._protocol)
 
-    def run(self, cases: Sequence[KernelCase]) -> None:
-        """Measure cases until none is left."""
+    def run(self, cases: Sequence[KernelCase], change: str | None) -> None:
+        """Measure cases until none is left, after what `resume` said, or None at the beginning."""
         self._done = self._total - len(cases)
-        if self._resumed:
-            self._tell("resumed", message=self._change)
-        else:
-            self._tell("started")
+        self._tell("started" if change is None else "resumed", message=change or "")
         clock = self._runner.clock
         schedule = Schedule(cases, self._protocol)
         while True:
