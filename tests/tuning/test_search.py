@@ -407,6 +407,8 @@ def test_two_searches_do_not_write_to_one_file(tmp_path: Path) -> None:
         (lambda: Budget(seconds=0.0), "a budget of 0.0 seconds"),
         (lambda: Plan(confidence=1.0), "confidence is 1.0"),
         (lambda: Plan(tolerance=1.0), "tolerance is 1.0"),
+        (lambda: Plan(warm_up_s=-0.01), "warm_up_s is -0.01"),
+        (lambda: Plan(warm_up_s=float("inf")), "warm_up_s is inf"),
         (lambda: Plan(runs=0), "have to be positive"),
     ],
 )
