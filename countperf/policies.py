@@ -158,6 +158,9 @@ class ExecutionPolicy(Part):
         Whether each item waits for its chains in full, or a core overlaps them with what follows:
         of :math:`L` iterations, if known, :math:`L / (L + 32)` wait. Its reorder buffer of a few
         hundred instructions holds about so many iterations.
+    alike : {"apart", "packed"}
+        Whether values that an item's loop updates alike take an instruction each, where items run
+        one by one, or are packed in vectors, as LLVM does.
     addresses : {"computed", "kept"}
         Whether items compute the addresses that they load from in loops with barriers each time, or
         before, so that they are kept in memory, 8 bytes each; what of that the items of a group
@@ -196,6 +199,7 @@ class ExecutionPolicy(Part):
     gathers: Literal["alike", "apart"] = "alike"
     packed: Literal["items", "copies"] = "items"
     chains: Literal["whole", "overlapped"] = "whole"
+    alike: Literal["apart", "packed"] = "apart"
     addresses: Literal["computed", "kept"] = "computed"
     kept: Literal["by item", "by value"] = "by item"
     guards: Literal["free", "masked"] = "free"
@@ -222,6 +226,7 @@ class ExecutionPolicy(Part):
         loops += ", gathers by data apart" if self.gathers == "apart" else ""
         loops += ", of copies where there are minima or maxima" if self.packed == "copies" else ""
         loops += ", short chains overlapped" if self.chains == "overlapped" else ""
+        loops += ", values updated alike packed" if self.alike == "packed" else ""
         loops += ", addresses kept over barriers" if self.addresses == "kept" else ""
         loops += ", values kept in an array each" if self.kept == "by value" else ""
         loops += ", guarded accesses masked" if self.guards == "masked" else ""
@@ -252,6 +257,7 @@ class ExecutionPolicy(Part):
         parts += ["data"] if self.gathers == "apart" else []
         parts += ["copies"] if self.packed == "copies" else []
         parts += ["overlapped"] if self.chains == "overlapped" else []
+        parts += ["alike"] if self.alike == "packed" else []
         parts += ["kept"] if self.addresses == "kept" else []
         parts += ["values"] if self.kept == "by value" else []
         parts += ["masked"] if self.guards == "masked" else []
@@ -349,6 +355,8 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     unrolled = 0 if placement == "long" or are_packed else policy.unrolled
     if placement in ("long", "packed"):
         placement = "flat"
+    updated_alike = int(placement.removeprefix("loop") or 1) if placement[:4] == "loop" else 1
+    placement = "loop" if updated_alike > 1 else placement
     if what[0] in ("gmem", "lmem"):
         lane, _, second = what[3].partition("_")
         what[3] = second if second and row <= unrolled else lane
@@ -400,6 +408,10 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
         return (*issued, ("run.scalar.kept", _ONE))
     if what[0] == "iterations" and is_outside:
         issued.append((f"run.{kind}.rows.loop", Fraction(1, row)))
+    if not is_vector and updated_alike > 1 and policy.alike == "packed" and what[0] == "flop":
+        each, each_takes = _vector_name(what, is_outside=is_outside)
+        if each_takes is not None:
+            return ((f"run.vector.{each}", each_takes / updated_alike),)
     if not is_vector:
         return (*issued, (f"run.scalar.{_scalar_name(what)}", taken))
     full, left = divmod(row, width)

@@ -9,7 +9,9 @@ by how its address changes:
   beforehand, else ``loop``; ``long`` instead of ``flat`` where rows are narrow (at most 8 items, of
   several), but the code for all items of one is more than compilers write out; else ``packed``
   where copies stand side by side, without local barriers, with minima or maxima in them and at
-  least 4 of these and functions in all, and no guards of their own between them;
+  least 4 of these and functions in all, and no guards of their own between them; ``loop8``,
+  ``loop4`` and ``loop2`` where, without local barriers, a loop updates so many values alike
+  (`countperf.counting.alike`);
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -51,6 +53,7 @@ from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.accesses import Address, address_of
+from countperf.counting.alike import Packs, packs
 from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.divisions import divisions_that_shift
@@ -125,11 +128,14 @@ class Site:
         or in another one.
     shape : tuple of (int, int)
         Work items along local axis 0, and rows of them.
+    packed : int
+        How many values the loop updates alike that one vector may take; 1: no others.
     """
 
     context: Context
     placement: Placement
     shape: tuple[int, int]
+    packed: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,7 +190,8 @@ class ExecutionCounts:
         such accesses bring is in their steps.
     segments : dict from direction to PiecewiseQuasiPolynomial
         Contiguous pieces in which each group accesses them, over all groups: distinct subscripts
-        but for the one along which elements are next to each other; each element where sparse.
+        but for those along which elements lie less than a line from each other, or along which
+        whole rows of a constant length do so one after the other; each element where sparse.
     kernel_bytes : dict from direction to PiecewiseQuasiPolynomial
         Distinct bytes of global memory that the kernel accesses, with what lies between them in the
         same lines; whole arrays where data decides.
@@ -311,6 +318,7 @@ class _Executions:
         self._found_trips: dict[str, int | None] = {}
         self._is_long = False
         self._is_packed = False
+        self._packs: Mapping[str, Packs] = {}
         self._kept_addresses = 0
 
     def counted(self) -> ExecutionCounts:
@@ -335,6 +343,7 @@ class _Executions:
             ]
             self._is_long = self._is_written_out_at_length(found, grid)
             self._is_packed = not program.barriers and self._has_packed_copies(found, grid)
+            self._packs = {} if program.barriers else self._alike(found)
             self._kept_addresses = sum(map(self._addresses_kept, found))
             for each in found:
                 self._instruction(program, each, grid)
@@ -511,7 +520,8 @@ class _Executions:
                     if key.kind in ("div", "mod") and key.type_name[0] in "iu":
                         shifts = key.kind in divisions_that_shift(found.instruction)
                         named = replace(key, kind="shift") if shifts else key
-                    self._add("operations", (site, named), executions)
+                    for at, part in self._parts(site, found, executions):
+                        self._add("operations", (at, named), part)
                 elif executions:
                     is_guarded = is_cut or _tells_apart(conditions, neighbors)
                     what = (site, key.address_space, key.direction, key.bits)
@@ -530,6 +540,29 @@ class _Executions:
         self._private(program, found.instruction, place, predicates, grid, own, copies)
         self._note(place.within)
         self._add("idle", self._site(program, grid, [*own, *copies]), idle)
+
+    def _alike(self, found: Iterable[_Read]) -> Mapping[str, Packs]:
+        """Return how what items' loops update alike may be packed."""
+        private = [
+            name
+            for name, variable in self.kernel.temporary_variables.items()
+            if variable.address_space == lp.AddressSpace.PRIVATE and not variable.shape
+        ]
+        slow = [
+            each.instruction.id
+            for each in found
+            if any(isinstance(key, Operation) and key.kind in _CALLS for key, _ in each.tallied)
+        ]
+        updates = ((each.instruction, tuple(each.own)) for each in found if not each.copies)
+        return packs(updates, private, slow)
+
+    def _parts(
+        self, site: Site, found: _Read, executions: PiecewiseQuasiPolynomial
+    ) -> Iterator[tuple[Site, PiecewiseQuasiPolynomial]]:
+        """Yield what of an instruction's operations may be packed with others, and the rest."""
+        packed = self._packs.get(found.instruction.id) if site.placement == "loop" else None
+        for values, share in (packed or {1: 1}).items():
+            yield replace(site, packed=values), executions.scale(share)
 
     def _private(
         self,
@@ -849,8 +882,6 @@ class _Executions:
 
         None where data decides them.
         """
-        strides = self.analyzer.layout(array).strides
-        unit = next((i for i, stride in enumerate(strides) if stride == _ONE), None)
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
         for grid, member in members:
@@ -866,22 +897,43 @@ class _Executions:
         with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group, pieces = ZERO_COUNT, ZERO_COUNT
             for axes, some in by_axes.items():
-                by_group += self._count_cells(some, axes) * repeats[axes]
-                pieces += self._count_cells(some, axes, without=unit) * repeats[axes]
+                elements = self._count_cells(some, axes)
+                by_group += elements * repeats[axes]
+                pieces += self._count_pieces(array, some, axes, elements) * repeats[axes]
             return by_group, pieces, self._count_cells([member for _, member in members], ())
+
+    def _count_pieces(
+        self,
+        array: str,
+        members: Sequence[_GlobalAccess],
+        axes: Sequence[int],
+        elements: PiecewiseQuasiPolynomial,
+    ) -> PiecewiseQuasiPolynomial:
+        """Count the contiguous pieces of an array in which groups access some elements."""
+        bits = members[0].access.bits
+        strides = self.analyzer.layout(array).strides
+        known = sorted((int(s.constant_term), a) for a, s in enumerate(strides) if s.is_constant)
+        in_lines = [axis for stride, axis in known if stride * bits < 8 * LINE_BYTES]
+        pieces = self._count_cells(members, axes, without=in_lines)
+        for stride, axis in known[len(in_lines) :]:
+            if elements != pieces.scale(stride):
+                break
+            in_lines.append(axis)
+            pieces = self._count_cells(members, axes, without=in_lines)
+        return pieces
 
     def _count_cells(
         self,
         members: Sequence[_GlobalAccess],
         axes: Sequence[int],
-        without: int | None = None,
+        without: Collection[int] = (),
     ) -> PiecewiseQuasiPolynomial:
-        """Count distinct subscripts, perhaps without one, told apart by groups along some axes."""
+        """Count distinct subscripts, perhaps without some, told apart by groups along some axes."""
 
         def told_apart(
             address: Address, groups: Sequence[QuasiPolynomial]
         ) -> tuple[QuasiPolynomial, ...]:
-            kept = (part for i, part in enumerate(address.index) if i != without)
+            kept = (part for i, part in enumerate(address.index) if i not in without)
             return (*groups, *kept)
 
         pieces: list[sets.IntegerSet] = []

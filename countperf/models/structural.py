@@ -223,6 +223,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"gathers": cost} for cost in ("alike", "apart")),
         *({"packed": packed} for packed in ("items", "copies")),
         *({"chains": chains} for chains in ("whole", "overlapped")),
+        *({"alike": alike} for alike in ("apart", "packed")),
         *({"addresses": addresses} for addresses in ("computed", "kept")),
         *({"kept": how} for how in ("by item", "by value")),
         *({"guards": guards} for guards in ("free", "masked")),

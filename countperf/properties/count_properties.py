@@ -301,4 +301,5 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
 
 
 def _place(site: Site) -> str:
-    return f"{site.context}.{site.placement}.{site.shape[0]}x{site.shape[1]}"
+    packed = str(site.packed) if site.packed > 1 else ""
+    return f"{site.context}.{site.placement}{packed}.{site.shape[0]}x{site.shape[1]}"

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from countperf.errors import PropertyNameError
 from countperf.symbolic.memory import kept_in_process
 
-COUNTING_RULES_VERSION = 9
+COUNTING_RULES_VERSION = 10
 """Raised whenever the same kernel would get other counts; weights fitted under another version
 do not apply."""
 
@@ -49,7 +49,7 @@ class KernelProperty:
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
-_SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop)\.\d+x\d+"
+_SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop[248]?)\.\d+x\d+"
 _STEP = r"(?:same|next|offset|shifted|masked|near|(?:far|wide|vast)[1-3]?|(?:wide|vast)?data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(

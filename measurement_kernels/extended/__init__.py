@@ -8,6 +8,7 @@ family                      what it varies
 ``chains-behind-barriers``  the same on a table in local memory
 ``kept-results``            results of an item that wait at barriers, items of a group
 ``results-in-loops``        results of an item in loops of their own, items of a group
+``short-launches``          kernels of a few groups, beside which the launch itself shows
 ``halo-tile``               points of a stencil, through local memory or not, in 1-D and 2-D
 ``group-shapes``            work groups of 8 to 1024 items, for streaming kernels
 ``item-loops``              sums of single items along rows and columns

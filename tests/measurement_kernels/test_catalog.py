@@ -64,6 +64,7 @@ EXTENDED = {
     "chains-behind-barriers": 6,
     "kept-results": 49,
     "results-in-loops": 42,
+    "short-launches": 15,
     "halo-tile": 22,
     "group-shapes": 20,
     "guards": 36,
