@@ -81,6 +81,7 @@ from countperf.counting.walks import (
     sorted_by_step,
     step_of,
     walk_of,
+    within_line,
 )
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
@@ -270,6 +271,7 @@ class _GlobalAccess:
     least_step: int
     least_in_all: int
     is_even: bool
+    thin: QuasiPolynomial | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -654,7 +656,11 @@ class _Executions:
         walk = partial(walk_of, place, bits, strides, loops)
         among_items, along_loops = (partial(walk, items_first=first) for first in (True, False))
         lane_stride = lanes[0] if lanes else _ZERO
-        for step, part in sorted_by_step(lane_stride, bits, executions, among_items, once):
+        counter = self.domains.counter
+        inside = within_line(lane_stride, bits, counter)
+        for step, part in sorted_by_step(
+            lane_stride, bits, executions, among_items, once, inside=inside
+        ):
             if step == "data":
                 result += self._through_data(access, strides, loops, second, part)
                 continue
@@ -664,9 +670,10 @@ class _Executions:
                 result.append((lane, "", part))
                 continue
             inner = next(s.stride for s in strides if s.iname == loops[-1])
-            for along, rest in self._graded(
-                access, sorted_by_step(inner, bits, part, along_loops, once)
-            ):
+            by_step = sorted_by_step(
+                inner, bits, part, along_loops, once, inside=within_line(inner, bits, counter)
+            )
+            for along, rest in self._graded(access, by_step):
                 result.append((lane, along, rest))
         return result
 
@@ -772,8 +779,17 @@ class _Executions:
         least = min((step for kind, step in steps if kind != "group"), default=_FAR)
         in_all = min((step for _, step in steps), default=1)
         is_even = least != _FAR or self._stays_beside(access)
+        thin = next(
+            (
+                s.stride
+                for s in self._strides(access, place, kinds)
+                if s.kind != "group"
+                and within_line(s.stride, access.bits, self.domains.counter) is not None
+            ),
+            None,
+        )
         self.global_accesses.append(
-            (grid, _GlobalAccess(access, address, place, cases, least, in_all, is_even))
+            (grid, _GlobalAccess(access, address, place, cases, least, in_all, is_even, thin))
         )
 
     # }}}
@@ -855,10 +871,18 @@ class _Executions:
                 whole = PiecewiseQuasiPolynomial.from_value(self._extent(array) or _ZERO)
                 kernel_bytes[direction].append(whole.scale(size))
                 continue
-            by_group, pieces, in_all = touched
+            by_group, pieces, thin_pieces, in_all = touched
             in_lines = _bytes_between([(m.least_in_all, m.index) for _, m in members], size)
             kernel_bytes[direction].append(in_all.scale(min(in_lines, Fraction(LINE_BYTES))))
             if min(m.least_step for _, m in members) * size >= LINE_BYTES:
+                thin = next((m.thin for _, m in members if m.thin is not None), None)
+                inside = within_line(thin, 8 * size, self.domains.counter)
+                if thin is not None and inside is not None:
+                    step = thin if self.domains.counter.is_nonnegative(thin) else -thin
+                    between = PiecewiseQuasiPolynomial.from_value(step).scale(size)
+                    group_bytes[direction, "dense"].append(by_group.restricted((inside,)) * between)
+                    segments[direction].append(thin_pieces.restricted((inside,)))
+                    by_group = by_group.restricted((-inside - 1,))
                 group_bytes[direction, "sparse"].append(by_group.scale(size))
                 segments[direction].append(by_group)
                 continue
@@ -880,7 +904,8 @@ class _Executions:
     ) -> tuple[PiecewiseQuasiPolynomial, ...] | None:
         """Count distinct elements by group, contiguous pieces by group, and elements in all.
 
-        None where data decides them.
+        Pieces are counted twice: also for where steps by a symbol stay in a line. None where data
+        decides them.
         """
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
@@ -895,12 +920,18 @@ class _Executions:
                 repeats[axes] *= grid.groups[axis]
         what = f"kernel '{self.kernel.name}': the footprint of array '{array}'"
         with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
-            by_group, pieces = ZERO_COUNT, ZERO_COUNT
+            by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
+            thin = next((m.thin for _, m in members if m.thin is not None), None)
             for axes, some in by_axes.items():
                 elements = self._count_cells(some, axes)
                 by_group += elements * repeats[axes]
                 pieces += self._count_pieces(array, some, axes, elements) * repeats[axes]
-            return by_group, pieces, self._count_cells([member for _, member in members], ())
+                if thin is not None:
+                    thin_pieces += (
+                        self._count_pieces(array, some, axes, elements, thin) * repeats[axes]
+                    )
+            in_all = self._count_cells([member for _, member in members], ())
+            return by_group, pieces, thin_pieces, in_all
 
     def _count_pieces(
         self,
@@ -908,12 +939,19 @@ class _Executions:
         members: Sequence[_GlobalAccess],
         axes: Sequence[int],
         elements: PiecewiseQuasiPolynomial,
+        thin: QuasiPolynomial | None = None,
     ) -> PiecewiseQuasiPolynomial:
-        """Count the contiguous pieces of an array in which groups access some elements."""
+        """Count the contiguous pieces of an array in which groups access some elements.
+
+        Along an axis with a thin stride, or its negative, they are next to each other.
+        """
         bits = members[0].access.bits
         strides = self.analyzer.layout(array).strides
         known = sorted((int(s.constant_term), a) for a, s in enumerate(strides) if s.is_constant)
         in_lines = [axis for stride, axis in known if stride * bits < 8 * LINE_BYTES]
+        if thin is not None:
+            along = [axis for axis, stride in enumerate(strides) if stride in (thin, -thin)]
+            return self._count_cells(members, axes, without=[*in_lines, *along])
         pieces = self._count_cells(members, axes, without=in_lines)
         for stride, axis in known[len(in_lines) :]:
             if elements != pieces.scale(stride):

@@ -31,10 +31,20 @@ from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.counting.strides import AxisStride
 from countperf.symbolic import sets
+from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["LINE_BYTES", "Step", "Walk", "sorted_by_size", "sorted_by_step", "step_of", "walk_of"]
+__all__ = [
+    "LINE_BYTES",
+    "Step",
+    "Walk",
+    "sorted_by_size",
+    "sorted_by_step",
+    "step_of",
+    "walk_of",
+    "within_line",
+]
 
 Step = Literal[
     "same",
@@ -205,7 +215,10 @@ def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:
 
 
 def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:
-    """Return the step of an address that changes by so many elements; ``far`` if by a symbol."""
+    """Return the step of an address that changes by so many elements; ``far`` if by a symbol.
+
+    Where such a symbol is small is told apart when executions are sorted (`sorted_by_step`).
+    """
     if stride is None:
         return "data"
     if not stride.is_constant:
@@ -218,12 +231,38 @@ def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:
     return "near" if size < max(LINE_BYTES * 8 // bits, 1) else "far"
 
 
+def within_line(
+    stride: QuasiPolynomial | None, bits: int, counter: Counter
+) -> QuasiPolynomial | None:
+    """Return what is at least zero where a step by a symbol stays in a line; None if nowhere.
+
+    Parameters
+    ----------
+    stride : QuasiPolynomial or None
+        Change of an address, elements.
+    bits : int
+        Size of an element.
+    counter : Counter
+        Proves under its assumptions that a step leads to other lines, or is positive; one that may
+        be of either sign is taken to lead to other lines.
+    """
+    if stride is None or stride.is_constant:
+        return None
+    line = LINE_BYTES * 8 // bits
+    for step in (stride, -stride):
+        if counter.is_nonnegative(step - 1):
+            return None if counter.is_nonnegative(step - line) else line - 1 - step
+    return None
+
+
 def sorted_by_step(
     stride: QuasiPolynomial | None,
     bits: int,
     executions: PiecewiseQuasiPolynomial,
     walk: Callable[[], Walk],
     without: Callable[[str], PiecewiseQuasiPolynomial | None],
+    *,
+    inside: QuasiPolynomial | None = None,
 ) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
     """Sort executions of an access by its step, which may depend on the parameters.
 
@@ -240,17 +279,25 @@ def sorted_by_step(
     without : callable
         Counts the executions of one copy that a loop makes; None if they are not told apart. Of
         copies on the same pair of lines only the first leads to another one.
+    inside : QuasiPolynomial, optional
+        At least zero where the step stays in a line, as `within_line` has it: there it is ``near``.
     """
     step = step_of(stride, bits)
     if step != "far" or stride is None:
         return [(step, executions)]
     found = walk()
+    parts: defaultdict[Step, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
+    outside: tuple[QuasiPolynomial, ...] = ()
+    if inside is not None:
+        outside = (-inside - 1,)
+        parts["near"] = executions.restricted((inside,))
+        executions = executions.restricted(outside)
     own = executions
     if found.copies is not None:
         once = without(found.copies.loop)
+        once = None if once is None else once.restricted(outside)
         if once is not None and once.scale(found.copies.number) == executions:
             own = once.scale(found.copies.pairs)
-    parts: defaultdict[Step, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
     left = own
     for pitch, limits in _SHARED.items() if found.lines is not None else ():
         shared, on_pitch = _on_pitch(found, pitch * 8 // bits, left)

@@ -23,7 +23,8 @@ from countperf.models.function import ModelInputs
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
 
-_OVERHEAD = frozenset({"groups", "launches"})
+_OVERHEAD = frozenset({"groups", "launches", "passes"})
+"""Last parts of the names of what a kernel has that only launches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,11 @@ def leave_one_family_out(
                 measured_s=c.time_s,
                 predicted_s=time_s,
                 difficulty=hard,
-                overhead_only=all(n in _OVERHEAD for n, count in c.counts.items() if count),
+                overhead_only=all(
+                    name.rpartition(".")[2] in _OVERHEAD
+                    for name, count in c.counts.items()
+                    if count
+                ),
             )
             for c, (time_s, hard) in zip(inside, predicted, strict=True)
         )
