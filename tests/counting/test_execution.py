@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import loopy as lp
@@ -86,6 +86,53 @@ def test_bytes_of_groups_by_enumeration() -> None:
         cells = {(i // 16, i + 2 * j) for i, j in product(range(n), range(3))}
         assert found.group_bytes["load", "dense"].evaluate({"n": n}) == 4 * len(cells)
         assert found.kernel_bytes["load"].evaluate({"n": n}) == 4 * len({c for _, c in cells})
+
+
+def _first_columns(pitch: Any, count: int = 1) -> Any:
+    """Make a kernel that sums the first elements of rows, a row for each of 16 items."""
+    t_unit = lp.make_kernel(
+        f"[n, p] -> {{ [i, j]: 0 <= i < n and 0 <= j < {count} }}",
+        "out[i] = sum(j, a[i, j])",
+        [
+            lp.GlobalArg("a", np.float32, shape=("n", pitch)),
+            lp.GlobalArg("out", np.float32, shape="n"),
+            lp.ValueArg("n, p", np.int32),
+        ],
+        assumptions="n >= 16 and n mod 16 = 0 and p >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.mark.parametrize("pitch", [1, 3, 15, 16, 40, "p"])
+@pytest.mark.parametrize("count", [1, 40])
+def test_pieces_end_where_a_line_lies_between(pitch: Any, count: int) -> None:
+    if isinstance(pitch, int) and count > pitch:
+        pytest.skip("rows are shorter")
+    if pitch == "p" and count > 1:
+        pytest.skip("whole rows of a length that is a symbol are pieces of their own")
+    found = count_execution(_first_columns(pitch, count))
+    for p in range(1, 40) if pitch == "p" else (pitch,):
+        sizes = {"n": 64, "p": p}
+        cells = sorted({p * i + j for i in range(16) for j in range(count)})
+        pieces = 4 * (1 + sum(b - a >= 16 for a, b in pairwise(cells)))
+        assert found.segments["load"].evaluate(sizes) == pieces
+        density = "sparse" if p - (count - 1) >= 16 else "dense"
+        between = {d: b.evaluate(sizes) for (_, d), b in found.group_bytes.items() if _ == "load"}
+        least = 1 if count > 1 else p
+        expected = 4 * 4 * len(cells) * (1 if density == "sparse" else least)  # of 4 groups
+        assert {d: b for d, b in between.items() if b} == {density: expected}
+
+
+def test_steps_by_a_symbol_are_near_where_it_is_small() -> None:
+    counts = count_kernel(_first_columns("p"), view="structure")
+    for p in (1, 2, 15, 16, 17, 1000):
+        steps = {
+            name.partition(".gmem.load.32.")[2].partition(".")[0]
+            for name, count in counts.evaluate(n=64, p=p).items()
+            if count and name.startswith("exec") and ".gmem.load.32." in name
+        }
+        assert steps == {"near" if p < 16 else "far"}
 
 
 def _site_names(t_unit: Any) -> set[str]:
