@@ -19,7 +19,8 @@ by how its address changes:
 Steps of an address are ``same`` (0 elements), ``next`` (1), ``offset`` (1, of a local array, from a
 constant on that is no multiple of 16 elements), ``shifted`` (the same where it depends on other
 loop variables, as with a pitch that is no multiple), ``masked`` (``shifted``, of an instruction
-that not all items execute), ``near`` (less than a line of 64 bytes), ``far`` (more, or symbolic),
+that not all items execute), ``near`` (less than a line of 64 bytes; of a step by symbols, where
+they are so small, if it is known to be positive or negative), ``far`` (more, or any symbol else),
 ``wide``, ``vast`` or ``data`` (read from data, or uneven). Of steps to other lines, ``far`` are
 those that lead back to the first one while a first-level cache still keeps it, ``wide`` those that
 do while a second-level one does, ``vast`` the others; a number from 1 to 3 says that lines share
