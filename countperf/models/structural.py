@@ -12,8 +12,9 @@ are not of neighbors side by side do so beyond the reach of address translation.
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
-Which policy, cache sizes and expression a device follows is found by leaving out families
-(`countperf.fitting.selection`).
+Processors that execute out of order compute while they wait for chains and memory, so that their
+terms may overlap (`OVERLAPS`). Which policy and which of these a device follows is found by leaving
+out families (`countperf.fitting.selection`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
+from countperf.errors import ParameterError
 from countperf.models.definition import FittedModel, Term
 from countperf.policies import ExecutionPolicy, Rows, Vectorized
 
@@ -52,7 +54,7 @@ OVERHEAD = (
     "run.scalar.crowded",
     *(f"run.{unit}.pmem.*" for unit in _UNITS),
 )
-ISSUE = (
+COMPUTE = (
     *(f"run.{unit}.arithmetic.*" for unit in _UNITS),
     *(
         f"run.{unit}.{kind}"
@@ -62,6 +64,8 @@ ISSUE = (
     *(f"run.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),
     *(f"run.{unit}.special.*.*" for unit in _UNITS),
     "run.vector.conditional.*.*",
+)
+ACCESSES = (
     *(f"run.{unit}.guarded.*.*" for unit in _UNITS),
     *(
         f"run.{unit}.{space}.{direction}.*"
@@ -72,10 +76,19 @@ ISSUE = (
 )
 CHAINS = tuple(f"run.{unit}.chain.*.*" for unit in _UNITS)
 
+OVERLAPS = {
+    "": "overhead + compute + accesses + chains + traffic",
+    "overlap3": "overhead + overlap(compute + accesses, chains, traffic)",
+    "overlap4": "overlap(overhead + compute, accesses, chains, traffic)",
+}
+"""Which terms overlap, by the end of a model's name: none; what is issued, chains that wait for
+results, and traffic; or accesses apart from all else that is issued, too."""
+
 
 def structural(
     policy: ExecutionPolicy,
     *,
+    overlap: str = "",
     name: str = "",
     expression: str = "",
     description: str = "",
@@ -86,15 +99,26 @@ def structural(
     ----------
     policy : ExecutionPolicy
         How the device runs work groups.
+    overlap : str, optional
+        Which terms overlap: a name of `OVERLAPS`; by default none.
     name : str, optional
-        Name of the model; by default ``structural-`` and the policy in short.
+        Name of the model; by default ``structural-``, the policy in short, and what overlaps.
     expression : str, optional
-        Of the terms ``launch``, ``overhead``, ``issue``, ``chains`` and ``traffic``, which all have
-        to occur, and of ``rounds``, where a policy has `units`: by default their sum, of which all
-        but ``launch`` is multiplied by ``rounds``.
+        Instead of that of `overlap`, of the terms ``launch``, ``overhead``, ``compute``,
+        ``accesses``, ``chains`` and ``traffic``, which all have to occur, and of ``rounds``, where
+        a policy has `units`: by default all but ``launch`` is multiplied by ``rounds``.
     description : str, optional
         One line for people.
+
+    Raises
+    ------
+    ParameterError
+        Nothing of the name overlaps.
     """
+    if overlap not in OVERLAPS:
+        there = ", ".join(repr(name) for name in OVERLAPS)
+        message = f"nothing that overlaps is named {overlap!r}; there is {there}"
+        raise ParameterError(message, parameter="overlap")
     shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
     group_bytes = {
@@ -124,15 +148,16 @@ def structural(
                     f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
     traffic = ("bytes.group.*.*", "segments.group.*", *derived)
-    work = "overhead + issue + chains + traffic"
+    work = OVERLAPS[overlap]
     if policy.units:
         # those of a launch, where there are several
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
         work = f"rounds*({work})"
     return FittedModel(
-        name=name or f"{STRUCTURAL}-{policy.slug}",
-        description=description or f"What the device issues: {policy.text}",
+        name=name or "-".join(filter(None, (STRUCTURAL, policy.slug, overlap))),
+        description=description
+        or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}",
         policy=policy,
         residual="log",
         loss="soft_l1",
@@ -142,7 +167,8 @@ def structural(
         terms={
             "launch": Term(charged=("launches",)),
             "overhead": Term(charged=OVERHEAD),
-            "issue": Term(charged=ISSUE),
+            "compute": Term(charged=COMPUTE),
+            "accesses": Term(charged=ACCESSES),
             "chains": Term(charged=CHAINS),
             "traffic": Term(charged=traffic),
         },
@@ -189,11 +215,14 @@ def candidates(
             for width in (widths if policy.width in widths else (policy.width,))
         ),
     ]
-    return _by_name(found)
+    return _by_name(map(structural, found))
 
 
 def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
-    """List models whose policies differ from that of one in a detail, by name; none without one.
+    """List models that differ from one in a detail of its policy, or in what overlaps, by name.
+
+    There are none of a model without a policy. What overlaps is known by the model's expression;
+    of one that is none of these models', only the policy changes, and nothing overlaps.
 
     Parameters
     ----------
@@ -205,9 +234,12 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     policy = model.policy
     if policy is None:
         return {}
+    forms = {structural(policy, overlap=name).expression: name for name in OVERLAPS}
+    overlap = forms.get(model.expression, "")
+    others = _by_name(structural(policy, overlap=name) for name in OVERLAPS if name != overlap)
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
-        return _changed(policy, changes)
+        return others | _changed(policy, changes, overlap)
     changes += [
         {"interchanged": not policy.interchanged},
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
@@ -230,16 +262,15 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"arrays": elements} for elements in (0, 4, 8)),
         *({"lone_arrays": where} for where in ("memory", "registers") if policy.arrays),
     ]
-    return _changed(policy, changes)
+    return others | _changed(policy, changes, overlap)
 
 
 def _changed(
-    policy: ExecutionPolicy, changes: Iterable[Mapping[str, object]]
+    policy: ExecutionPolicy, changes: Iterable[Mapping[str, object]], overlap: str
 ) -> dict[str, FittedModel]:
     changed = [policy.model_copy(update=change) for change in changes]
-    return _by_name(each for each in changed if each != policy)
+    return _by_name(structural(each, overlap=overlap) for each in changed if each != policy)
 
 
-def _by_name(policies: Iterable[ExecutionPolicy]) -> dict[str, FittedModel]:
-    models = [structural(policy) for policy in policies]
+def _by_name(models: Iterable[FittedModel]) -> dict[str, FittedModel]:
     return {model.name: model for model in models}
