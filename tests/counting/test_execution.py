@@ -553,7 +553,7 @@ def test_policies_have_names_of_their_own() -> None:
         assert any(other.policy and other.policy.units == 2 for other in refined.values())
         for name, other in refined.items():
             assert name != model.name
-            assert other.policy != model.policy
+            assert (other.policy, other.expression) != (model.policy, model.expression)
 
 
 def test_known_policies_are_tried_with_the_widths_and_units_of_another_device() -> None:

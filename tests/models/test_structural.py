@@ -1,0 +1,52 @@
+"""Models of what a device issues: which of their terms overlap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from countperf.errors import ParameterError
+from countperf.models.function import ModelFunction, model_inputs
+from countperf.models.structural import OVERLAPS, refinements, structural
+from countperf.policies import ExecutionPolicy
+
+COUNTS = {
+    "launches": 1,
+    "groups": 2,
+    "exec.free.loop.16x1.flop.add.f32": 160,
+    "exec.free.loop.16x1.gmem.load.32.next": 320,
+    "bytes.group.load.dense": 40,
+}
+
+
+@pytest.mark.parametrize(
+    ("overlap", "overlapped"),
+    [("", 2 + 10 + 20 + 40), ("overlap3", 2 + np.hypot(10 + 20, 40)), ("overlap4", np.sqrt(2144))],
+)
+def test_terms_overlap(overlap: str, overlapped: float) -> None:
+    model = structural(ExecutionPolicy(units=2), overlap=overlap)
+    inputs = model_inputs(model, COUNTS)
+    function = ModelFunction(model=model, columns=tuple(inputs.values))
+    values = np.array(list(inputs.values.values()))
+    unknowns = [1.0] * len(function.columns) + [2.0] * len(function.parameters)
+    assert function.times(values, inputs.variables, unknowns) == pytest.approx(1 + overlapped)
+
+
+def test_models_with_other_overlaps_are_refinements_and_refinements_overlap_alike() -> None:
+    model = structural(ExecutionPolicy(units=2), overlap="overlap3")
+    refined = refinements(model, units=2)
+    other = {each.expression for each in refined.values() if each.policy == model.policy}
+    assert len(other) == len(OVERLAPS) - 1
+    assert model.expression not in other
+    changed = [each for each in refined.values() if each.policy != model.policy]
+    assert changed
+    assert all(
+        "overlap(compute + accesses, chains, traffic)" in each.expression for each in changed
+    )
+    assert all(name.endswith("-overlap3") for name, each in refined.items() if each in changed)
+
+
+def test_an_unknown_overlap_is_refused() -> None:
+    with pytest.raises(ParameterError, match="overlap3") as caught:
+        structural(ExecutionPolicy(), overlap="all")
+    assert caught.value.parameter == "overlap"
