@@ -6,10 +6,11 @@ measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rh
 scaled by what they contribute. Of several starts the best end counts: the bounded linear fit of the
 model's linearisation, with several values of the shapes, and seeded random multiples of it.
 
-Where the times are linear in what is fitted, and only residuals or loss are not, there may be many
-weights, most of them at zero: such fits are sequences of bounded linear ones, Gauss-Newton steps
-with the weights that the loss gives each residual, from the best guess alone. The steps are halved
-until the cost falls.
+There may be many weights, most of them at zero, which a trust region inside of the bounds reaches
+slowly, and next to a good start hardly leaves. So sequences of bounded linear fits are tried first:
+Gauss-Newton steps with the weights that the loss gives each residual, halved until the cost falls.
+Where the times are linear in what is fitted, and only residuals or loss are not, that is all, from
+the best guess alone; elsewhere, the trust region follows where no step makes the cost smaller.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _SPREAD = 0.7
 _STEEPER = (1.0, 0.5, 3.0)
 _AT_BOUND = 1e-7
 _SHORTEST_STEP = 1e-4
+_NO_STEP = "no step makes the cost smaller"
 _AS_GOOD = 1e-6
 """Costs that differ by less are the same, and then an end that converged is preferred."""
 
@@ -246,8 +248,10 @@ def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
             continue
         if not np.all(np.isfinite(problem.jacobian(start))):
             continue
-        ends.append(
-            minimise_squares(
+        end = _minimise_in_steps(problem, start, low, high)
+        if not end.success or end.message == _NO_STEP:
+            ends.append(end)
+            end = minimise_squares(
                 problem.residuals,
                 start,
                 jac=problem.jacobian,  # pyright: ignore[reportArgumentType] - stubs want a text
@@ -261,7 +265,7 @@ def minimise(problem: Problem, near: Vector | None = None) -> NonlinearSolution:
                 gtol=recipe.tolerance,
                 max_nfev=recipe.max_evaluations,
             )
-        )
+        ends.append(end)
     if not ends:
         raise no_finite_value(problem.function.model.expression)
     return _end(problem, ends, low, high)
@@ -281,6 +285,9 @@ def _minimise_in_steps(
     for _ in range(recipe.max_evaluations):
         weights = np.sqrt(_loss_weights(residuals, recipe))
         matrix = problem.jacobian(solved) * weights[:, np.newaxis]
+        if not np.all(np.isfinite(matrix)):
+            message = "the derivatives are not finite"
+            break
         try:
             wanted = bounded_least_squares(matrix, matrix @ solved - weights * residuals, low, high)
         except FitNotConvergedError as error:
@@ -288,14 +295,14 @@ def _minimise_in_steps(
             break
         step, share = wanted - solved, 1.0
         while share > _SHORTEST_STEP:
-            ahead = solved + share * step
+            ahead = np.clip(solved + share * step, low, high)
             there = problem.residuals(ahead)
             cost_there = _cost(there, recipe)
             if cost_there <= cost:
                 break
             share /= 2
         else:
-            message, success = "no step makes the cost smaller", True
+            message, success = _NO_STEP, True
             break
         gain = cost - cost_there
         solved, residuals, cost = ahead, there, cost_there
