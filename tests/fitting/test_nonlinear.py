@@ -12,7 +12,7 @@ from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.design import Observation, build_design
 from countperf.fitting.estimate import Estimate, estimate, recipe_of
 from countperf.fitting.fit import fit
-from countperf.fitting.nonlinear import Problem, Recipe
+from countperf.fitting.nonlinear import Problem, Recipe, minimise
 from countperf.fitting.result import FitResult
 from countperf.models.definition import FittedModel
 from countperf.models.evaluation import scalar_function
@@ -315,3 +315,54 @@ def test_linear_models_end_where_scipy_ends() -> None:
     assert found.converged
     for key, value in zip(found.function.keys, ours, strict=True):
         assert value * 1e7 == pytest.approx(scaled[key] * 1e7, rel=1e-3, abs=1e-6)
+
+
+def test_overlaps_of_many_weights_end_no_higher_than_scipy_does() -> None:
+    from scipy.optimize import least_squares
+
+    model = from_expression("launch + overlap(global_memory, on_chip)")
+    model = model.model_copy(update={"residual": "log", "loss": "soft_l1", "loss_scale": 0.3})
+    columns = [
+        *(
+            f"gmem.{way}.{bits}.stride{k}"
+            for way in ("load", "store")
+            for bits in (32, 64)
+            for k in (1, 2)
+        ),
+        *(f"flop.{kind}.{bits}" for kind in ("add", "mul", "div") for bits in ("f32", "f64")),
+        *(f"lmem.{way}.{bits}" for way in ("load", "store") for bits in (32, 64)),
+    ]
+    random = np.random.default_rng(11)
+    cases: list[Observation] = []
+    for i in range(150):
+        has = np.flatnonzero(random.random(len(columns)) < 0.4)
+        counts = {columns[k]: int(10 ** random.uniform(5, 8)) for k in has}
+        memory = sum(1e-11 * n for name, n in counts.items() if name.startswith("gmem.load"))
+        chip = sum(4e-12 * n for name, n in counts.items() if "f32" in name)  # others are free
+        time_s = (2e-6 + np.hypot(memory, chip)) * float(np.exp(random.standard_t(3) * 0.1))
+        cases.append(
+            Observation(
+                name=f"c{i}",
+                kernel="k",
+                family="f",
+                counts={"launches": 1, **counts},
+                time_s=time_s,
+            )
+        )
+    problem = Problem(build_design(cases, model), recipe_of(model, starts=1))
+
+    found = minimise(problem)
+
+    expected = least_squares(
+        problem.residuals,
+        next(problem.starts()),
+        jac=problem.jacobian,  # pyright: ignore[reportArgumentType] - stubs want a text
+        bounds=(problem.function.lower * problem.scale, problem.function.upper * problem.scale),
+        loss="soft_l1",
+        f_scale=0.3,
+        xtol=1e-12,
+        ftol=1e-12,
+        gtol=1e-12,
+    )
+    assert found.converged
+    assert found.cost <= expected.cost * (1 + 1e-6)
