@@ -1327,7 +1327,9 @@ def publish(
         paper's model (``linear.json``, from the paper's measurement kernels alone, all cases
         counting the same, as there), those of `model`
         (``weights.json``), ``evaluation.json`` of the default ones, ``linear-evaluation.json`` if
-        these are others, and ``ranking.json`` if variants were measured.
+        these are others, ``plain-evaluation.json`` of the default ones without their correction if
+        they have one, and ``ranking.json`` and ``plain-ranking.json`` likewise if variants were
+        measured.
 
     Raises
     ------
@@ -1354,10 +1356,16 @@ def publish(
         evaluate(found, weights=default).write_file(target / "linear-evaluation.json")
         chosen.write_file(target / "weights.json")
         default = chosen
-    evaluate(found, weights=default).write_file(target / "evaluation.json")
-    ranking = evaluate_ranking(found, weights=default)
-    if ranking.sets:
-        ranking.write_file(target / "ranking.json")
+    for prefix, judged in (("", default), ("plain-", default.plain)):
+        names = [target / f"{prefix}{name}.json" for name in ("evaluation", "ranking")]
+        if prefix and default.correction is None:
+            for name in names:
+                name.unlink(missing_ok=True)
+            continue
+        evaluate(found, weights=judged).write_file(names[0])
+        ranking = evaluate_ranking(found, weights=judged)
+        if ranking.sets:
+            ranking.write_file(names[1])
     found.device.write_file(target / "identity.json")
     found.write_file(target / "measurements.jsonl")
     return target

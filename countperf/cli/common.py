@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from countperf.models.weights import WeightSet
 
 
 def print_json(content: Any) -> None:
@@ -96,5 +99,15 @@ def add_model(command: argparse.ArgumentParser) -> None:
         "--model",
         metavar="NAME",
         help="which of a device's weights: those of the model linear (the paper's), for example;"
-        " by default those of the model chosen for the device",
+        " by default those of the model chosen for the device; plain: these without a correction by"
+        " similar measured kernels",
     )
+
+
+def asked_weights(options: argparse.Namespace, device: str | None) -> WeightSet | str | None:
+    """Return the weights that ``--weights`` and ``--model`` name together."""
+    from countperf.workflow import weights_for
+
+    if options.model is None:
+        return options.weights
+    return weights_for(options.weights, device, model=options.model)

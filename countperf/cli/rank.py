@@ -7,7 +7,15 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
-from countperf.cli.common import add_device, as_dict, natural, print_json, size
+from countperf.cli.common import (
+    add_device,
+    add_model,
+    as_dict,
+    asked_weights,
+    natural,
+    print_json,
+    size,
+)
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -50,6 +58,7 @@ def add_space(command: argparse.ArgumentParser) -> None:
         metavar="SLUG|PATH",
         help="fitted weights: a device's slug or a file; by default those of --device",
     )
+    add_model(command)
     command.add_argument(
         "--force", action="store_true", help="use weights that do not match the device"
     )
@@ -77,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
         ranking = rank(
             options.space,
             as_dict(options.parameters),
-            weights=options.weights,
+            weights=asked_weights(options, options.device),
             device=options.device,
             force=options.force,
             incomplete_ok=options.incomplete,

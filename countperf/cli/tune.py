@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, print_json
+from countperf.cli.common import as_dict, asked_weights, print_json
 from countperf.cli.rank import add_space
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
+    from countperf.errors import ParameterError
     from countperf.report.comparison import check_figure_path
     from countperf.report.tuning import (
         device_results_object,
@@ -82,10 +83,17 @@ def run(options: argparse.Namespace) -> None:
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
+    if options.model is not None and options.weights is None and len(options.device) > 1:
+        raise ParameterError(
+            "--model without --weights names the weights of one device; give --weights, or one"
+            " --device",
+            parameter="model",
+        )
+    device = options.device[0] if options.device else None
     given: dict[str, Any] = {
         "seconds": seconds,
         "measurements": options.measurements,
-        "weights": options.weights,
+        "weights": asked_weights(options, device),
         "force": options.force,
         "incomplete_ok": not options.complete,
         "store": options.store,
@@ -104,7 +112,6 @@ def run(options: argparse.Namespace) -> None:
         else:
             print(device_results_text(several))
         return
-    device = options.device[0] if options.device else None
     result = tune(options.space, sizes, device=device, **given)
     _export(options, result)
     if options.json:

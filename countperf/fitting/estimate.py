@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ from countperf.fitting.solve import (
     least_squares,
     right_singular_vectors,
 )
+from countperf.models.correction import Corrector, profile
 from countperf.models.definition import FittedModel
 from countperf.models.difficulty import (
     difficulty,
@@ -132,6 +134,27 @@ class Estimate:
                 overshoot(variables, largest),
             )
         )
+
+    def corrected(
+        self, case: Observation, corrector: Corrector, inputs: ModelInputs | None = None
+    ) -> float | None:
+        """Return the corrected time of a case that was not in the fit; None if there is none.
+
+        Parameters
+        ----------
+        case : Observation
+            The case.
+        corrector : Corrector
+            Over the weights of this fit (`countperf.fitting.correcting`).
+        inputs : ModelInputs, optional
+            What the model makes of the case's counts, to save the time.
+        """
+        found = self._at(case, inputs)
+        if found is None:
+            return None
+        time_s, values, gradient, _ = found
+        told = profile(self.function, values, gradient, self.solution.coefficients)
+        return time_s * math.exp(float(corrector.log_factor(*told)))
 
     def support(self, families: Sequence[str]) -> Support:
         """Return where the fit has measured; `families` are those of its cases."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
 from countperf.fitting import verdicts
+from countperf.fitting.correcting import learn
 from countperf.fitting.design import (
     Observation,
     check_counting_rules,
@@ -21,11 +22,17 @@ from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_b
 from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
 from countperf.fitting.result import FitResult
-from countperf.fitting.selection import select_model
-from countperf.fitting.validation import HeldOutCase, leave_one_family_out, log_scatter
+from countperf.fitting.selection import REFINEMENT, held_out_figure, select_model
+from countperf.fitting.validation import (
+    HeldOutCase,
+    corrected,
+    leave_one_family_out,
+    log_scatter,
+)
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models import structural
+from countperf.models.correction import Correction, without_support
 from countperf.models.definition import FittedModel, Loss, Residual
 from countperf.models.library import shipped_policies
 from countperf.models.records import (
@@ -63,6 +70,7 @@ def fit(
     max_evaluations: int | None = None,
     leave_out_unstable: bool = False,
     require_full_rank: bool = False,
+    correct: bool = True,
     suppliers: Callable[[FittedModel], Mapping[str, Sequence[str]]] | None = None,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
@@ -94,6 +102,10 @@ def fit(
         Leave out cases whose samples spread too far.
     require_full_rank : bool, optional
         Raise if the measurements cannot tell some weights apart.
+    correct : bool, optional
+        Correct predictions of a model of an execution policy by what measured kernels like the one
+        at hand were off by (`countperf.models.correction`), if families that are left out are
+        predicted better so.
     suppliers : callable, optional
         From a model to a mapping from its features to the measurement kernels that exercise them,
         stored with the weights.
@@ -165,12 +177,21 @@ def fit(
     try:
         if fitted.converged:
             held_out = leave_one_family_out(
-                observations, definition, recipe=recipe, fitted=fitted, inputs=inputs
+                observations,
+                definition,
+                recipe=recipe,
+                fitted=fitted,
+                inputs=inputs,
+                with_correction=correct and definition.policy is not None,
             )
     except FitNotConvergedError as error:
         stopped = error
     fitted_view = "source" if view == "structure" and definition.policy is None else view
     quality = _quality(observations, fitted, held_out, recipe.model_error)
+    correction = _correction(observations, fitted, held_out, quality)
+    if correction is not None:
+        held_out = corrected(held_out)
+        quality = _quality(observations, fitted, held_out, recipe.model_error)
     weights = _weight_set(
         measurements,
         fitted_view,
@@ -179,6 +200,7 @@ def fit(
         quality,
         suppliers(definition) if suppliers else {},
         candidates,
+        correction,
     )
     result = FitResult(
         weights=weights,
@@ -188,6 +210,7 @@ def fit(
             verdicts.exercise_verdict(fitted.design),
             verdicts.error_verdict(observations, fitted.relative_errors),
             verdicts.held_out_verdict(held_out),
+            *([] if correction is None else [verdicts.correction_verdict(correction)]),
             verdicts.coverage_verdict(quality.coverage),
             verdicts.sign_verdict(weights.weights),
             verdicts.bound_verdict(fitted),
@@ -277,6 +300,7 @@ def _weight_set(
     quality: FitQuality,
     suppliers: Mapping[str, Sequence[str]],
     candidates: tuple[Candidate, ...],
+    correction: Correction | None,
 ) -> WeightSet:
     header = measurements.header
     covariance = fitted.solution.covariance
@@ -312,6 +336,7 @@ def _weight_set(
         },
         candidates=candidates,
         exercise=exercise(fitted.function, fitted.solution.coefficients.tolist(), observations),
+        correction=correction,
         written_by=_version(),
     )
 
@@ -381,6 +406,23 @@ def _quality(
         coverage=coverage_without_own_family(held_out),
         model_error=model_error,
     )
+
+
+def _correction(
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    held_out: Sequence[HeldOutCase],
+    quality: FitQuality,
+) -> Correction | None:
+    """Return what corrects predictions, if families that are left out are predicted better so."""
+    with_it = corrected(held_out)
+    if not any(case.predicted_s is not None for case in with_it):
+        return None
+    plain, better = (held_out_figure(cases).factor for cases in (held_out, with_it))
+    learnt = learn(fitted, observations)
+    if learnt is None or np.log(plain / better) <= REFINEMENT:
+        return None
+    return learnt.document(factor=better, plain_factor=plain, without=without_support(quality))
 
 
 def _version() -> str:

@@ -7,12 +7,13 @@ remain in the fit. So whole families are left out, one at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.features import FeatureSpec
+from countperf.fitting.correcting import learn
 from countperf.fitting.design import Observation, as_model, check_counting_rules, inputs_of
 from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate, recipe_of
 from countperf.fitting.nonlinear import Recipe
@@ -39,6 +40,9 @@ class HeldOutCase:
         Measured time, s.
     predicted_s : float or None
         Predicted time, s; None if the other families do not determine it.
+    corrected_s : float or None
+        The same, corrected by what kernels of the other families that are like it were off by
+        (`countperf.models.correction`); None where that was not asked for, or there is no time.
     difficulty : float or None
         How hard the fit of the others says it is, as `countperf.models.difficulty` has it; None if
         that is not known.
@@ -53,6 +57,7 @@ class HeldOutCase:
     family: str
     measured_s: float
     predicted_s: float | None
+    corrected_s: float | None = None
     difficulty: float | None = None
     overhead_only: bool = False
 
@@ -79,6 +84,7 @@ def leave_one_family_out(
     fitted: Estimate | None = None,
     inputs: Mapping[int, ModelInputs] | None = None,
     with_difficulty: bool = True,
+    with_correction: bool = False,
 ) -> tuple[HeldOutCase, ...]:
     """Predict each family of kernels with a fit of the other families.
 
@@ -96,6 +102,8 @@ def leave_one_family_out(
         As for `build_design`.
     with_difficulty : bool, optional
         Whether to say how hard each case is, which takes as long as the fits.
+    with_correction : bool, optional
+        Whether to correct each case by kernels of the other families that are like it.
 
     Returns
     -------
@@ -119,7 +127,13 @@ def leave_one_family_out(
         outside = [case for case in observations if case.family != family]
         try:
             predicted = _predict(
-                inside, outside, near, chosen, inputs, with_difficulty=with_difficulty
+                inside,
+                outside,
+                near,
+                chosen,
+                inputs,
+                with_difficulty=with_difficulty,
+                with_correction=with_correction,
             )
         except FitNotConvergedError as error:
             raise FitNotConvergedError(f"without the family {family!r}: {error}") from error
@@ -130,6 +144,7 @@ def leave_one_family_out(
                 family=family,
                 measured_s=c.time_s,
                 predicted_s=time_s,
+                corrected_s=corrected_s,
                 difficulty=hard,
                 overhead_only=all(
                     name.rpartition(".")[2] in _OVERHEAD
@@ -137,7 +152,7 @@ def leave_one_family_out(
                     if count
                 ),
             )
-            for c, (time_s, hard) in zip(inside, predicted, strict=True)
+            for c, (time_s, hard, corrected_s) in zip(inside, predicted, strict=True)
         )
     return tuple(held_out)
 
@@ -150,20 +165,34 @@ def _predict(
     inputs: Mapping[int, ModelInputs],
     *,
     with_difficulty: bool,
-) -> list[tuple[float | None, float | None]]:
+    with_correction: bool,
+) -> list[tuple[float | None, float | None, float | None]]:
+    """Return time, difficulty and corrected time of each case inside, from those outside."""
     try:
         fitted = estimate(outside, near.function.model, recipe, inputs=inputs, near=near)
     except FitNotConvergedError:
         raise
     except FitError:  # nothing is left to fit
-        return [(None, None)] * len(inside)
+        return [(None, None, None)] * len(inside)
     if not fitted.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
-    if not with_difficulty:
-        return [(fitted.predict(case, inputs[id(case)]), None) for case in inside]
-    support = fitted.support([case.family for case in outside])
     seen = [(case, inputs[id(case)]) for case in inside]
-    return [(fitted.predict(*each), fitted.difficulty(each[0], support, each[1])) for each in seen]
+    times = [fitted.predict(*each) for each in seen]
+    hard: list[float | None] = [None] * len(inside)
+    if with_difficulty:
+        support = fitted.support([case.family for case in outside])
+        hard = [fitted.difficulty(case, support, given) for case, given in seen]
+    learnt = learn(fitted, outside) if with_correction else None
+    corrected: list[float | None] = [None] * len(inside)
+    if learnt is not None:
+        corrector = learnt.corrector()
+        corrected = [fitted.corrected(case, corrector, given) for case, given in seen]
+    return list(zip(times, hard, corrected, strict=True))
+
+
+def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
+    """Return cases that were left out with their corrected times as those that were predicted."""
+    return tuple(replace(case, predicted_s=case.corrected_s) for case in held_out)
 
 
 def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> float | None:

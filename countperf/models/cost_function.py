@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -12,13 +13,19 @@ from numpy.typing import NDArray
 
 from countperf.errors import ModelNotApplicableError
 from countperf.features import covers
+from countperf.models.correction import Corrector, groups_column, logs_of
 from countperf.models.definition import FittedModel
-from countperf.models.evaluation import array_function, scalar_function
+from countperf.models.evaluation import array_function, derivative, scalar_function
+from countperf.models.expressions import Formula
 from countperf.models.unmeasured import Unmeasured
 from countperf.predictions import ParameterValue, Quantity
 
-_SIZES = (1.0, 1e3, 1e6, 1e12)
-"""Values of properties at which it is seen whether a derived feature can be other than zero."""
+_SIZES = 64
+_SEED = 20161
+_LARGEST_LOG = 30.0
+"""At so many sets of property values it is seen whether a derived feature can be other than zero:
+each property at values of its own up to 1e13, for a feature may ask for more of one than of
+another."""
 
 if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
@@ -36,6 +43,118 @@ class CompiledCounts(Protocol):
     def __call__(self, **parameters: ParameterValue) -> NDArray[Any]:
         """Return the values, shape ``(len(names), *broadcast shape of the parameters)``."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompiledCorrection:
+    """The correction of a kernel's time (`countperf.models.correction`), over its own weights.
+
+    Attributes
+    ----------
+    model : FittedModel
+        What the time is made of.
+    corrector : Corrector
+        Over the weights that charge something of the kernel, and the distance of measured kernels
+        by the others.
+    charged : ndarray, shape (n_weights, n_properties)
+        1 where a weight charges a property, else 0.
+    derived : tuple of (int, str)
+        Which of the weights charge a derived feature instead, by position, and its name.
+    terms : tuple of str
+        The term of each weight.
+    value_s : ndarray, shape (n_weights,)
+        The weights, s per unit.
+    groups : int or None
+        Position of the weight of groups.
+    """
+
+    model: FittedModel
+    corrector: Corrector
+    charged: NDArray[np.float64]
+    derived: tuple[tuple[int, str], ...]
+    terms: tuple[str, ...]
+    value_s: NDArray[np.float64]
+    groups: int | None
+
+    @classmethod
+    def build(
+        cls, weights: WeightSet, properties: Sequence[str], derived: Collection[str]
+    ) -> Self | None:
+        """Leave out weights that charge nothing of a kernel; None without a correction.
+
+        Parameters
+        ----------
+        weights : WeightSet
+            The weights.
+        properties : sequence of str
+            The kernel's properties.
+        derived : collection of str
+            Derived features that may be other than zero.
+        """
+        if weights.correction is None:
+            return None
+        model = weights.definition
+        specs = model.term_features
+        rows = np.array(
+            [
+                [float(specs[term].feature_of(name) == feature) for name in properties]
+                for term, feature in weights.function.columns
+            ]
+        ).reshape(len(weights.weights), len(properties))
+        kept = [
+            i
+            for i, weight in enumerate(weights.weights)
+            if rows[i].any() or weight.feature in derived
+        ]
+        columns = tuple(weights.function.columns[i] for i in kept)
+        return cls(
+            model=model,
+            corrector=weights.correction.corrector.restricted(kept),
+            charged=rows[kept],
+            derived=tuple((i, f) for i, (_, f) in enumerate(columns) if f in model.derived),
+            terms=tuple(term for term, _ in columns),
+            value_s=np.array([weights.weights[i].value_s for i in kept]),
+            groups=groups_column(columns),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @cached_property
+    def _slopes(self) -> tuple[tuple[NDArray[np.intp], Any, Any], ...]:
+        """Derivatives of the time by terms, of numbers and of arrays, and for which weights."""
+        terms = np.array(self.terms)
+        alike: dict[Formula, list[str]] = {}
+        for term in dict.fromkeys(self.terms):
+            alike.setdefault(derivative(self.model.formula, term), []).append(term)
+        return tuple(
+            (np.flatnonzero(np.isin(terms, names)), scalar_function(each), array_function(each))
+            for each, names in alike.items()
+        )
+
+    def log_factor(self, counts: NDArray[Any], named: Mapping[str, Any]) -> Quantity:
+        """Return the logarithm by which the time is corrected.
+
+        Parameters
+        ----------
+        counts : ndarray, shape (n_properties, *shape)
+            The kernel's property values.
+        named : Mapping from str to float or ndarray
+            Values of all names of the expression.
+        """
+        values = np.tensordot(self.charged, counts.astype(np.float64), axes=1)
+        for place, feature in self.derived:
+            values[place] = named[feature]
+        parts = (self.value_s * values.T).T
+        for places, scalar, array in self._slopes:
+            parts[places] *= (scalar if values.ndim == 1 else array)(named)
+        parts = np.abs(parts)
+        whole = parts.sum(axis=0)
+        roots = np.sqrt(parts / np.where(whole > 0, whole, 1.0))
+        return self.corrector.log_factor(roots, logs_of(values, self.groups))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,6 +186,8 @@ class CostFunction:
         What to complain of where one of them is not zero; None to leave them out.
     factor : float
         What the time is multiplied by: that of an anchor.
+    correction : CompiledCorrection or None
+        What corrects the time; None if nothing does.
     """
 
     kernel: str
@@ -81,6 +202,7 @@ class CostFunction:
     costless: tuple[str, ...] = ()
     unmeasured: Unmeasured | None = None
     factor: float = 1.0
+    correction: CompiledCorrection | None = None
 
     @classmethod
     def build(cls, weights: WeightSet, vector: PropertyVector) -> Self:
@@ -134,6 +256,7 @@ class CostFunction:
                 i for i, name in enumerate(compiled.names) if name in lacking | unknown
             ),
             costless=_not_zero(model, costless, present),
+            correction=CompiledCorrection.build(weights, compiled.names, possible),
         )
 
     @property
@@ -204,7 +327,10 @@ class CostFunction:
                 raise self.unmeasured.error()
             for (term, feature), value_s in self.derived_s.items():
                 named[term] += value_s * named[feature]
-            return float(self._scalar(named))
+            time_s = float(self._scalar(named))
+            if self.correction is None:
+                return time_s
+            return time_s * math.exp(float(self.correction.log_factor(values, named)))
         except (ArithmeticError, ValueError) as error:
             raise self._no_time() from error
 
@@ -221,7 +347,9 @@ class CostFunction:
         times = np.broadcast_to(np.asarray(self._array(named), np.float64), values.shape[1:])
         if not np.all(np.isfinite(times)):
             raise self._no_time()
-        return times.copy()
+        if self.correction is None:
+            return times.copy()
+        return times * np.exp(self.correction.log_factor(values, named))
 
     def _no_time(self) -> ModelNotApplicableError:
         return ModelNotApplicableError(
@@ -236,14 +364,15 @@ def _not_zero(
 ) -> tuple[str, ...]:
     """Return the derived features that are not zero whatever the properties of a kernel are."""
     found: set[str] = set()
-    for size in _SIZES:
-        named = {name: size if name in present else 0.0 for name in model.base_properties}
-        for name, formula in model.needed_derived.items():
-            try:
-                named[name] = scalar_function(formula)(named)
-            except (ArithmeticError, ValueError):
-                named[name] = float("nan")
-        found.update(name for name in names if named[name] != 0)
+    random = np.random.default_rng(_SEED)
+    sizes = np.exp(random.uniform(0.0, _LARGEST_LOG, (len(model.base_properties), _SIZES)))
+    named: dict[str, Any] = {
+        name: row if name in present else np.zeros(_SIZES)
+        for name, row in zip(model.base_properties, sizes, strict=True)
+    }
+    for name, formula in model.needed_derived.items():
+        named[name] = array_function(formula)(named)
+    found.update(name for name in names if np.any(np.asarray(named[name]) != 0))
     return tuple(sorted(found))
 
 

@@ -97,11 +97,14 @@ def support_of(shares: Array, largest: Array, families: Sequence[str]) -> Suppor
     exercised = shares >= NOTABLE_SHARE
     profiles: dict[str, tuple[tuple[float, ...], ...]] = {}
     for family in names:
-        kept: list[Array] = []
-        for profile in shares[:, labels == family].T:
-            if all(0.5 * np.abs(profile - other).sum() > _SAME_PROFILE for other in kept):
-                kept.append(profile)
-        profiles[family] = tuple(tuple(np.round(p, _DECIMALS).tolist()) for p in kept)
+        own = shares[:, labels == family].T
+        kept = np.empty_like(own)
+        number = 0
+        for profile in own:
+            if np.all(0.5 * np.abs(profile - kept[:number]).sum(axis=1) > _SAME_PROFILE):
+                kept[number] = profile
+                number += 1
+        profiles[family] = tuple(map(tuple, np.round(kept[:number], _DECIMALS).tolist()))
     counts = [exercised[:, labels == family].any(axis=1) for family in names]
     return Support(
         families=tuple(np.sum(counts, axis=0).astype(int).tolist()),

@@ -222,7 +222,8 @@ def array_function(formula: Formula) -> Function:
 def scalar_function(formula: Formula) -> Function:
     """Return a function from Python floats by name to a float; faster than `array_function`.
 
-    It raises ArithmeticError or ValueError where that gives infinity or NaN.
+    It raises ArithmeticError or ValueError where that gives infinity or NaN. Derivatives by a
+    sharpness are functions of arrays alone.
     """
     return _Closures(_SCALAR_FUNCTIONS)(formula.tree)
 
@@ -351,6 +352,22 @@ def _overlap_floats(sharpness: float, *parts: float) -> float:
     return largest * total ** (1.0 / sharpness)
 
 
+def _part_floats(place: float, sharpness: float, *parts: float) -> float:
+    largest = max(*parts, 0.0)
+    ratios = [max(part, 0.0) / largest if largest > 0 else 1.0 for part in parts]
+    total = sum(ratio**sharpness for ratio in ratios)
+    found = ratios[int(place)] ** (sharpness - 1.0) * total ** (1.0 / sharpness - 1.0)
+    return 0.0 if parts[int(place)] < 0 else found
+
+
+def _chosen_floats(choose: Callable[..., float]) -> Callable[..., float]:
+    return lambda place, *parts: 1.0 if parts.index(choose(parts)) == int(place) else 0.0
+
+
+def _power_log_floats(base: float, exponent: float) -> float:
+    return 0.0 if base == 0 else base**exponent * math.log(base)
+
+
 def _power_floats(base: float, exponent: float) -> float:
     found = base**exponent
     if isinstance(found, complex):
@@ -369,6 +386,10 @@ _SCALAR_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sqrt": math.sqrt,
     "log": math.log,
     "exp": math.exp,
+    _PART: _part_floats,
+    _CHOSEN["min"]: _chosen_floats(min),
+    _CHOSEN["max"]: _chosen_floats(max),
+    _POWER_LOG: _power_log_floats,
 }
 
 # }}}

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from countperf.errors import DocumentError
+from countperf.models.correction import PLAIN
 from countperf.models.weights import WeightSet
 from countperf.policies import ExecutionPolicy
 
@@ -67,7 +68,7 @@ def shipped_policies() -> tuple[ExecutionPolicy, ...]:
 
 
 def _stems(model: str | None) -> tuple[str, ...]:
-    return DEFAULT_STEMS if model is None else (model,)
+    return DEFAULT_STEMS if model in (None, PLAIN) else (model,)
 
 
 def load_weights(
@@ -82,7 +83,8 @@ def load_weights(
         device's fits.
     model : str, optional
         Which model's weights, where a slug or a folder is given; by default those of the model
-        chosen for the device (``weights.json``), else of the paper's (``linear.json``).
+        chosen for the device (``weights.json``), else of the paper's (``linear.json``); ``plain``
+        for the same without a correction by similar kernels (`WeightSet.plain`), also of a file.
     folders : sequence of Path or str, optional
         Where to look for slugs, the one that wins first; by default `fits_folders`.
 
@@ -91,16 +93,21 @@ def load_weights(
     DocumentError
         There is no such fit (the message lists those there are), or its document is bad.
     """
+    found = WeightSet.read_file(_path_of(name, model, folders))
+    return found.plain if model == PLAIN else found
+
+
+def _path_of(name: Path | str, model: str | None, folders: Sequence[Path | str] | None) -> Path:
     path = Path(name)
     if path.is_dir():
         for stem in _stems(model):
             if (path / f"{stem}.json").is_file():
-                return WeightSet.read_file(path / f"{stem}.json")
+                return path / f"{stem}.json"
     if path.is_file() or isinstance(name, Path) or path.suffix == ".json" or len(path.parts) > 1:
-        return WeightSet.read_file(path)
+        return path
     known = available_weights(model=model, folders=folders)
     if name in known:
-        return WeightSet.read_file(known[name])
+        return known[name]
     near = get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     there = ", ".join(known) or "none: measure and fit a device first"

@@ -21,6 +21,13 @@ from countperf.errors import (
 )
 from countperf.features import FeatureSpec, vector_of
 from countperf.models.charge import Charge
+from countperf.models.correction import (
+    CORRECTION,
+    PLAIN,
+    Correction,
+    profile,
+    with_support,
+)
 from countperf.models.definition import FittedModel
 from countperf.models.difficulty import (
     difficulty,
@@ -104,6 +111,9 @@ class WeightSet(Document):
     exercise : dict from str to Exercise
         How the measurements exercise each weight and parameter, by the names of the breakdown, and
         each counted name of the expression; empty in documents that do not record it.
+    correction : Correction or None
+        What measured kernels say of kernels like them, by which predictions are corrected; None
+        where nothing is, as in old documents.
     written_by : str
         Version of countperf.
     """
@@ -126,6 +136,7 @@ class WeightSet(Document):
     suppliers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     exercise: dict[str, Exercise] = Field(default_factory=dict)
+    correction: Correction | None = None
     written_by: str = ""
 
     @field_validator("weights")
@@ -157,6 +168,8 @@ class WeightSet(Document):
         local = self.quality and self.quality.calibration and self.quality.calibration.local
         if local and not _fits(local.support, len(columns), size):
             raise ValueError(f"the support of the intervals is not of {size} weights")
+        if self.correction is not None and self.correction.columns != len(columns):
+            raise ValueError(f"the correction is not of {len(columns)} weights")
         grouped = {name for group in self.indistinguishable for name in group.features}
         if unweighted := grouped - set(self.function.keys):
             raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
@@ -170,7 +183,20 @@ class WeightSet(Document):
         content = super().to_object()
         if self.view == "source":
             del content["view"]
+        if self.correction is None:
+            del content["correction"]
         return content
+
+    @property
+    def plain(self) -> WeightSet:
+        """The same without the correction: the model alone, with intervals of its own."""
+        if self.correction is None:
+            return self
+        quality = self.correction.without
+        if self.quality and self.quality.calibration and self.quality.calibration.local:
+            quality = with_support(quality, self.quality.calibration.local.support)
+        changes = {"model": f"{PLAIN}-{self.model}", "quality": quality, "correction": None}
+        return self.model_copy(update=changes)
 
     @property
     def expression(self) -> str:
@@ -268,7 +294,16 @@ class WeightSet(Document):
         if missing and not incomplete_ok:
             raise self._unmeasured(vector.kernel, missing, suppliers).error()
         charge = self.charge(inputs)
-        time_s, parts, changes = charge.time_s, charge.parts, charge.changes
+        plain_s, parts, changes = charge.time_s, charge.parts, charge.changes
+        arguments = self._arguments(inputs)
+        time_s, corrected = plain_s, None
+        if self.correction is not None:
+            told = self._profile(changes, arguments[0])
+            log_factor = self.correction.corrector.log_factor(*told)
+            time_s = plain_s * np.exp(log_factor)
+            time_s = time_s if np.ndim(time_s) else float(time_s)
+            parts = {**parts, CORRECTION: time_s - plain_s}
+            corrected = self.correction.verdict(log_factor, told)
         outside = self._variables_outside(inputs)
         verdicts = (
             incomplete_verdict(missing),
@@ -276,6 +311,7 @@ class WeightSet(Document):
             extrapolation_verdict(self.weights, charge.values, parts, outside),
             sign_verdict(time_s),
             device_verdict(self.device, device),
+            *(() if corrected is None else (corrected,)),
         )
         certain = verdicts[0].passed and verdicts[1].passed
         return Prediction(
@@ -285,7 +321,7 @@ class WeightSet(Document):
             parameters=values,
             time_s=time_s,
             interval_s=self._interval(
-                time_s, changes, level, self._arguments(inputs), outside=not verdicts[2].passed
+                time_s, plain_s, changes, level, arguments, outside=not verdicts[2].passed
             )
             if certain
             else None,
@@ -361,6 +397,7 @@ class WeightSet(Document):
     def _interval(
         self,
         time_s: Quantity,
+        plain_s: Quantity,
         changes: Mapping[str, Quantity],
         level: float,
         arguments: tuple[NDArray[np.float64], dict[str, Quantity]],
@@ -372,7 +409,7 @@ class WeightSet(Document):
         calibration = self.quality.calibration
         if calibration is not None and calibration.local is not None:
             gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
-            hard = self._difficulty(calibration.local.support, time_s, gradient, arguments)
+            hard = self._difficulty(calibration.local.support, plain_s, gradient, arguments)
             return local_interval(time_s, hard, calibration.local, level)
         return interval(
             time_s,
@@ -382,6 +419,12 @@ class WeightSet(Document):
             level=level,
             factor=EXTRAPOLATION_WIDENING if outside else 1.0,
         )
+
+    def _profile(
+        self, changes: Mapping[str, Quantity], values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
+        return profile(self.function, values, gradient, self.unknowns)
 
     def _difficulty(
         self,

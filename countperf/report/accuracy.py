@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.metrics import Evaluation
+from countperf.models.correction import PLAIN
 from countperf.models.structural import STRUCTURAL
 from countperf.report.numbers import format_percent
 from countperf.report.ranking import ranking_cells
@@ -26,7 +27,7 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
     """
     devices = list(dict.fromkeys(each.device for each in evaluations))
     models = list(dict.fromkeys(_short(each.model) for each in evaluations))
-    models.sort(key=lambda model: model != STRUCTURAL)
+    models.sort(key=lambda model: (model != STRUCTURAL, model != PLAIN))
     known = {(each.device, _short(each.model)): each for each in evaluations}
     rows = [["kernel", *devices], ["---", *["---:"] * len(devices)]]
     for number, model in enumerate(models):
@@ -90,7 +91,8 @@ def _size(found: RankedSet) -> str:
 
 
 def _short(model: str) -> str:
-    return STRUCTURAL if model.startswith(f"{STRUCTURAL}-") else model
+    kinds = (STRUCTURAL, PLAIN)
+    return next((kind for kind in kinds if model.startswith(f"{kind}-")), model)
 
 
 def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:

@@ -19,6 +19,7 @@ from countperf.errors import (
     PredictionError,
     SearchSpaceError,
 )
+from countperf.models.correction import CORRECTION
 from countperf.tuning.space import Choice, SearchSpace, Value
 
 if TYPE_CHECKING:
@@ -204,8 +205,10 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
 
 
 def _shares(prediction: Prediction) -> dict[str, float]:
-    time_s = float(prediction.time_s)
-    shares = {name: float(part) / time_s for name, part in prediction.breakdown.items()}
+    """Return the shares of the time that weights take, of all that the correction leaves alone."""
+    parts = {k: float(part) for k, part in prediction.breakdown.items() if k != CORRECTION}
+    plain_s = float(prediction.time_s) - float(prediction.breakdown.get(CORRECTION, 0.0))
+    shares = {name: part / plain_s for name, part in parts.items()}
     return {
         name: round(share, _DIGITS)
         for name, share in shares.items()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.features import FeatureSpec
 from countperf.fitting.design import Observation
 from countperf.measurements import (
     Environment,
@@ -17,6 +18,7 @@ from countperf.measurements import (
     Protocol,
 )
 from countperf.models.linear import LINEAR
+from countperf.properties.taxonomy import View
 from countperf.properties.vector import PropertyVector
 from tests.models.builders import make_device
 
@@ -38,20 +40,26 @@ class MadeUpKernel:
     counts: Mapping[str, str | int]
     purpose: str = "measurement"
     sizes: Sequence[int] = SIZES
+    view: View = "source"
+    off: float = 1.0
     vector: PropertyVector = field(init=False)
 
     def __post_init__(self) -> None:
-        vector = PropertyVector.from_mapping({"launches": 1, **self.counts}, kernel=self.name)
+        counts = {"launches": 1, **self.counts}
+        vector = PropertyVector.from_mapping(counts, kernel=self.name, view=self.view)
         object.__setattr__(self, "vector", vector)
 
     def observe(
-        self, weights: Mapping[str, float] = TRUE_WEIGHTS, noise: Any = None
+        self,
+        weights: Mapping[str, float] = TRUE_WEIGHTS,
+        noise: Any = None,
+        features: FeatureSpec = LINEAR.features,
     ) -> list[Observation]:
         observations: list[Observation] = []
         for n in self.sizes:
             counts = self.vector.evaluate(n=n) if self.vector.parameters else self.vector.evaluate()
-            factor = 1.0 if noise is None else float(np.exp(noise.normal(0, 0.03)))
-            values = LINEAR.features.apply(counts).values
+            factor = self.off * (1.0 if noise is None else float(np.exp(noise.normal(0, 0.03))))
+            values = features.apply(counts).values
             time_s = factor * float(sum(weights[name] * value for name, value in values.items()))
             observations.append(
                 Observation(
@@ -129,6 +137,7 @@ def measure(
     noise: Any = None,
     unstable: Sequence[str] = (),
     uncounted: Sequence[str] = (),
+    features: FeatureSpec = LINEAR.features,
 ) -> MeasurementSet:
     """What a campaign over the kernels would have stored."""
     measurements = [
@@ -154,7 +163,7 @@ def measure(
             }
         )
         for kernel in kernels
-        for n, case in zip(kernel.sizes, kernel.observe(weights, noise), strict=True)
+        for n, case in zip(kernel.sizes, kernel.observe(weights, noise, features), strict=True)
     ]
     return MeasurementSet(header=HEADER, measurements=tuple(measurements))
 

@@ -1,0 +1,274 @@
+"""Corrections by similar kernels: what is learnt, when it ships, and what it is worth."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from countperf.errors import DocumentError
+from countperf.features import FeatureSpec
+from countperf.fitting.correcting import LARGEST_LOG, NOISE, learn
+from countperf.fitting.estimate import estimate, recipe_of
+from countperf.fitting.fit import fit
+from countperf.fitting.result import FitResult
+from countperf.fitting.validation import corrected, evaluate, leave_one_family_out
+from countperf.models.correction import CORRECTION, as_points
+from countperf.models.library import load_weights
+from countperf.models.linear import LINEAR
+from countperf.models.structural import structural
+from countperf.models.weights import WeightSet
+from countperf.policies import ExecutionPolicy
+from countperf.properties.vector import PropertyVector
+from tests.fitting.builders import KERNELS, MadeUpKernel, measure, observe_all
+
+ADD = "exec.free.flat.256x1.flop.add.f32"
+LOAD = "exec.free.flat.256x1.gmem.load.32.next"
+STORE = "exec.free.flat.256x1.gmem.store.32.next"
+FEATURES = FeatureSpec(charged=(ADD, LOAD, STORE, "groups", "launches"))
+WEIGHTS = {ADD: 4e-11, LOAD: 3e-11, STORE: 6e-11, "groups": 1e-8, "launches": 4e-6}
+MODEL = structural(ExecutionPolicy(width=8, vectorized="flat"))
+FAMILIES, EACH = 6, 5
+EACH_ONE = {"roots": ((1.0,),) * FAMILIES * EACH, "logs": ((1.0,),) * FAMILIES * EACH}
+
+
+def counts(adds: int, loads: int, stores: int) -> dict[str, str]:
+    per_item = {ADD: adds, LOAD: loads, STORE: stores}
+    found = {name: f"[n] -> {{ {256 * number} * n }}" for name, number in per_item.items()}
+    return found | {"groups": "[n] -> { n }"}
+
+
+def kernels(factor: float) -> list[MadeUpKernel]:
+    """Kernels of six families, a device taking longer by a factor where sums prevail in them."""
+    made: list[MadeUpKernel] = []
+    for family in range(FAMILIES):
+        for place in range(EACH):
+            adds, loads, stores = (
+                2 ** (place + 1) + family,
+                1 + (family + place) % 4,
+                1 + family % 3,
+            )
+            prevails = adds * WEIGHTS[ADD] > loads * WEIGHTS[LOAD] + stores * WEIGHTS[STORE]
+            made.append(
+                MadeUpKernel(
+                    name=f"k{family}{place}",
+                    family=f"f{family}",
+                    counts=counts(adds, loads, stores),
+                    view="structure",
+                    off=factor if prevails else 1.0,
+                )
+            )
+    return made
+
+
+@cache
+def fitted(factor: float, *, correct: bool = True) -> FitResult:
+    measured = measure(kernels(factor), weights=WEIGHTS, features=FEATURES)
+    return fit(measured, model=MODEL, correct=correct)
+
+
+def weights(factor: float = 1.6) -> WeightSet:
+    return fitted(factor).weights
+
+
+NEW = PropertyVector.from_mapping(
+    {"launches": 1, **counts(24, 2, 1)}, kernel="new", view="structure"
+)
+
+
+def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
+    cases = [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
+    found = estimate(cases, MODEL, recipe_of(MODEL))
+
+    learnt = learn(found, cases)
+
+    assert learnt is not None
+    assert learnt.kernels == tuple(sorted({case.kernel for case in cases}))
+    names = [case.kernel for case in cases]
+    off = np.log(found.design.times_s / found.predicted_s)
+    means = [np.mean(off[[name == k for name in names]]) for k in learnt.kernels]
+    points = as_points(learnt.roots.T, learnt.logs.T, learnt.scale).T
+    apart = np.sqrt(((points[:, np.newaxis] - points) ** 2).sum(axis=2))
+    covariance = np.exp(-apart)
+    expected = np.linalg.solve(covariance + NOISE * np.eye(len(points)), means)
+    assert learnt.alpha == pytest.approx(expected, rel=1e-6)
+    assert np.max(np.abs(means)) < LARGEST_LOG
+    told = learnt.corrector().log_factor(learnt.roots.T, learnt.logs.T)
+    assert told == pytest.approx(covariance @ expected, rel=1e-6)
+
+
+def test_few_kernels_say_nothing() -> None:
+    cases = observe_all()
+    found = estimate(cases, LINEAR, recipe_of(LINEAR))
+
+    assert len({kernel.name for kernel in KERNELS}) < 20
+    assert learn(found, cases) is None
+
+
+def test_families_left_out_are_corrected_by_the_others_alone() -> None:
+    cases = [case for kernel in kernels(1.6) for case in kernel.observe(WEIGHTS, features=FEATURES)]
+    held_out = leave_one_family_out(cases, MODEL, with_correction=True)
+    without = leave_one_family_out(
+        [case for case in cases if case.family != "f2"], MODEL, with_correction=False
+    )
+
+    (case,) = [case for case in held_out if case.name == f"k23/n={2**14}"]
+    outside = [each for each in cases if each.family != "f2"]
+    near = estimate(outside, MODEL, recipe_of(MODEL))
+    learnt = learn(near, outside)
+    assert learnt is not None
+    (inside,) = [each for each in cases if each.name == case.name]
+    assert case.corrected_s == pytest.approx(near.corrected(inside, learnt.corrector()), rel=1e-3)
+    assert case.corrected_s != pytest.approx(case.predicted_s, rel=1e-3)
+    assert [c.predicted_s for c in corrected(held_out)] == [c.corrected_s for c in held_out]
+    assert all(each.corrected_s is None for each in without)
+
+
+def test_a_correction_ships_where_families_left_out_are_predicted_better_so() -> None:
+    correction = weights().correction
+
+    assert correction is not None
+    assert correction.factor < correction.plain_factor
+    assert set(correction.kernels) == {kernel.name for kernel in kernels(1.6)}
+    (verdict,) = [v for v in fitted(1.6).verdicts if v.name == CORRECTION]
+    assert f"{correction.factor:.3f}" in verdict.message
+    assert fitted(1.0).weights.correction is None  # nothing is off
+    assert fitted(1.6, correct=False).weights.correction is None
+
+
+def test_predictions_are_multiplied_and_say_so() -> None:
+    found, plain = weights().predict(NEW, n=4096), weights().plain.predict(NEW, n=4096)
+
+    of_item = 24 * WEIGHTS[ADD] + 2 * WEIGHTS[LOAD] + WEIGHTS[STORE]
+    true_s = 1.6 * (WEIGHTS["launches"] + 4096 * (WEIGHTS["groups"] + 256 * of_item))
+    assert abs(float(plain.time_s) / true_s - 1) > 0.05
+    assert abs(float(found.time_s) / true_s - 1) < 0.02
+    assert sum(found.breakdown.values()) == pytest.approx(found.time_s)
+    assert found.breakdown[CORRECTION] == pytest.approx(float(found.time_s) - float(plain.time_s))
+    assert CORRECTION not in plain.breakdown
+    verdict = found.verdicts[-1]
+    factor = float(found.time_s) / float(plain.time_s)
+    assert (verdict.name, verdict.passed) == (CORRECTION, True)
+    assert f"multiplied by {factor:.3g}" in verdict.message
+    assert all(name in verdict.message for name in ("k14", "most alike"))
+    assert found.interval_s is not None
+    assert float(found.interval_s[0]) < float(found.time_s) < float(found.interval_s[1])
+
+
+def test_the_plain_model_has_its_own_name_and_intervals() -> None:
+    found = weights()
+    plain = found.plain
+
+    assert plain.model == f"plain-{found.model}"
+    assert plain.correction is None
+    assert plain.plain is plain
+    assert plain.weights == found.weights
+    assert plain.quality is not None
+    assert plain.quality.calibration is not None
+    assert plain.quality.calibration.local is not None
+    uncorrected = fitted(1.6, correct=False).weights.quality
+    assert uncorrected is not None
+    assert uncorrected.calibration is not None
+    assert plain.quality.calibration.model_dump() == uncorrected.calibration.model_dump()
+
+
+def test_arrays_and_compiled_functions_give_the_same_times() -> None:
+    sizes = np.array([[64, 256, 1024], [4096, 2**14, 2**16]])
+    cost = weights().compile(NEW)
+
+    times = weights().predict(NEW, n=sizes).time_s
+
+    single = [[float(weights().predict(NEW, n=int(n)).time_s) for n in row] for row in sizes]
+    assert times == pytest.approx(np.array(single), rel=1e-12)
+    assert cost(n=sizes) == pytest.approx(np.array(single), rel=1e-9)
+    assert cost(n=4096) == pytest.approx(single[1][0], rel=1e-9)
+    assert pickle.loads(pickle.dumps(cost))(n=4096) == cost(n=4096)
+
+
+def test_anchors_correct_what_is_left() -> None:
+    time_s = 1.25 * float(weights().predict(NEW, n=1024).time_s)
+
+    anchored = weights().anchored(NEW, ({"n": 1024}, time_s))
+
+    assert 1.0 < anchored.factor <= 1.25
+    assert anchored.compile()(n=64) == pytest.approx(anchored.predict(n=64).time_s, rel=1e-9)
+
+
+def test_a_document_keeps_it_and_plain_is_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "pocl-testchip" / "weights.json"
+    weights().write_file(path)
+
+    read, plain = load_weights(path), load_weights(path, model="plain")
+
+    assert read == weights()
+    assert read.predict(NEW, n=999).time_s == weights().predict(NEW, n=999).time_s
+    assert plain.predict(NEW, n=999).time_s == weights().plain.predict(NEW, n=999).time_s
+    by_slug = load_weights("pocl-testchip", model="plain", folders=[tmp_path])
+    assert by_slug == plain
+    assert '"correction"' not in plain.write_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"coefficients": (0.1,)}, "not all have places"),
+        ({"logs": ((),) * FAMILIES * EACH}, "as many roots and logs as places"),
+        (
+            {"places": ((99,),), "kernels": ("k",), "roots": ((1.0,),), "logs": ((1.0,),)},
+            "is none of",
+        ),
+        ({"columns": 99}, "not of 5 weights"),
+    ],
+    ids=[
+        "a coefficient for each kernel",
+        "a number for each place",
+        "places are of weights",
+        "of all weights",
+    ],
+)
+def test_damaged_corrections_are_refused(change: dict[str, object], complaint: str) -> None:
+    content = weights().to_object()
+    content["correction"] |= change
+
+    with pytest.raises(DocumentError, match=complaint):
+        WeightSet.from_object(content)
+
+
+def test_evaluations_tell_corrected_from_plain_predictions() -> None:
+    judged = measure(
+        [
+            MadeUpKernel(
+                name="new", family="new", purpose="test", counts=counts(24, 2, 1), view="structure"
+            )
+        ],
+        weights=WEIGHTS,
+        features=FEATURES,
+    )
+
+    with_it, without = (evaluate(each, judged) for each in (weights(), weights().plain))
+
+    assert with_it.model == weights().model
+    assert without.model == f"plain-{weights().model}"
+    for a, b in zip(with_it.cases, without.cases, strict=True):
+        n = a.parameters["n"]
+        assert a.predicted_s == weights().predict(NEW, n=n).time_s
+        assert b.predicted_s == weights().plain.predict(NEW, n=n).time_s
+
+
+def test_shipped_corrections_are_what_cost_functions_of_structural_models_have() -> None:
+    import countperf
+
+    shipped = load_weights("pocl-epyc-zen5")
+    kernel = countperf.count_kernel(
+        countperf.load_kernel("finite-differences/16x16/f32"), view="structure"
+    )
+    for each in (shipped, shipped.plain):
+        cost = each.compile(kernel)
+        for n in (512, 1024, 8192):
+            expected = float(each.predict(kernel, n=n).time_s)
+            assert cost(n=n) == pytest.approx(expected, rel=1e-9)
+            assert math.isfinite(expected)
