@@ -10,6 +10,7 @@ from countperf.report.objects import prediction_object
 from countperf.report.plausibility import implied_rate, rate_of
 from countperf.report.text import (
     NO_RATES,
+    correction_lines,
     not_told_apart,
     parameter_value,
     prediction_head,
@@ -51,6 +52,7 @@ def explanation_text(
         lines.append(NO_RATES)
     if prediction.ignored:
         lines.append(f"not charged by this model: {', '.join(prediction.ignored)}")
+    lines += correction_lines(prediction)
     if prediction.caveats:
         lines.append(verdicts_text(prediction.caveats))
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.devices.parameters import some_of
+from countperf.models.correction import CORRECTION
 from countperf.models.units import DERIVED, as_weight, parameter_unit
 from countperf.report.numbers import (
     format_percent,
@@ -78,8 +79,15 @@ def prediction_text(prediction: Prediction) -> str:
         ]
     if prediction.ignored:
         parts.append(f"not charged by this model: {', '.join(prediction.ignored)}")
+    parts += correction_lines(prediction)
     parts += _caveat_lines(prediction.caveats)
     return "\n".join(part for part in parts if part)
+
+
+def correction_lines(prediction: Prediction) -> list[str]:
+    """Write after which measured kernels a time was corrected, if it was."""
+    found = [verdict for verdict in prediction.verdicts if verdict.name == CORRECTION]
+    return [f"{verdict.name}: {verdict.message}" for verdict in found]
 
 
 def prediction_head(prediction: Prediction) -> list[str]:

@@ -24,6 +24,8 @@ from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
 from countperf.policies import ExecutionPolicy
 from countperf.properties.vector import PropertyVector
+from countperf.report import prediction_text
+from countperf.report.explanation import explanation_text
 from tests.fitting.builders import KERNELS, MadeUpKernel, measure, observe_all
 
 ADD = "exec.free.flat.256x1.flop.add.f32"
@@ -33,7 +35,7 @@ FEATURES = FeatureSpec(charged=(ADD, LOAD, STORE, "groups", "launches"))
 WEIGHTS = {ADD: 4e-11, LOAD: 3e-11, STORE: 6e-11, "groups": 1e-8, "launches": 4e-6}
 MODEL = structural(ExecutionPolicy(width=8, vectorized="flat"))
 FAMILIES, EACH = 6, 5
-EACH_ONE = {"roots": ((1.0,),) * FAMILIES * EACH, "logs": ((1.0,),) * FAMILIES * EACH}
+ONE_EACH = ((1,),) * FAMILIES * EACH
 
 
 def counts(adds: int, loads: int, stores: int) -> dict[str, str]:
@@ -155,6 +157,9 @@ def test_predictions_are_multiplied_and_say_so() -> None:
     assert (verdict.name, verdict.passed) == (CORRECTION, True)
     assert f"multiplied by {factor:.3g}" in verdict.message
     assert all(name in verdict.message for name in ("k14", "most alike"))
+    assert prediction_text(found).splitlines()[-1] == f"correction: {verdict.message}"
+    assert verdict.message in explanation_text(weights().explain(NEW, n=4096), weights())
+    assert "correction" not in prediction_text(plain)
     assert found.interval_s is not None
     assert float(found.interval_s[0]) < float(found.time_s) < float(found.interval_s[1])
 
@@ -218,8 +223,8 @@ def test_a_document_keeps_it_and_plain_is_a_word(tmp_path: Path) -> None:
         ({"coefficients": (0.1,)}, "not all have places"),
         ({"logs": ((),) * FAMILIES * EACH}, "as many roots and logs as places"),
         (
-            {"places": ((99,),), "kernels": ("k",), "roots": ((1.0,),), "logs": ((1.0,),)},
-            "is none of",
+            {"places": ((99,), *ONE_EACH[1:]), "roots": ONE_EACH, "logs": ONE_EACH},
+            "is none of 5 weights",
         ),
         ({"columns": 99}, "not of 5 weights"),
     ],
