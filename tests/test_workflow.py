@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,35 @@ def test_a_published_model_is_the_default_and_predicts_from_its_slug(
     assert (folder / "weights.json").stat().st_size < 200_000
     assert evaluation.coverage()[1] == len(evaluation.cases) == judged > 8
     assert all(case.noise is not None for case in evaluation.cases)
+
+
+def test_published_weights_with_a_correction_are_judged_without_it_too(tmp_path: Path) -> None:
+    from countperf.fitting.ranking import RankingEvaluation
+    from countperf.metrics import Evaluation
+    from countperf.models.library import load_weights
+
+    slug = "pocl-epyc-zen5"
+    measured = _of_paper(slug, "measurement", "test")
+    variants = MeasurementSet.read_file(_shipped(slug)).select(
+        lambda m: m.family == "variants-transpose"
+    )
+    measured = replace(measured, measurements=(*measured, *variants))
+
+    folder = workflow.publish(measured, tmp_path, weights=slug)
+
+    found, plain = (
+        Evaluation.read_file(folder / f"{prefix}evaluation.json") for prefix in ("", "plain-")
+    )
+    ranking = RankingEvaluation.read_file(folder / "plain-ranking.json")
+    weights = load_weights(slug)
+    assert (found.model, plain.model, ranking.model) == (
+        weights.model,
+        *[weights.plain.model] * 2,
+    )
+    assert len(found.cases) == len(plain.cases)
+    assert [c.predicted_s for c in found.cases] != [c.predicted_s for c in plain.cases]
+    workflow.publish(measured, tmp_path, weights=weights.plain)
+    assert not list(folder.glob("plain-*"))
 
 
 def test_the_fit_never_sees_test_kernels() -> None:

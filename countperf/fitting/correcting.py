@@ -55,8 +55,8 @@ class Learnt:
 
     def corrector(self) -> Corrector:
         """Return what corrects predictions."""
-        points = as_points(self.roots.T, self.logs.T, self.scale).T
-        return Corrector.over(points, self.alpha, self.scale)
+        axes = as_points(self.roots.T, self.logs.T, self.scale)
+        return Corrector.over(axes, self.alpha, self.scale)
 
     def document(self, *, factor: float, plain_factor: float, without: FitQuality) -> Correction:
         """Return it as a part of a document; arguments as the attributes of `Correction`."""

@@ -31,7 +31,7 @@ class FitResult:
     estimate : Estimate
         The fitted function over the design, and what the design can tell apart.
     held_out : tuple of HeldOutCase
-        Each case, predicted without its family.
+        Each case, predicted without its family, and corrected if the weights' predictions are.
     """
 
     weights: WeightSet

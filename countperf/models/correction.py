@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from countperf.documents import Part
-from countperf.models.difficulty import time_shares
 from countperf.models.function import Column, ModelFunction
 from countperf.models.records import FitQuality, Support
 from countperf.predictions import Quantity, Verdict
@@ -113,8 +112,8 @@ class Correction(Part):
         for row, places in enumerate(self.places):
             roots[row, list(places)] = self.roots[row]
             logs[row, list(places)] = self.logs[row]
-        points = as_points(roots.T, logs.T, self.scale).T
-        return Corrector.over(points, np.array(self.coefficients, np.float64), self.scale)
+        axes = as_points(roots.T, logs.T, self.scale)
+        return Corrector.over(axes, np.array(self.coefficients, np.float64), self.scale)
 
     def verdict(self, log_factor: Quantity, told: tuple[Array, Array]) -> Verdict:
         """Say by what a prediction was multiplied, and after which measured kernels.
@@ -179,13 +178,21 @@ def profile(
     ndarray, shape (n_columns, *shape)
         Natural logarithms of one and what each weight charges for a group.
     """
-    shares = time_shares(function, gradient, np.asarray(unknowns, np.float64).tolist())
-    return np.sqrt(shares[: len(values)]), logs_of(values, groups_column(function.columns))
+    weights = np.asarray(unknowns, np.float64)[: len(values)]
+    parts = (weights * gradient[: len(values)].T).T
+    return roots_of(parts), logs_of(values, groups_column(function.columns))
 
 
 def groups_column(columns: tuple[Column, ...]) -> int | None:
     """Return the position of the weight of groups, by whose number counts are divided."""
     return next((i for i, (_, feature) in enumerate(columns) if feature == "groups"), None)
+
+
+def roots_of(parts: Array) -> Array:
+    """Return square roots of the shares that parts take of their sum, all by amount."""
+    sizes = np.abs(parts)
+    whole = sizes.sum(axis=0)
+    return np.sqrt(sizes / np.where(whole > 0, whole, 1.0))
 
 
 def logs_of(values: Array, groups: int | None) -> Array:
@@ -199,15 +206,16 @@ def as_points(roots: Array, logs: Array, scale: float) -> Array:
     return np.concatenate([roots, logs / np.sqrt(_COUNT_SHARE * scale)])
 
 
-def similarity(points: Array, others: Array, others_squared: Array | None = None) -> Array:
-    """Return the covariance of kernels, shape (n_points, n_others), from points as rows.
+def similarity(points: Array, others: Array) -> Array:
+    """Return the covariance of kernels, shape (n_points, n_others), from points as rows."""
+    return _covariance(
+        (points**2).sum(axis=1)[:, np.newaxis] + (others**2).sum(axis=1), points @ others.T
+    )
 
-    The squares of the others' distances from the origin may be passed, to save the time.
-    """
-    if others_squared is None:
-        others_squared = (others**2).sum(axis=1)
-    squares = (points**2).sum(axis=1)[:, np.newaxis] + others_squared
-    return np.exp(-np.sqrt(np.maximum(squares - 2.0 * points @ others.T, 0.0)))
+
+def _covariance(squares: Array, products: Array) -> Array:
+    """Return covariances from the sum of both points' squares and from their inner products."""
+    return np.exp(-np.sqrt(np.maximum(squares - 2.0 * products, 0.0)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -216,31 +224,31 @@ class Corrector:
 
     Attributes
     ----------
-    points : ndarray, shape (n_kernels, 2 * n_columns)
-        The measured kernels.
+    axes : ndarray, shape (2 * n_columns, n_kernels)
+        The measured kernels as points, axis by axis.
     squares : ndarray, shape (n_kernels,)
-        Squares of their distances from the origin, also along what `points` is without.
+        Squares of their distances from the origin, also along axes that are left out.
     alpha : ndarray, shape (n_kernels,)
         Their coefficients.
     scale : float
         As in `Correction`.
     """
 
-    points: Array
+    axes: Array
     squares: Array
     alpha: Array
     scale: float
 
     @classmethod
-    def over(cls, points: Array, alpha: Array, scale: float) -> Self:
+    def over(cls, axes: Array, alpha: Array, scale: float) -> Self:
         """Make it from all there is of each kernel."""
-        return cls(points=points, squares=(points**2).sum(axis=1), alpha=alpha, scale=scale)
+        axes = np.ascontiguousarray(axes)
+        return cls(axes=axes, squares=(axes**2).sum(axis=0), alpha=alpha, scale=scale)
 
     def restricted(self, columns: Sequence[int]) -> Self:
         """Return it for kernels of which no other weight charges anything."""
-        number = self.points.shape[1] // 2
-        places = [*columns, *(number + column for column in columns)]
-        return replace(self, points=np.ascontiguousarray(self.points[:, places]))
+        number = len(self.axes) // 2
+        return replace(self, axes=self.axes[[*columns, *(number + column for column in columns)]])
 
     def log_factor(self, roots: Array, logs: Array) -> Quantity:
         """Return the logarithm by which times are corrected.
@@ -252,18 +260,30 @@ class Corrector:
         """
         points = as_points(roots, logs, self.scale)
         shape = points.shape[1:]
+        if not shape:
+            return float(self._alike(points) @ self.alpha)
         rows = points.reshape(len(points), -1).T
-        found = np.concatenate(
-            [
-                similarity(rows[first : first + _BLOCK], self.points, self.squares) @ self.alpha
-                for first in range(0, max(len(rows), 1), _BLOCK)
-            ]
-        )
-        return found.reshape(shape) if shape else float(found[0])
+        blocks = [rows[first : first + _BLOCK] for first in range(0, len(rows), _BLOCK)]
+        found = [
+            _covariance((block**2).sum(axis=1)[:, np.newaxis] + self.squares, block @ self.axes)
+            @ self.alpha
+            for block in blocks
+        ]
+        return np.concatenate([*found, np.empty(0)]).reshape(shape)
+
+    def _alike(self, point: Array) -> Array:
+        """Return the covariances of one kernel, shape (n_kernels,).
+
+        Not by BLAS, whose threads would wait for each other where many processes predict; what is
+        zero is left out.
+        """
+        places = np.flatnonzero(point)
+        there = point[places]
+        products = np.einsum("i,ij->j", there, self.axes[places])
+        return _covariance(self.squares + np.sum(there**2), products)
 
     def nearest(self, roots: Array, logs: Array) -> list[int]:
         """Return the measured kernels that are most alike, by position, at the first size."""
         points = as_points(roots, logs, self.scale)
-        row = points.reshape(len(points), -1).T[:1]
-        alike = similarity(row, self.points, self.squares)[0]
+        alike = self._alike(points.reshape(len(points), -1)[:, 0])
         return np.argsort(-alike, kind="stable")[:_NAMED].tolist()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from countperf.errors import ModelNotApplicableError
 from countperf.features import covers
-from countperf.models.correction import Corrector, groups_column, logs_of
+from countperf.models.correction import Corrector, groups_column, logs_of, roots_of
 from countperf.models.definition import FittedModel
 from countperf.models.evaluation import array_function, derivative, scalar_function
 from countperf.models.expressions import Formula
@@ -151,10 +151,7 @@ class CompiledCorrection:
         parts = (self.value_s * values.T).T
         for places, scalar, array in self._slopes:
             parts[places] *= (scalar if values.ndim == 1 else array)(named)
-        parts = np.abs(parts)
-        whole = parts.sum(axis=0)
-        roots = np.sqrt(parts / np.where(whole > 0, whole, 1.0))
-        return self.corrector.log_factor(roots, logs_of(values, self.groups))
+        return self.corrector.log_factor(roots_of(parts), logs_of(values, self.groups))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -291,7 +288,8 @@ class CostFunction:
     @cached_property
     def _sum(self) -> NDArray[np.float64] | None:
         """What a unit of each property costs, where the model is one term and no more."""
-        return self.per_unit[0] if self.model.is_plain_sum and not self.model.derived else None
+        is_all = self.model.is_plain_sum and not self.model.derived and self.correction is None
+        return self.per_unit[0] if is_all else None
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one.

@@ -63,7 +63,8 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
     """Write how well variants are put in order as a Markdown table: a row for each device and set.
 
     Kendall's tau with noise as ties, pairs in the right order, and the time of the best of the 1
-    and 5 variants that are predicted to be fastest, as a multiple of the fastest one's.
+    and 5 variants that are predicted to be fastest, as a multiple of the fastest one's. Of models
+    without their corrections only the means over all sets.
     """
     rows = [
         ["device, model", "set", "variants", "tau", "pairs right", *(f"top {k}" for k in _TOP)],
@@ -79,6 +80,7 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
                 *ranking_cells(found, _TOP),
             ]
             for found in each.sets
+            if _short(each.model) != PLAIN
         ]
         number = sum(len(found.variants) for found in each.sets)
         rows.append([label, "**all**", str(number), *ranking_cells(each, _TOP)])

@@ -60,6 +60,14 @@ def test_as_an_object() -> None:
     assert content["mean"]["kendall_tau"] == 0.0
 
 
+def test_of_plain_models_a_table_has_the_means_alone() -> None:
+    plain = EVALUATION.model_copy(update={"model": "plain-structural-w8"})
+
+    assert ranking_markdown([plain]).splitlines()[2:] == [
+        "| pocl-testchip, plain | **all** | 5 | 0.00 | 50 % | 1.41 | 1.00 |",
+    ]
+
+
 def test_a_table_tells_sets_of_one_family_apart() -> None:
     assert ranking_markdown([EVALUATION]).splitlines()[2:] == [
         "| pocl-testchip, linear | matmul, n = 64 | 3 | 1.00 | 100 % | 1.00 | 1.00 |",

@@ -226,7 +226,10 @@ def test_the_accuracy_table_has_kernels_by_the_structural_models_and_means_of_ot
         _evaluation("intel", fast=1.4, slow=1.9),
     )
     intel = intel.model_copy(update=policy)
-    table = accuracy_markdown([linear, intel, pocl])
+    plain = _evaluation("pocl", fast=1.2, slow=0.5).model_copy(
+        update={"model": "plain-structural-w16-always-scalar"}
+    )
+    table = accuracy_markdown([linear, plain, intel, pocl])
 
     assert table.splitlines() == [
         "| kernel | pocl | intel |",
@@ -235,6 +238,8 @@ def test_the_accuracy_table_has_kernels_by_the_structural_models_and_means_of_ot
         "| slow | 40 % | 90 % |",
         "| **test kernels** | 20 % | 60 % |",
         "| cases in their 90 % intervals |  |  |",
+        "| **test kernels**, plain | 32 % |  |",
+        "| cases in their 90 % intervals, plain |  |  |",
         f"| **test kernels**, {linear.model} | 71 % |  |",
         f"| cases in their 90 % intervals, {linear.model} |  |  |",
     ]
