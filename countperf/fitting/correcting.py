@@ -1,9 +1,10 @@
 r"""Learning what measured kernels say of those like them (`countperf.models.correction`).
 
 The length scales and `NOISE` were settled on the measurement kernels of two devices (PoCL and
-Intel's runtime on Zen 5), left out by families and one by one: with distances half and twice as
-large, and with .05 and .3 instead of .1, left-out families are off by factors within half a percent
-of each other. Randomized trees on the same profiles did not help families that were left out.
+Intel's runtime on Zen 5), left out by families and one by one: with counts half as far apart, with
+all distances 1.5 and 2 times as large, and with .05 instead of .1, left-out families are off by
+factors within half a percent of each other. Randomized trees on shares and counts helped kernels
+that were left out one by one, and not families.
 """
 
 from __future__ import annotations
