@@ -128,7 +128,4 @@ def _median_distance(rows: Matrix) -> float:
 
 
 def _rows(matrix: Matrix, places: Sequence[NDArray[np.intp]]) -> tuple[tuple[float, ...], ...]:
-    return tuple(
-        tuple(np.round(row[each], _DIGITS).tolist())
-        for row, each in zip(matrix, places, strict=True)
-    )
+    return tuple(tuple(row[each].tolist()) for row, each in zip(matrix, places, strict=True))

@@ -361,7 +361,6 @@ def _not_zero(
     model: FittedModel, names: Iterable[str], present: Collection[str]
 ) -> tuple[str, ...]:
     """Return the derived features that are not zero whatever the properties of a kernel are."""
-    found: set[str] = set()
     random = np.random.default_rng(_SEED)
     sizes = np.exp(random.uniform(0.0, _LARGEST_LOG, (len(model.base_properties), _SIZES)))
     named: dict[str, Any] = {
@@ -370,8 +369,7 @@ def _not_zero(
     }
     for name, formula in model.needed_derived.items():
         named[name] = array_function(formula)(named)
-    found.update(name for name in names if np.any(np.asarray(named[name]) != 0))
-    return tuple(sorted(found))
+    return tuple(sorted({name for name in names if np.any(np.asarray(named[name]) != 0)}))
 
 
 def _feeds(model: FittedModel, name: str, costless: set[str]) -> bool:
