@@ -11,7 +11,7 @@ from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Vector
 from countperf.fitting.validation import HeldOutCase
 from countperf.metrics import NOISE_DEVIATIONS, mean_error
-from countperf.models.correction import Correction
+from countperf.models.correction import CORRECTION, Correction
 from countperf.models.records import Coverage, Weight
 from countperf.predictions import Verdict
 
@@ -50,7 +50,7 @@ def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
 def correction_verdict(correction: Correction) -> Verdict:
     """Say what kernels that are like the one at hand are worth."""
     return Verdict(
-        name="correction",
+        name=CORRECTION,
         passed=True,
         message=f"predictions are corrected by what the {len(correction.kernels)} measured kernels"
         f" were off by, as far as they are alike: families that are left out are typically off by"

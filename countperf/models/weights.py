@@ -296,9 +296,10 @@ class WeightSet(Document):
         charge = self.charge(inputs)
         plain_s, parts, changes = charge.time_s, charge.parts, charge.changes
         arguments = self._arguments(inputs)
+        gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
         time_s, corrected = plain_s, None
         if self.correction is not None:
-            told = self._profile(changes, arguments[0])
+            told = profile(self.function, arguments[0], gradient, self.unknowns)
             log_factor = self.correction.corrector.log_factor(*told)
             time_s = plain_s * np.exp(log_factor)
             time_s = time_s if np.ndim(time_s) else float(time_s)
@@ -321,7 +322,7 @@ class WeightSet(Document):
             parameters=values,
             time_s=time_s,
             interval_s=self._interval(
-                time_s, plain_s, changes, level, arguments, outside=not verdicts[2].passed
+                time_s, plain_s, gradient, level, arguments, outside=not verdicts[2].passed
             )
             if certain
             else None,
@@ -398,7 +399,7 @@ class WeightSet(Document):
         self,
         time_s: Quantity,
         plain_s: Quantity,
-        changes: Mapping[str, Quantity],
+        gradient: NDArray[np.float64],
         level: float,
         arguments: tuple[NDArray[np.float64], dict[str, Quantity]],
         *,
@@ -408,23 +409,16 @@ class WeightSet(Document):
             return None
         calibration = self.quality.calibration
         if calibration is not None and calibration.local is not None:
-            gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
             hard = self._difficulty(calibration.local.support, plain_s, gradient, arguments)
             return local_interval(time_s, hard, calibration.local, level)
         return interval(
             time_s,
-            tuple(changes.values()),
+            tuple(gradient),
             self._covariance,
             log_quantile(self.quality, level),
             level=level,
             factor=EXTRAPOLATION_WIDENING if outside else 1.0,
         )
-
-    def _profile(
-        self, changes: Mapping[str, Quantity], values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
-        return profile(self.function, values, gradient, self.unknowns)
 
     def _difficulty(
         self,

@@ -72,6 +72,9 @@ def test_derivatives_are_those_of_small_changes(
 
     analytic = float(array_function(derivative(formula, name))(values))
 
+    if name != "s":  # by a sharpness they are functions of arrays alone
+        found = scalar_function(derivative(formula, name))(values)
+        assert found == pytest.approx(analytic, rel=1e-9, abs=1e-12)
     low, high = (
         scalar_function(formula)({**values, name: values[name] + change})
         for change in (-step, step)
@@ -87,6 +90,9 @@ def test_the_smallest_and_the_largest_pass_on_the_derivative() -> None:
     # a * 2a where a < b and 2a > b; b * 2a where b < a
     assert array_function(derivative(formula, "a"))(values).tolist() == [4.0, 4.0]
     assert array_function(derivative(formula, "b"))(values).tolist() == [0.0, 6.0]
+    each = [{name: float(row[place]) for name, row in values.items()} for place in (0, 1)]
+    assert [scalar_function(derivative(formula, "a"))(one) for one in each] == [4.0, 4.0]
+    assert [scalar_function(derivative(formula, "b"))(one) for one in each] == [0.0, 6.0]
 
 
 @pytest.mark.parametrize(
