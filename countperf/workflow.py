@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -12,10 +13,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from countperf.errors import (
     CountingError,
     DeviceMismatchError,
     DocumentError,
+    KernelBuildError,
     KernelSpecificationError,
 )
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.compiled.code import CompiledCode
+    from countperf.harness.compiled.instructions import CompiledKernel
     from countperf.harness.devices import Device
     from countperf.harness.progress import Progress
     from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
@@ -51,6 +56,8 @@ if TYPE_CHECKING:
 ProfileName = Literal["quick", "paper", "rental", "broad"]
 
 _TRIED_VARIANTS = 5  # of a set, to find its sizes
+
+_BATCH = 40  # kernels that a process compiles
 
 COMPARED_INSTRUCTIONS = 150
 """Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
@@ -780,7 +787,7 @@ def predict(
     """
     weights = weights_for(weights, device, model=model)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
-    vector = _vector_for(kernel, known, weights.view)
+    vector = _vector_for(kernel, known, weights, {**(parameters or {}), **more})
     if anchors:
         weights.check_device(named_device(device), force=force)
         return weights.anchored(vector, *anchors).predict(vector, parameters, level=level, **more)
@@ -816,7 +823,7 @@ def explain(
     weights = weights_for(weights, device)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
     return weights.explain(
-        _vector_for(kernel, known, weights.view),
+        _vector_for(kernel, known, weights, {**(parameters or {}), **more}),
         parameters,
         incomplete_ok=incomplete_ok,
         level=level,
@@ -892,7 +899,7 @@ def coverage(
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
     lookup = _lookup_of(weights.definition)
     return weights.coverage(
-        _vector_for(kernel, known, weights.view),
+        _vector_for(kernel, known, weights, {**(parameters or {}), **more}),
         parameters,
         exercise=recorded,
         suppliers=lambda name: (
@@ -904,13 +911,20 @@ def coverage(
 
 
 def _vector_for(
-    kernel: Any, statistics: Mapping[str, Statistic] | None, view: View
+    kernel: Any,
+    statistics: Mapping[str, Statistic] | None,
+    weights: WeightSet,
+    parameters: Mapping[str, Any],
 ) -> PropertyVector:
-    """Count a kernel in the view of weights; leave a vector as it is, for the weights to check."""
+    """Count a kernel as weights need it; leave a vector as it is, for the weights to check."""
     from countperf.properties.vector import PropertyVector
 
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    wanted = None if isinstance(found, PropertyVector) else view
+    wanted = None if isinstance(found, PropertyVector) else weights.view
+    if weights.definition.reads_code and not isinstance(found, PropertyVector | Mapping):
+        sizes = {name: int(np.max(value)) for name, value in parameters.items()}
+        slug = weights.device.slug
+        return with_compiled_code(found, sizes, device=slug, statistics=statistics)
     return counted(found, statistics=statistics, view=wanted)
 
 
@@ -1046,6 +1060,141 @@ def compiled(
     from countperf.harness.devices import find_device
 
     return compile_with_pocl(found, find_device(device), parameters or {})
+
+
+def with_compiled_code(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    device: str | None = None,
+    statistics: Mapping[str, Statistic] | None = None,
+    **more: int,
+) -> PropertyVector:
+    """Count a kernel, compile it, and keep what its code executes with the counts.
+
+    Parameters
+    ----------
+    kernel : str or loopy.TranslationUnit
+        The kernel, or a text that `load_kernel` understands.
+    parameters, **more : int
+        Sizes at which to compile: values of all integer arguments. What is returned is for any.
+    device : str, optional
+        A device of PoCL's or of Intel's runtime, by label or slug; by default ``pocl:0``.
+    statistics : mapping from str to float or str, optional
+        As for `predict`.
+
+    Returns
+    -------
+    PropertyVector
+        Of the structure view; `WeightSet.predict` takes it, also of models that read no code.
+
+    Raises
+    ------
+    CountingError
+        The kernel is a property vector, or cannot be counted.
+    KernelBuildError, DeviceError, ParameterError
+        As of `countperf.harness.compiled.instructions.read_compiled`.
+    """
+    from countperf.harness.compiled.instructions import read_compiled
+    from countperf.harness.devices import find_device
+    from countperf.properties.vector import PropertyVector
+
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(found, PropertyVector | Mapping):
+        raise CountingError("a property vector has no code to compile; pass the kernel itself")
+    values = {**(parameters or {}), **more}
+    (compiled,) = read_compiled([(found, values)], find_device(device or "pocl:0"))
+    if isinstance(compiled, KernelBuildError):
+        raise compiled
+    vector = counted(found, statistics=statistics, view="structure")
+    return vector.with_code(compiled.counts)
+
+
+def read_code(
+    measurements: Path | str,
+    *,
+    device: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MeasurementSet:
+    """Compile the measured kernels of the catalogue, and note what their code executes, in place.
+
+    Nothing is measured. Cases that have their instructions already are left as they are.
+
+    Parameters
+    ----------
+    measurements : Path or str
+        A campaign's file, of PoCL or of Intel's runtime.
+    device : str, optional
+        The device of this machine, by label; by default the one that was measured.
+    progress : callable, optional
+        Is told what is done, and why cases get no instructions.
+
+    Returns
+    -------
+    MeasurementSet
+        What the file holds now.
+
+    Raises
+    ------
+    DeviceMismatchError
+        The device is not the one that was measured.
+    KernelSpecificationError
+        A measured kernel is not of the catalogue.
+    DeviceError, DocumentError
+        The code of this device cannot be read, or the file is bad.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from countperf.harness.compiled.instructions import read_compiled
+    from countperf.harness.devices import find_device
+    from measurement_kernels.catalog import entry
+
+    say = progress or _silent
+    found = _measurements(measurements)
+    chosen = find_device(device or found.device.slug)
+    if not found.device.matches(chosen.identity):
+        raise DeviceMismatchError(
+            f"{chosen.label} is not what was measured, {found.device.slug}: code is compiled for"
+            " each processor; read it there",
+            expected=found.device.slug,
+            found=chosen.identity.slug,
+        )
+    waiting: dict[str, list[Measurement]] = {}
+    for each in found:
+        if each.code is None:
+            waiting.setdefault(each.kernel, []).append(each)
+    names = list(waiting)
+    batches = [names[first : first + _BATCH] for first in range(0, len(names), _BATCH)]
+    code: dict[str, dict[str, int]] = {}
+
+    def read(batch: Sequence[str]) -> tuple[CompiledKernel | KernelBuildError, ...]:
+        units = [(entry(name).build(), waiting[name][0].parameters) for name in batch]
+        return read_compiled(units, chosen)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = 0
+        for batch, kernels in zip(batches, pool.map(read, batches), strict=True):
+            for name, compiled in zip(batch, kernels, strict=True):
+                for each in waiting[name]:
+                    if isinstance(compiled, KernelBuildError):
+                        say(f"{each.case}: {compiled}")
+                        continue
+                    try:
+                        code[each.case] = compiled.counts(each.parameters)
+                    except CountingError as error:
+                        say(f"{each.case}: {error}")
+            done += len(batch)
+            say(f"{done} of {len(names)} kernels")
+    renewed = replace(
+        found,
+        measurements=tuple(
+            each.model_copy(update={"code": code[each.case]}) if each.case in code else each
+            for each in found
+        ),
+    )
+    renewed.write_file(measurements)
+    return renewed
 
 
 def evaluate(
@@ -1305,6 +1454,7 @@ def publish(
     *,
     model: str | FittedModel | None = None,
     weights: WeightSet | Path | str | None = None,
+    compiled: WeightSet | Path | str | None = None,
 ) -> Path:
     """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
 
@@ -1319,6 +1469,9 @@ def publish(
         that is the paper's.
     weights : WeightSet, Path or str, optional
         Instead of a model: weights already fitted to these measurements.
+    compiled : WeightSet, Path or str, optional
+        Weights of a model that reads compiled code, fitted to these measurements, which predict
+        beside the default ones where they are asked for.
 
     Returns
     -------
@@ -1329,13 +1482,15 @@ def publish(
         (``weights.json``), ``evaluation.json`` of the default ones, ``linear-evaluation.json`` if
         these are others, ``plain-evaluation.json`` of the default ones without their correction if
         they have one, and ``ranking.json`` and ``plain-ranking.json`` likewise if variants were
-        measured.
+        measured; of `compiled` there are ``compiled.json``, ``compiled-evaluation.json`` and
+        ``compiled-ranking.json``.
 
     Raises
     ------
     FitError, DocumentError
         The measurements cannot be fitted or evaluated, or their file is bad.
     """
+    from countperf.models.structural import COMPILED
     from measurement_kernels.catalog import families
 
     found = _measurements(measurements)
@@ -1356,9 +1511,13 @@ def publish(
         evaluate(found, weights=default).write_file(target / "linear-evaluation.json")
         chosen.write_file(target / "weights.json")
         default = chosen
-    for prefix, judged in (("", default), ("plain-", default.plain)):
+    reading = None if compiled is None else weights_for(compiled)
+    if reading is not None:
+        reading.write_file(target / f"{COMPILED}.json")
+    judges = {"": default, "plain-": default.plain, f"{COMPILED}-": reading}
+    for prefix, judged in judges.items():
         names = [target / f"{prefix}{name}.json" for name in ("evaluation", "ranking")]
-        if prefix and default.correction is None:
+        if judged is None or (judged is default and prefix):
             for name in names:
                 name.unlink(missing_ok=True)
             continue

@@ -33,7 +33,7 @@ from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models import structural
 from countperf.models.correction import Correction, without_support
-from countperf.models.definition import FittedModel, Loss, Residual
+from countperf.models.definition import CODE, FittedModel, Loss, Residual
 from countperf.models.library import shipped_policies
 from countperf.models.records import (
     Candidate,
@@ -44,7 +44,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
-from countperf.models.structural import STRUCTURAL
+from countperf.models.structural import COMPILED, STRUCTURAL
 from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
@@ -83,7 +83,8 @@ def fit(
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
         ship which predicts families of measurement kernels best that were left out, among them
         models of execution policies where kernels were counted in the structure view, the policies
-        of shipped fits included; or ``structural``, to choose among those alone.
+        of shipped fits included; or ``structural``, to choose among those alone; or ``compiled``,
+        to choose among those that read compiled code, from the cases for which it is there.
     nonnegative : bool, optional
         Keep weights at least zero; the paper's are free.
     residual : {"relative", "log"}, optional
@@ -141,10 +142,15 @@ def fit(
     view = common_view(kept)
     observations = observations_of(kept)
     candidates: tuple[Candidate, ...] = ()
-    if model in (AUTO, STRUCTURAL):
-        available = {} if model == STRUCTURAL else dict(MODELS)
+    if model == COMPILED or (isinstance(model, FittedModel) and model.reads_code):
+        observations = _with_code(observations)
+    if model in (AUTO, STRUCTURAL, COMPILED):
+        available = dict(MODELS) if model == AUTO else {}
         units = measurements.device.compute_units
-        if model == STRUCTURAL or view == "structure":
+        if model == COMPILED:
+            _require_structure(view, COMPILED)
+            available = structural.with_code(shipped_policies(), units)
+        elif model == STRUCTURAL or view == "structure":
             _require_structure(view, STRUCTURAL)
             available |= structural.candidates(known=shipped_policies(), units=units)
         definition, candidates = select_model(
@@ -237,6 +243,19 @@ def fit(
     return result
 
 
+def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
+    """Return the cases whose compiled code is known."""
+    found = tuple(
+        case for case in observations if any(name.startswith(CODE) for name in case.counts)
+    )
+    if not found:
+        raise FitError(
+            "no measured case says what its compiled code executes: read it first"
+            " (countperf compiled --store FILE, where the device is)"
+        )
+    return found
+
+
 def _require_structure(view: View, model: str) -> None:
     if view != "structure":
         raise FitError(
@@ -281,7 +300,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
                 name=measurement.case,
                 kernel=measurement.kernel,
                 family=measurement.family,
-                counts=vectors[key].evaluate(measurement.parameters),
+                counts=vectors[key].evaluate(measurement.parameters) | (measurement.code or {}),
                 time_s=measurement.time_s,
                 stable=measurement.stable,
                 noise=measurement.noise

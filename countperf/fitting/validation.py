@@ -218,7 +218,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     weights : WeightSet
         Weights of the device that was measured.
     measurements : iterable of Measurement
-        Cases that the fit has not seen; those whose kernel could not be counted are left out.
+        Cases that the fit has not seen; those whose kernel could not be counted are left out, and
+        those whose compiled code is not known, if the model reads it.
 
     Returns
     -------
@@ -236,7 +237,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     cases: list[EvaluatedCase] = []
     for measurement in measurements:
         vector = measurement.property_vector()
-        if vector is None:
+        if vector is None or (weights.definition.reads_code and not vector.has_code):
             continue
         check_counting_rules(measurement)
         prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True, level=0.9)

@@ -65,6 +65,9 @@ class Measurement(_Line):
         The property vector's document; None if the kernel could not be counted.
     device_state : dict from str to float
         As in `Environment`, right after the last run.
+    code : dict from str to int, or None
+        Instructions that all groups execute, by property (``code.load_vector``), where the compiled
+        code was read (`countperf.workflow.read_code`) and could be followed.
     """
 
     status: Literal["measured"] = "measured"
@@ -83,6 +86,7 @@ class Measurement(_Line):
     load_average: float | None = None
     properties: dict[str, Any] | None = None
     device_state: dict[str, float] = Field(default_factory=dict)
+    code: dict[str, int] | None = None
 
     @model_validator(mode="after")
     def _statistic_fits_the_samples(self) -> Self:
@@ -155,7 +159,7 @@ class Measurement(_Line):
         )
 
     def property_vector(self) -> PropertyVector | None:
-        """Return the property vector, if the kernel could be counted.
+        """Return the property vector, if the kernel could be counted; its code is that of the case.
 
         Raises
         ------
@@ -164,7 +168,10 @@ class Measurement(_Line):
         """
         from countperf.properties.vector import PropertyVector
 
-        return None if self.properties is None else PropertyVector.from_document(self.properties)
+        if self.properties is None:
+            return None
+        vector, code = PropertyVector.from_document(self.properties), self.code
+        return vector if code is None else vector.with_code(lambda _: code)
 
 
 class FailedCase(_Line):

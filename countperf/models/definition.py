@@ -62,6 +62,9 @@ from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]
 
+CODE = "code."
+"""What names of properties of compiled code begin with."""
+
 _WEIGHT_PREFIX = "w_"
 _PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
 
@@ -304,9 +307,20 @@ class FittedModel(Document):
         counts : Mapping from str to a number, an array or a count
             By property name, of any view.
         """
-        if self.policy is not None:
-            return self.policy.apply(counts)
-        return {name: count for name, count in counts.items() if is_emitted(name)}
+        if self.policy is None:
+            return {name: count for name, count in counts.items() if is_emitted(name)}
+        code = {name: count for name, count in counts.items() if name.startswith(CODE)}
+        rest = (
+            {name: count for name, count in counts.items() if name not in code} if code else counts
+        )
+        issued = self.policy.apply(rest)
+        return issued | code if self.reads_code else issued
+
+    @cached_property
+    def reads_code(self) -> bool:
+        """Whether a term charges instructions of compiled code."""
+        patterns = (pattern for term in self.terms.values() for pattern in term.charged)
+        return any(pattern.startswith(CODE) for pattern in patterns)
 
     @cached_property
     def formula(self) -> Formula:

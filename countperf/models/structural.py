@@ -12,6 +12,9 @@ are not of neighbors side by side do so beyond the reach of address translation.
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
+Where the compiled code is at hand, the instructions that it executes are a term beside what the
+policy guesses (``code``).
+
 Processors that execute out of order compute while they wait for chains and memory, so that their
 terms may overlap (`OVERLAPS`). Which policy and which of these a device follows is found by leaving
 out families (`countperf.fitting.selection`).
@@ -28,6 +31,9 @@ from countperf.policies import ExecutionPolicy, Rows, Vectorized
 
 STRUCTURAL = "structural"
 """Instead of a model's name: choose among these models."""
+
+COMPILED = "compiled"
+"""Instead of a model's name: choose among those that read compiled code, too."""
 
 CACHE_BYTES = (1 << 20, 1 << 25)
 """A second-level cache of a core, and a last-level one: usual sizes of today's processors."""
@@ -89,6 +95,7 @@ def structural(
     policy: ExecutionPolicy,
     *,
     overlap: str = "",
+    code: bool = False,
     name: str = "",
     expression: str = "",
     description: str = "",
@@ -101,12 +108,16 @@ def structural(
         How the device runs work groups.
     overlap : str, optional
         Which terms overlap: a name of `OVERLAPS`; by default none.
+    code : bool, optional
+        Whether instructions of compiled code are charged beside what is computed.
     name : str, optional
-        Name of the model; by default ``structural-``, the policy in short, and what overlaps.
+        Name of the model; by default ``structural-``, or ``compiled-`` with `code`, the policy in
+        short, and what overlaps.
     expression : str, optional
         Instead of that of `overlap`, of the terms ``launch``, ``overhead``, ``compute``,
-        ``accesses``, ``chains`` and ``traffic``, which all have to occur, and of ``rounds``, where
-        a policy has `units`: by default all but ``launch`` is multiplied by ``rounds``.
+        ``accesses``, ``chains`` and ``traffic``, and ``code`` with `code`, which all have to occur,
+        and of ``rounds``, where a policy has `units`: by default all but ``launch`` is multiplied
+        by ``rounds``.
     description : str, optional
         One line for people.
 
@@ -148,16 +159,18 @@ def structural(
                     f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
     traffic = ("bytes.group.*.*", "segments.group.*", *derived)
-    work = OVERLAPS[overlap]
+    work = OVERLAPS[overlap].replace("compute", "compute + code") if code else OVERLAPS[overlap]
     if policy.units:
         # those of a launch, where there are several
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
         work = f"rounds*({work})"
     return FittedModel(
-        name=name or "-".join(filter(None, (STRUCTURAL, policy.slug, overlap))),
+        name=name
+        or "-".join(filter(None, (COMPILED if code else STRUCTURAL, policy.slug, overlap))),
         description=description
-        or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}",
+        or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}"
+        f"{', and the instructions of its compiled code' if code else ''}",
         policy=policy,
         residual="log",
         loss="soft_l1",
@@ -168,6 +181,7 @@ def structural(
             "launch": Term(charged=("launches",)),
             "overhead": Term(charged=OVERHEAD),
             "compute": Term(charged=COMPUTE),
+            **({"code": Term(charged=("code.*",))} if code else {}),
             "accesses": Term(charged=ACCESSES),
             "chains": Term(charged=CHAINS),
             "traffic": Term(charged=traffic),
@@ -218,10 +232,27 @@ def candidates(
     return _by_name(map(structural, found))
 
 
+def with_code(known: Iterable[ExecutionPolicy], units: int = 0) -> dict[str, FittedModel]:
+    """List the models that read compiled code among which a fit chooses first, by name.
+
+    Parameters
+    ----------
+    known : iterable of ExecutionPolicy
+        Policies of devices: where accesses go and what waits, code does not say.
+    units : int, optional
+        Compute units of the device, if they are known.
+    """
+    policies = [
+        policy.model_copy(update={"units": units if policy.units else 0}) for policy in known
+    ]
+    return _by_name(structural(policy, code=True) for policy in policies)
+
+
 def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     """List models that differ from one in a detail of its policy, or in what overlaps, by name.
 
-    There are none of a model without a policy. What overlaps is known by the model's expression;
+    There are none of a model without a policy; of one that reads compiled code only what overlaps
+    changes. What overlaps is known by the model's expression;
     of one that is none of these models', only the policy changes, and nothing overlaps.
 
     Parameters
@@ -234,9 +265,14 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     policy = model.policy
     if policy is None:
         return {}
-    forms = {structural(policy, overlap=name).expression: name for name in OVERLAPS}
+    code = model.reads_code
+    forms = {structural(policy, overlap=name, code=code).expression: name for name in OVERLAPS}
     overlap = forms.get(model.expression, "")
-    others = _by_name(structural(policy, overlap=name) for name in OVERLAPS if name != overlap)
+    others = _by_name(
+        structural(policy, overlap=name, code=code) for name in OVERLAPS if name != overlap
+    )
+    if code:  # what runs in vectors is known from it
+        return others
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
         return others | _changed(policy, changes, overlap)

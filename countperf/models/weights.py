@@ -277,8 +277,9 @@ class WeightSet(Document):
         DeviceMismatchError
             The weights belong to another device, and `force` was not given.
         PredictionError
-            The weights were fitted under other counting rules; `ViewMismatchError` if the kernel's
-            vector is of another view than the weights.
+            The weights were fitted under other counting rules; the model reads compiled code, and
+            the kernel is no vector that has it; `ViewMismatchError` if the kernel's vector is of
+            another view than the weights.
         ParameterError
             A parameter is missing or outside the kernel's assumptions; the model has no finite time
             there; or there is no interval of this level.
@@ -288,6 +289,7 @@ class WeightSet(Document):
         self.check_counting_rules()
         self.check_device(device, force=force)
         vector = self.counted(kernel)
+        self._check_code(vector)
         values = {**(parameters or {}), **more}
         inputs = model_inputs(self.definition, vector.evaluate(values))
         missing = self.missing(inputs)
@@ -456,6 +458,12 @@ class WeightSet(Document):
 
         self.check_counting_rules()
         vector = self.counted(kernel)
+        if self.definition.reads_code:
+            raise PredictionError(
+                f"the {self.model} model reads compiled code, and a cost function has formulas"
+                " only: compile weights of a model that does not, such as"
+                f" load_weights({self.device.slug!r})"
+            )
         function = CostFunction.build(self, vector)
         if function.unweighted_names and not incomplete_ok:
             missing = [self.features.feature_of(n) or n for n in function.unweighted_names]
@@ -581,6 +589,14 @@ class WeightSet(Document):
             expected=self.view,
             found=vector.view,
         )
+
+    def _check_code(self, vector: PropertyVector) -> None:
+        if self.definition.reads_code and not vector.has_code:
+            raise PredictionError(
+                f"the {self.model} model reads compiled code, and there is none with the counts of"
+                f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
+                f" device), or predict by load_weights({self.device.slug!r})"
+            )
 
     def check_counting_rules(self) -> None:
         """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""

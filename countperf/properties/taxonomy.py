@@ -136,6 +136,11 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "distinct bytes of global memory that the kernel accesses, and those between",
         ),
         (
+            r"code\.\w+",
+            "instruction",
+            "instructions of compiled code that all groups execute, by class",
+        ),
+        (
             rf"run\.(?:vector|scalar)\.arithmetic\.{_REAL}(?:\.\w+)?",
             "instruction",
             "additions, multiplications and fused ones as a device issues them",
@@ -201,7 +206,7 @@ PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 
 def is_emitted(name: str) -> bool:
     """Whether a property is of what Loopy emits, not of how that is executed."""
-    return name.split(".", 1)[0] not in ("exec", "run", "bytes", "segments")
+    return name.split(".", 1)[0] not in ("exec", "run", "bytes", "segments", "code")
 
 
 def describe(name: str) -> KernelProperty:

@@ -110,6 +110,9 @@ class Count:
         return to_isl_text(self.quantity) or str(self.quantity)
 
 
+CodeCounts = Callable[[Mapping[str, int]], Mapping[str, int]]
+
+
 class PropertyVector(Mapping[str, Count]):
     """The property counts of one kernel; immutable.
 
@@ -167,6 +170,7 @@ class PropertyVector(Mapping[str, Count]):
         self.assumptions = assumptions
         self.assumption_guards = assumption_guards
         self.view: View = view
+        self._code: CodeCounts | None = None
 
     # {{{ mapping
 
@@ -268,7 +272,7 @@ class PropertyVector(Mapping[str, Count]):
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
     ) -> PropertyVector:
         """Return the vector with other counts, made from its own."""
-        return PropertyVector(
+        found = PropertyVector(
             function(self._counts),
             kernel=self.kernel,
             parameters=self.parameters,
@@ -276,6 +280,26 @@ class PropertyVector(Mapping[str, Count]):
             assumption_guards=self.assumption_guards,
             view=self.view,
         )
+        found._code = self._code
+        return found
+
+    @property
+    def has_code(self) -> bool:
+        """Whether `evaluate` adds what the compiled code executes."""
+        return self._code is not None
+
+    def with_code(self, code: CodeCounts) -> PropertyVector:
+        """Return the vector with what the compiled code of the kernel executes.
+
+        Parameters
+        ----------
+        code : callable
+            From values of all parameters to instructions by property, ``code.load_vector`` and so
+            on, as of `countperf.harness.compiled.instructions.CompiledKernel.counts`.
+        """
+        found = self.mapped(lambda counts: counts)
+        found._code = code
+        return found
 
     def emitted(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""
@@ -314,11 +338,15 @@ class PropertyVector(Mapping[str, Count]):
         ------
         ParameterError
             A parameter is missing, unknown, no integer, or outside the assumptions.
+        CountingError
+            The vector has code, and that cannot be followed.
         """
         values = self.checked_parameters(parameters, more)
         if any(isinstance(v, np.ndarray) for v in values.values()):
-            return dict(zip(self._counts, self._compiled.at_arrays(values), strict=True))
-        return dict(zip(self._counts, self._compiled.at(values), strict=True))
+            found = dict(zip(self._counts, self._compiled.at_arrays(values), strict=True))
+        else:
+            found = dict(zip(self._counts, self._compiled.at(values), strict=True))
+        return found if self._code is None else found | _code_at(self._code, values)
 
     def checked_parameters(
         self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]
@@ -518,6 +546,24 @@ class CompiledVector:
 
 
 _GRANULARITIES = {"groups": Granularity.WORK_GROUP, "launches": Granularity.LAUNCH}
+
+
+def _code_at(code: CodeCounts, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Evaluate counts of compiled code, one by one where parameters are arrays."""
+    shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
+    if not shape:
+        return dict(code({name: int(value) for name, value in values.items()}))
+    rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
+    found = {
+        place: code({name: int(row[place]) for name, row in rows.items()})
+        for place in np.ndindex(shape)
+    }
+    names = sorted({name for counts in found.values() for name in counts})
+    arrays = {name: np.zeros(shape, np.int64) for name in names}
+    for place, counts in found.items():
+        for name, count in counts.items():
+            arrays[name][place] = count
+    return arrays
 
 
 def granularity_of(name: str) -> Granularity:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.metrics import Evaluation
 from countperf.models.correction import PLAIN
-from countperf.models.structural import STRUCTURAL
+from countperf.models.structural import COMPILED, STRUCTURAL
 from countperf.report.numbers import format_percent
 from countperf.report.ranking import ranking_cells
 
@@ -27,7 +27,8 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
     """
     devices = list(dict.fromkeys(each.device for each in evaluations))
     models = list(dict.fromkeys(_short(each.model) for each in evaluations))
-    models.sort(key=lambda model: (model != STRUCTURAL, model != PLAIN))
+    first = (STRUCTURAL, COMPILED, PLAIN)
+    models.sort(key=lambda model: first.index(model) if model in first else len(first))
     known = {(each.device, _short(each.model)): each for each in evaluations}
     rows = [["kernel", *devices], ["---", *["---:"] * len(devices)]]
     for number, model in enumerate(models):
@@ -93,7 +94,7 @@ def _size(found: RankedSet) -> str:
 
 
 def _short(model: str) -> str:
-    kinds = (STRUCTURAL, PLAIN)
+    kinds = (STRUCTURAL, PLAIN, COMPILED)
     return next((kind for kind in kinds if model.startswith(f"{kind}-")), model)
 
 

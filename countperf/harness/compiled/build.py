@@ -1,8 +1,9 @@
-"""Builds kernels with PoCL in a process of its own, which keeps what it compiles.
+"""Builds kernels in a process of its own, and keeps the object files that come of it.
 
 PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
 once in a process; and a kernel that fails may end the process. So this module is run as a program,
-with a fresh cache and arrays full of zeros.
+with a fresh cache and arrays full of zeros. Intel's runtime hands out the object within the
+program's binary.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import pickle
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from countperf.errors import CountperfError
+from countperf.errors import CountperfError, DeviceError
 from countperf.harness.devices import discover
 from countperf.harness.launch import build_kernel
 from countperf.harness.session import Session
@@ -25,11 +26,16 @@ from countperf.harness.session import Session
 if TYPE_CHECKING:
     import pyopencl as cl
 
+POCL = "Portable Computing Language"
+INTEL = "Intel(R) OpenCL"
+"""Platforms whose code can be read."""
+
 UNITS = "units.pickle"
 """Label of the device, and a list of pairs of translation unit and parameters."""
 OUTCOMES = "outcomes.jsonl"
 """For each unit a line: the objects that were compiled for it, or what went wrong."""
 CACHE = "cache"
+_ELF = b"\x7fELF"
 
 
 class _Apart(Session):
@@ -37,13 +43,16 @@ class _Apart(Session):
 
     folder: Path
     number = 0
+    program: cl.Program
 
     def build(
         self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None
     ) -> cl.Program:
         """Build with an option that no other unit has."""
         apart = (*options, f"-DCOUNTPERF_UNIT={self.number}")
-        return super().build(source, apart, cache_folder=cache_folder or self.folder / "binaries")
+        found = super().build(source, apart, cache_folder=cache_folder or self.folder / "binaries")
+        self.program = found
+        return found
 
 
 def main(folder: Path) -> None:
@@ -61,14 +70,31 @@ def main(folder: Path) -> None:
             session.number = number
             problem = ""
             try:
-                _launch(session, unit, parameters)
+                if device.identity.platform == POCL:
+                    _launch(session, unit, parameters)
+                else:
+                    build_kernel(session, unit)
+                    path = folder / CACHE / f"{number}.o"
+                    path.write_bytes(_object_of(session.program))
             except (CountperfError, LoopyError, cl.Error) as error:
                 problem = str(error)
-            compiled = set((folder / CACHE).rglob("*.so")) - seen
+            compiled = {*(folder / CACHE).rglob("*.so"), *(folder / CACHE).glob("*.o")} - seen
             seen |= compiled
             objects = sorted(str(path) for path in compiled)
             outcomes.write(json.dumps({"objects": objects, "problem": problem}) + "\n")
             outcomes.flush()
+
+
+def _object_of(program: cl.Program) -> bytes:
+    """Return the object within a binary of Intel's runtime: an ELF file in a section of another."""
+    import pyopencl as cl
+
+    binaries = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
+    binary = binaries[0]
+    start = binary.find(_ELF, len(_ELF))
+    if start < 0:
+        raise DeviceError("the runtime's binary holds no machine code: Intel's of 2026 does")
+    return binary[start:]
 
 
 def _launch(session: Session, unit: Any, parameters: Mapping[str, int]) -> None:

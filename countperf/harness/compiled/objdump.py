@@ -44,19 +44,49 @@ def _version(path: Path) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def disassemble(path: Path) -> str:
+def disassemble(path: Path, what: str = "-d") -> str:
     """Write out the machine code of an x86-64 object.
+
+    Parameters
+    ----------
+    path : Path
+        The object.
+    what : {"-d", "-dr"}, optional
+        With ``-dr``, what the linker has still to fill in, too.
 
     Raises
     ------
     DeviceError
         There is no disassembler, it does not read the file, or the code is of other processors.
     """
+    text = _output(path, what, "--no-show-raw-insn")
+    found = _FORMAT.search(text)
+    name = found[1] if found else "unknown format"
+    if name != "elf64-x86-64":
+        raise DeviceError(
+            f"{path.name} holds code of {name}; compiled code is read for elf64-x86-64 only: count"
+            " the kernel instead (countperf count --view compiled)"
+        )
+    return text
+
+
+def dump_sections(path: Path) -> str:
+    """Write out the contents of all sections of an object, in hexadecimal digits.
+
+    Raises
+    ------
+    DeviceError
+        There is no disassembler, or it does not read the file.
+    """
+    return _output(path, "-s")
+
+
+def _output(path: Path, *options: str) -> str:
     program = find_objdump()
     if program is None:
         raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
     result = subprocess.run(
-        [str(program), "-d", "--no-show-raw-insn", str(path)],
+        [str(program), *options, str(path)],
         capture_output=True,
         text=True,
         check=False,
@@ -65,11 +95,4 @@ def disassemble(path: Path) -> str:
     if result.returncode:
         said = (result.stderr or result.stdout).strip()[:_MESSAGE_LIMIT]
         raise DeviceError(f"{program} does not read {path.name}: {said}; {INSTALL_ADVICE}")
-    found = _FORMAT.search(result.stdout)
-    name = found[1] if found else "unknown format"
-    if name != "elf64-x86-64":
-        raise DeviceError(
-            f"{path.name} holds code of {name}; compiled code is read for elf64-x86-64 only: count"
-            " the kernel instead (countperf count --view compiled)"
-        )
     return result.stdout

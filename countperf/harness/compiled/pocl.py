@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import pickle
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from countperf.errors import DeviceError, KernelBuildError, ParameterError
-from countperf.harness.compiled.build import CACHE, OUTCOMES, UNITS
+from countperf.errors import DeviceError, KernelBuildError
+from countperf.harness.compiled.build import POCL
 from countperf.harness.compiled.code import CompiledCode, code_of
-from countperf.harness.compiled.objdump import INSTALL_ADVICE, disassemble, find_objdump
+from countperf.harness.compiled.objdump import disassemble
+from countperf.harness.compiled.objects import compile_many
 from countperf.harness.compiled.x86 import parse_disassembly
 from countperf.harness.devices import Device
 
 SOURCE = "x86-64 machine code from PoCL"
-_PLATFORM = "Portable Computing Language"
-_ANY_SHAPE = "0-0-0"
-_MESSAGE_LIMIT = 800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,65 +92,18 @@ def compile_many_with_pocl(
     ParameterError, KernelBuildError, DeviceError
         As of `compile_with_pocl`.
     """
-    if device.identity.platform != _PLATFORM:
+    if device.identity.platform != POCL:
         raise DeviceError(
             f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
             " device of PoCL's, or read PTX for NVIDIA's",
             device=device.label,
         )
-    if find_objdump() is None:
-        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
-    for unit, parameters in units:
-        _check(unit, parameters)
-    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
-        folder = Path(name)
-        (folder / CACHE).mkdir()
-        (folder / UNITS).write_bytes(_packed(device, units))
-        command = [sys.executable, "-m", "countperf.harness.compiled.build", str(folder)]
-        result = subprocess.run(
-            command, capture_output=True, text=True, check=False, errors="replace"
-        )
-        outcomes = folder / OUTCOMES
-        lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
-        found = [_read(**json.loads(line)) for line in lines]
-    end = f"ended with status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
-    missing = Compiled(codes=(), problem=f"the process that builds and launches kernels {end}")
-    return (*found, *[missing] * (len(units) - len(found)))
-
-
-def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
-    entry = t_unit.default_entrypoint
-    scalars = {arg.name: arg.dtype for arg in entry.args if not hasattr(arg, "dim_tags")}
-    sizes = {name for name, dtype in scalars.items() if dtype.numpy_dtype.kind in "iu"}
-    missing = sorted(sizes - set(parameters))
-    if missing:
-        raise ParameterError(
-            f"kernel {entry.name!r}: no value for parameter {', '.join(missing)} (given:"
-            f" {', '.join(parameters) or 'none'}); PoCL compiles for a launch: pass"
-            f" {missing[0]}=64, for example",
-            parameter=missing[0],
-        )
-
-
-def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> bytes:
-    try:
-        return pickle.dumps((device.label, [(unit, dict(sizes)) for unit, sizes in units]))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        names = ", ".join(repr(unit.default_entrypoint.name) for unit, _ in units)
-        raise KernelBuildError(
-            f"kernel {names} cannot be handed to another process: {error}; what it is made with,"
-            " such as functions, has to be in a module"
-        ) from error
-
-
-def _read(objects: Sequence[str], problem: str) -> Compiled:
-    if problem:
-        return Compiled(codes=(), problem=problem)
-    # beside what was launched there may be code for groups of any shape
-    paths = [Path(each) for each in objects if Path(each).parent.name != _ANY_SHAPE]
-    if not paths:
-        return Compiled(codes=(), problem="PoCL left no compiled code in its cache; update PoCL")
-    return Compiled(codes=tuple(_code(path) for path in paths))
+    return compile_many(
+        units,
+        device,
+        lambda paths: Compiled(codes=tuple(_code(path) for path in paths)),
+        lambda problem: Compiled(codes=(), problem=problem),
+    )
 
 
 def _code(path: Path) -> CompiledCode:

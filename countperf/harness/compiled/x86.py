@@ -25,7 +25,7 @@ from countperf.harness.compiled.trips import Effect
 
 _HEADER = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
-_PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
+PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
 _TARGET = re.compile(r"^(?:0x)?([0-9a-f]+)\b")
 _COMMA = re.compile(r",\s*(?![^(]*\))")
 _VECTOR = re.compile(r"%([xyz])mm")
@@ -116,7 +116,7 @@ def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
         if header := _HEADER.match(line):
             current = lines.setdefault(header[1], [])
         elif found := _LINE.match(line):
-            current.append((int(found[1], 16), _PREFIXES.sub("", found[2])))
+            current.append((int(found[1], 16), PREFIXES.sub("", found[2])))
     return {name: _function(function) for name, function in lines.items()}
 
 

@@ -1,0 +1,218 @@
+"""Instructions that a kernel's groups execute, by class: properties that a compiler decides.
+
+The code that an OpenCL runtime compiled is read and followed (`execution`) for a group in the
+middle, at given sizes; nothing runs. Counts are those of all groups, if all were like that one.
+
+=======================  ==========================================================================
+property                 instructions
+=======================  ==========================================================================
+``code.all``             all
+``code.arithmetic_*``    additions, products, fused ones, comparisons, roundings; ``scalar`` or
+                         ``vector``, as in the next three
+``code.div_*``           divisions, and so on for ``sqrt`` and ``special``; with the type
+``code.iop_*``           integer operations; ``code.idiv``: divisions
+``code.load_*``          loads; ``scalar``, ``vector`` (of other than whole registers: by bits),
+                         ``constant``; and ``code.store_*``
+``code.spill_load_*``    of places on the stack, ``integer`` or ``vector``; ``code.spill_store_*``
+``code.gather``          and ``code.gather_lanes``: elements of them; ``code.scatter`` likewise
+``code.shuffle_lane``    permutations within 128 bits; ``code.shuffle_cross``: of all lanes
+others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``mask``, ``move``,
+                         ``branch``, ``call``, ``other``
+=======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from countperf.errors import CountingError, KernelBuildError
+from countperf.harness.compiled.execution import Program
+from countperf.harness.compiled.groups import intel_group, middle_group, pocl_group
+from countperf.harness.compiled.launches import KernelLaunch, launches_of
+from countperf.harness.compiled.listing import entry_of
+from countperf.harness.compiled.machine import Machine
+from countperf.harness.compiled.objects import INTEL, POCL, compile_objects
+from countperf.harness.compiled.x86 import classify
+from countperf.harness.devices import Device
+
+ROOT = "code"
+"""What the names of these properties begin with."""
+
+_GROUPS: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
+    POCL: pocl_group,
+    INTEL: intel_group,
+}
+_SIMPLE = ("add", "mul", "fma", "minmax", "compare", "round")
+_CROSS = re.compile(r"v?p?erm(?!il)|vperm|valign|vshuf[fi]|vpmov|vinsert|vextract")
+_WIDTHS = {"x": 128, "y": 256, "z": 512}
+_VECTORS = re.compile(r"%([xyz])mm")
+_WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompiledKernel:
+    """The compiled code of a translation unit, to be followed at any sizes.
+
+    Attributes
+    ----------
+    platform : str
+        Of the OpenCL runtime.
+    programs : Mapping from str to Program
+        The code of each of the device's kernels.
+    host_code, host_function : str
+        What launches them.
+    scalars : Mapping from str to numpy.dtype
+        Arguments that are no arrays.
+    arrays : tuple of str
+        Those that are.
+    """
+
+    platform: str
+    programs: Mapping[str, Program]
+    host_code: str
+    host_function: str
+    scalars: Mapping[str, np.dtype[Any]]
+    arrays: tuple[str, ...]
+
+    def counts(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Follow a group of each launch; return instructions of all groups, by property name.
+
+        Parameters
+        ----------
+        parameters : mapping from str to int
+            Values of all integer arguments; other scalars are 1, for what they are decides nothing.
+
+        Raises
+        ------
+        CountingError
+            A loop depends on data, or a group executes too many instructions to be followed.
+        """
+        found: Counter[str] = Counter()
+        numbers = {
+            name: dtype.type(parameters.get(name, 1)) for name, dtype in self.scalars.items()
+        }
+        arguments = dict.fromkeys(self.arrays) | numbers
+        for launch in launches_of(self.host_code, self.host_function, arguments):
+            if not launch.number_of_groups:
+                continue
+            program = self.programs.get(launch.kernel)
+            if program is None:
+                raise CountingError(f"there is no code of kernel {launch.kernel!r}")
+            machine = _GROUPS[self.platform](launch, middle_group(launch))
+            entry = entry_of(program, launch.kernel, launch.group_shape)
+            try:
+                executed = program.executed(entry, machine)
+            except CountingError as error:
+                raise CountingError(
+                    f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"
+                    " with a model that does not read it"
+                ) from error
+            for place, count in executed.items():
+                line = program.lines[place]
+                for name, number in properties_of(line.mnemonic, line.operands):
+                    found[name] += number * count * launch.number_of_groups
+        return dict(sorted(found.items()))
+
+
+def read_compiled(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> tuple[CompiledKernel | KernelBuildError, ...]:
+    """Compile kernels with an OpenCL runtime for CPUs, and read their code.
+
+    Parameters
+    ----------
+    units : sequence of (loopy.TranslationUnit, mapping from str to int)
+        Kernels with one entry point whose argument types are known, and values of their integer
+        arguments: PoCL compiles for a launch, and launches each once, with arrays of zeros.
+    device : Device
+        A processor that PoCL or Intel's runtime runs kernels on.
+
+    Returns
+    -------
+    tuple of CompiledKernel or KernelBuildError
+        In the same order; an error for a kernel that could not be compiled.
+
+    Raises
+    ------
+    DeviceError
+        The runtime is another one, the processors are not x86-64, or there is no ``objdump``.
+    KernelBuildError
+        A kernel cannot be handed to another process.
+    """
+    import loopy as lp
+
+    from countperf.counting.copies import generated
+
+    found: list[CompiledKernel | KernelBuildError] = []
+    for (unit, _), objects in zip(units, compile_objects(units, device), strict=True):
+        if objects.problem:
+            found.append(KernelBuildError(objects.problem))
+            continue
+        if not isinstance(unit.target, lp.PyOpenCLTarget):
+            unit = unit.copy(target=lp.PyOpenCLTarget())
+        entry, code = unit.default_entrypoint, generated(unit)
+        found.append(
+            CompiledKernel(
+                platform=device.identity.platform,
+                programs=objects.programs,
+                host_code=code.host_code(),
+                host_function=code.host_programs[entry.name].name,
+                scalars={
+                    arg.name: np.dtype(arg.dtype.numpy_dtype)
+                    for arg in entry.args
+                    if not hasattr(arg, "dim_tags")
+                },
+                arrays=tuple(arg.name for arg in entry.args if hasattr(arg, "dim_tags")),
+            )
+        )
+    return tuple(found)
+
+
+@lru_cache(maxsize=2**15)
+def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
+    """Return what executing an instruction counts as, by property name.
+
+    Parameters
+    ----------
+    mnemonic, operands : str
+        In AT&T's syntax, without prefixes and comments.
+
+    Examples
+    --------
+    >>> properties_of("vaddps", "(%rdi),%ymm0,%ymm1")
+    (('code.all', 1), ('code.arithmetic_vector', 1), ('code.load_vector', 1))
+    """
+    widths = [_WIDTHS[each] for each in _VECTORS.findall(operands)]
+    names: list[tuple[str, int]] = [("all", 1)]
+    for kind in classify(mnemonic, operands):
+        if kind in ("gather", "scatter"):
+            bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
+            names += [(kind, 1), (f"{kind}_lanes", max(widths) // bits)]
+        else:
+            names.append((_named(kind, mnemonic), 1))
+    return tuple((f"{ROOT}.{name}", number) for name, number in names)
+
+
+def _named(kind: str, mnemonic: str) -> str:
+    parts = kind.split(".")
+    match parts[0]:
+        case "flop":
+            unit = "scalar" if parts[3] == "1" else "vector"
+            name = "arithmetic" if parts[1] in _SIMPLE else f"{parts[1]}_{parts[2]}"
+            return f"{name}_{unit}"
+        case "load" | "store":
+            unit = "scalar" if parts[1] == "integer" else parts[1]
+            return f"{parts[0]}_{unit}"
+        case "spill":
+            return f"spill_{parts[1]}_{'integer' if parts[2] == 'integer' else 'vector'}"
+        case "shuffle":
+            return f"shuffle_{'cross' if _CROSS.match(mnemonic) else 'lane'}"
+        case _:
+            return "_".join(parts)

@@ -1,0 +1,112 @@
+"""Object files as programs that can be followed: instructions, functions, constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from countperf.harness.compiled.execution import Line, Program
+from countperf.harness.compiled.machine import Constants
+from countperf.harness.compiled.objdump import disassemble, dump_sections
+from countperf.harness.compiled.x86 import PREFIXES
+
+_HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
+_LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
+_RELOCATION = re.compile(r"^\s+[0-9a-f]+: R_X86_64_64\s+(\S+?)(?:\+0x([0-9a-f]+))?$")
+_NEXT_TO_CODE = re.compile(r"-?0x[0-9a-f]+\(%rip\)")
+_PLACE = re.compile(r"#\s*([0-9a-f]+) <")
+_SECTION = re.compile(r"^Contents of section (\S+):$")
+_BYTES = re.compile(r"^ ([0-9a-f]+) ((?:[0-9a-f]+ ){1,4})")
+_CONSTANTS = (".rodata", ".lrodata", ".data")
+_SECTIONS_AT = 0x4000_0000_0000
+_SYMBOLS_AT = 0x5000_0000_0000
+
+
+def program_of(path: Path) -> Program:
+    """Read the code of an x86-64 object, linked or not.
+
+    Sections of an object that is not linked, and what it only refers to, are given places of their
+    own.
+
+    Raises
+    ------
+    DeviceError
+        There is no disassembler, or it does not read the file.
+    """
+    text = disassemble(path, "-dr")
+    is_linked = _RELOCATION.search(text, re.MULTILINE) is None and "R_X86_64" not in text
+    places: dict[str, int] = {}
+    constants: dict[int, bytes] = {}
+    for number, section in enumerate(_sections(dump_sections(path))):
+        if section.name.startswith(_CONSTANTS):
+            start = section.start if is_linked else _SECTIONS_AT + (number << 32)
+            places[section.name] = start
+            constants[start] = section.content
+    entries: dict[str, int] = {}
+    lines: list[Line] = []
+    for each in text.splitlines():
+        if header := _HEADER.match(each):
+            entries[header[2]] = int(header[1], 16)
+        elif relocation := _RELOCATION.match(each):
+            lines[-1] = _relocated(lines[-1], relocation[1], int(relocation[2] or "0", 16), places)
+        elif found := _LINE.match(_absolute(each)):
+            mnemonic, _, operands = PREFIXES.sub("", found[2]).partition(" ")
+            if mnemonic[0] == "j" or mnemonic.startswith("call"):
+                operands = operands.split(" <")[0]
+            lines.append(Line(int(found[1], 16), mnemonic, operands.strip()))
+    return Program(lines, entries, Constants(constants))
+
+
+def _absolute(line: str) -> str:
+    """Give an operand next to the code its address, which the disassembler says behind it."""
+    place = _PLACE.search(line)
+    if place is None:
+        return line
+    return _NEXT_TO_CODE.sub(f"0x{place[1]}()", line.partition("#")[0]).rstrip()
+
+
+def _relocated(line: Line, symbol: str, offset: int, places: dict[str, int]) -> Line:
+    """Put the address of a section or symbol into the instruction that refers to it."""
+    if symbol not in places:
+        places[symbol] = _SYMBOLS_AT + (len(places) << 20)
+    operands = re.sub(r"^\$0x0\b", f"${places[symbol] + offset:#x}", line.operands)
+    return Line(line.address, line.mnemonic, operands)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    start: int
+    content: bytes
+
+
+def _sections(text: str) -> list[_Section]:
+    """Read what ``objdump -s`` writes."""
+    pieces: dict[str, tuple[int, list[bytes]]] = {}
+    name = ""
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            name = section[1]
+        elif row := _BYTES.match(line):
+            _, content = pieces.setdefault(name, (int(row[1], 16), []))
+            content.append(bytes.fromhex(row[2].replace(" ", "")))
+    return [_Section(name, start, b"".join(rows)) for name, (start, rows) in pieces.items()]
+
+
+def entry_of(program: Program, kernel: str, group_shape: Sequence[int]) -> str:
+    """Return the function that runs a group of a kernel.
+
+    Of Intel's runtime that is a version in vectors, if there is one and rows are multiples of them;
+    of PoCL's objects there is one for each shape of groups.
+    """
+    pocl = f"_pocl_kernel_{kernel}_workgroup"
+    if pocl in program.entries:
+        return pocl
+    vector = re.compile(rf"_ZGV[a-z][NM](\d+)[a-z]*_{re.escape(kernel)}")
+    for name in program.entries:
+        found = vector.fullmatch(name)
+        if found is not None and group_shape[0] % int(found[1]) == 0:
+            return name
+    return kernel

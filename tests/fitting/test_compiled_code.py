@@ -1,0 +1,171 @@
+"""Models that read compiled code: fits, what they predict, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from countperf.errors import FitError, PredictionError
+from countperf.features import FeatureSpec
+from countperf.fitting.fit import fit
+from countperf.fitting.ranking import evaluate_ranking
+from countperf.fitting.validation import evaluate
+from countperf.measurements import MeasurementSet
+from countperf.models.structural import OVERLAPS, refinements, structural, with_code
+from countperf.models.weights import WeightSet
+from countperf.policies import ExecutionPolicy
+from countperf.properties.vector import PropertyVector
+from tests.fitting.builders import MadeUpKernel, measure
+
+ADD = "exec.free.flat.256x1.flop.add.f32"
+LOAD = "exec.free.flat.256x1.gmem.load.32.next"
+POLICY = ExecutionPolicy(width=8, vectorized="flat")
+FEATURES = FeatureSpec(charged=(ADD, LOAD, "groups", "launches"))
+WEIGHTS = {ADD: 4e-11, LOAD: 3e-11, "groups": 1e-8, "launches": 4e-6}
+COST_S = {"code.arithmetic_vector": 3e-10, "code.gather": 2e-9}
+FAMILIES, EACH = 6, 5
+
+
+def code_of(family: int, place: int, n: int) -> dict[str, int]:
+    """Instructions that no count tells: how a compiler took it."""
+    return {
+        "code.all": 100 * n,
+        "code.arithmetic_vector": (1 + (7 * family + 3 * place) % 11) * 40 * n,
+        "code.gather": (5 * family + place) % 4 * 30 * n,
+    }
+
+
+def kernel(family: int, place: int) -> MadeUpKernel:
+    counts = {ADD: 2 ** (1 + place) + family, LOAD: 1 + (family + place) % 4}
+    return MadeUpKernel(
+        name=f"k{family}{place}",
+        family=f"f{family}",
+        counts={name: f"[n] -> {{ {256 * n} * n }}" for name, n in counts.items()}
+        | {"groups": "[n] -> { n }"},
+        view="structure",
+    )
+
+
+@cache
+def measured() -> MeasurementSet:
+    """A device whose time is that of counts, and of instructions."""
+    made = [kernel(family, place) for family in range(FAMILIES) for place in range(EACH)]
+    found = measure(made, weights=WEIGHTS, features=FEATURES)
+    lines = []
+    for each in found:
+        code = code_of(int(each.kernel[1]), int(each.kernel[2]), each.parameters["n"])
+        extra_s = sum(COST_S.get(name, 0.0) * count for name, count in code.items())
+        samples = tuple(tuple(run + extra_s for run in runs) for runs in each.samples_s)
+        lines.append(
+            each.model_copy(
+                update={"code": code, "samples_s": samples, "time_s": each.time_s + extra_s}
+            )
+        )
+    return replace(found, measurements=tuple(lines))
+
+
+@cache
+def weights() -> WeightSet:
+    return fit(measured(), model=structural(POLICY, code=True), correct=False).weights
+
+
+def vector(family: int = 2, place: int = 3) -> PropertyVector:
+    made = kernel(family, place)
+    return PropertyVector.from_mapping(made.counts, kernel=made.name, view="structure")
+
+
+def with_its_code(family: int = 2, place: int = 3) -> PropertyVector:
+    def code(parameters: Mapping[str, int]) -> dict[str, int]:
+        return code_of(family, place, parameters["n"])
+
+    return vector(family, place).with_code(code)
+
+
+def test_instructions_tell_what_counts_do_not() -> None:
+    plain = fit(measured(), model=structural(POLICY), correct=False)
+    quality, other = weights().quality, plain.weights.quality
+    assert quality is not None
+    assert other is not None
+    assert quality.in_sample_error < 0.02 < other.in_sample_error
+    assert weights().by_feature["code.gather"].value_s > 1e-9
+    assert "code.gather" not in plain.weights.by_feature
+
+
+def test_predictions_take_the_code_of_a_vector() -> None:
+    first = next(m for m in measured() if m.kernel == "k23")
+    n = first.parameters["n"]
+    found = weights().predict(with_its_code(), n=n)
+    assert found.time_s == pytest.approx(first.time_s, rel=0.05)
+    assert any(name.startswith("code.") for name in found.breakdown)
+    many = weights().predict(with_its_code(), n=np.array([[n, 2 * n]]))
+    assert np.shape(many.time_s) == (1, 2)
+    assert np.asarray(many.time_s)[0, 0] == pytest.approx(found.time_s)
+    explained = weights().explain(with_its_code(), n=n)
+    assert explained.prediction.time_s == found.time_s
+
+
+def test_without_code_there_is_no_prediction() -> None:
+    with pytest.raises(PredictionError, match="reads compiled code, and there is none"):
+        weights().predict(vector(), n=64)
+    with pytest.raises(PredictionError, match="cost function has formulas only"):
+        weights().compile(with_its_code())
+
+
+def test_other_models_leave_code_alone() -> None:
+    plain = fit(measured(), model=structural(POLICY), correct=False).weights
+    with_it, without = (plain.predict(v, n=64) for v in (with_its_code(), vector()))
+    assert with_it.time_s == without.time_s
+    assert with_it.complete
+    assert plain.compile(with_its_code())(n=64) == pytest.approx(without.time_s)
+
+
+def test_cases_without_code_are_left_out() -> None:
+    lines = [m if m.family != "f1" else m.model_copy(update={"code": None}) for m in measured()]
+    some = replace(measured(), measurements=tuple(lines))
+    found = fit(some, model=structural(POLICY, code=True), correct=False)
+    assert {case.family for case in found.observations} == {"f0", "f2", "f3", "f4", "f5"}
+    judged = some.select(lambda m: m.family in ("f1", "f2"))
+    cases = evaluate(weights(), judged).cases
+    assert {case.kernel[:2] for case in cases} == {"k2"}
+    variants = replace(
+        judged,
+        measurements=tuple(m.model_copy(update={"purpose": "variant"}) for m in judged),
+    )
+    refused = {s.family: s.refused for s in evaluate_ranking(weights(), variants).sets}
+    assert refused["f1"] > 0
+    assert refused["f2"] == 0
+
+
+def test_there_is_nothing_to_read() -> None:
+    none = replace(
+        measured(),
+        measurements=tuple(m.model_copy(update={"code": None}) for m in measured()),
+    )
+    with pytest.raises(FitError, match="countperf compiled --store"):
+        fit(none, model="compiled")
+
+
+def test_documents_keep_it(tmp_path: Path) -> None:
+    again = WeightSet.from_object(weights().to_object())
+    assert again.definition.reads_code
+    assert again == weights()
+    measured().write_file(tmp_path / "measured.jsonl")
+    stored = MeasurementSet.read_file(tmp_path / "measured.jsonl")
+    assert [m.code for m in stored] == [m.code for m in measured()]
+    found, kept = stored.measurements[0], stored.measurements[0].property_vector()
+    assert kept is not None
+    assert kept.evaluate(found.parameters)["code.all"] == 100 * found.parameters["n"]
+
+
+def test_which_models_there_are() -> None:
+    (found,) = with_code([POLICY]).values()
+    assert found.name == f"compiled-{POLICY.slug}"
+    assert "compute + code" in found.expression
+    others = refinements(found)
+    assert len(others) == len(OVERLAPS) - 1
+    assert all(model.reads_code and model.policy == POLICY for model in others.values())
