@@ -21,6 +21,7 @@ from countperf.errors import (
     DocumentError,
     KernelBuildError,
     KernelSpecificationError,
+    ParameterError,
 )
 
 if TYPE_CHECKING:
@@ -1547,6 +1548,7 @@ def rank(
     incomplete_ok: bool = False,
     keep: int = 20,
     points: int | None = None,
+    by_code: int = 0,
     executor: Executor | None = None,
     workers: int | None = None,
     on_point: Callable[[Point], None] | None = None,
@@ -1566,6 +1568,9 @@ def rank(
         How many to keep.
     points : int, optional
         Predict only so many, scattered over the space.
+    by_code : int, optional
+        Compile so many of the best on `device`, and put them in order by what their code executes
+        (`countperf.tuning.by_code`), with the weights of the model ``compiled``. None is timed.
     executor : concurrent.futures.Executor, optional
         What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
         other; by default a pool of `workers` processes, one for each processor.
@@ -1585,8 +1590,12 @@ def rank(
     from countperf.tuning.points import Question
     from countperf.tuning.pools import pool_or
     from countperf.tuning.ranker import rank_points
+    from countperf.tuning.space import SearchSpace
 
     found = None if device is None else find_device(device)
+    if by_code and found is None:
+        message = "variants are compiled on a device: name it (device=, --device)"
+        raise ParameterError(message, parameter="device")
     weights = _matching_weights(weights, found, force)
     question = Question(
         space=space,
@@ -1596,7 +1605,19 @@ def rank(
         incomplete_ok=incomplete_ok,
     )
     with pool_or(executor, workers) as pool:
-        return rank_points(question, executor=pool, keep=keep, points=points, on_point=on_point)
+        ranking = rank_points(
+            question, executor=pool, keep=max(keep, by_code), points=points, on_point=on_point
+        )
+    if by_code and found is not None:
+        from countperf.models.library import load_weights
+        from countperf.models.structural import COMPILED
+        from countperf.tuning.by_code import ranked_by_code
+        from countperf.tuning.points import load_space
+
+        reading = load_weights(weights.device.slug, model=COMPILED)
+        asked = space if isinstance(space, SearchSpace) else load_space(space)
+        ranking = ranked_by_code(ranking, asked, reading, found, first=by_code)
+    return replace(ranking, best=ranking.best[:keep])
 
 
 def tune(

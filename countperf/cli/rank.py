@@ -39,6 +39,14 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="predict only N points, scattered over the space (default: all)",
     )
     command.add_argument(
+        "--by-code",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="compile the best N on --device (PoCL or Intel's runtime) and order them by what their"
+        " code executes; none is timed",
+    )
+    command.add_argument(
         "--output", metavar="FILE", help="write every point there as it comes, a JSON line each"
     )
 
@@ -92,6 +100,7 @@ def run(options: argparse.Namespace) -> None:
             incomplete_ok=options.incomplete,
             keep=options.top,
             points=options.points,
+            by_code=options.by_code,
             workers=options.workers,
             on_point=None
             if file is None

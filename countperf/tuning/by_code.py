@@ -1,0 +1,77 @@
+"""The first variants of a ranking, put in order again by their compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from countperf.errors import CountperfError, PredictionError
+from countperf.harness.compiled.instructions import CompiledKernel, read_compiled
+from countperf.harness.devices import Device
+from countperf.models.weights import WeightSet
+from countperf.properties.count_properties import count_kernel
+from countperf.tuning.points import Predicted
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.space import SearchSpace
+
+
+def ranked_by_code(
+    ranking: Ranking, space: SearchSpace, weights: WeightSet, device: Device, *, first: int
+) -> Ranking:
+    """Compile the first variants of a ranking, and predict them by what their code executes.
+
+    Nothing is timed. A variant whose code cannot be followed keeps the time that it had.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        By weights that read no code.
+    space : SearchSpace
+        What its points are of.
+    weights : WeightSet
+        Those of a model that reads compiled code.
+    device : Device
+        A processor that PoCL or Intel's runtime runs kernels on.
+    first : int
+        How many; those behind stay behind them.
+
+    Raises
+    ------
+    PredictionError
+        The weights read no code.
+    DeviceError
+        The code of this device cannot be read.
+    """
+    if not weights.definition.reads_code:
+        raise PredictionError(
+            f"the {weights.model} model reads no compiled code: rank by weights of one that does,"
+            " such as load_weights(device, model='compiled')"
+        )
+    sizes = {**space.sizes, **ranking.sizes}
+    chosen = ranking.best[:first]
+    units = [(space.build(**point.choice), sizes) for point in chosen]
+    read = read_compiled(units, device) if units else ()
+    found = [
+        _by_code(point, unit, compiled, weights, sizes)
+        for point, (unit, _), compiled in zip(chosen, units, read, strict=True)
+    ]
+    found.sort(key=lambda point: point.time_s)
+    return replace(ranking, best=(*found, *ranking.best[first:]))
+
+
+def _by_code(
+    point: Predicted,
+    unit: object,
+    compiled: CompiledKernel | Exception,
+    weights: WeightSet,
+    sizes: Mapping[str, int],
+) -> Predicted:
+    if not isinstance(compiled, CompiledKernel):
+        return point
+    try:
+        vector = count_kernel(unit, view="structure").with_code(compiled.counts)
+        prediction = weights.predict(vector, sizes, incomplete_ok=True)
+    except CountperfError:
+        return point
+    time_s = float(prediction.time_s)
+    return replace(point, time_s=time_s, missing=prediction.missing) if time_s > 0 else point
