@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         rank,
         tune,
         tune_devices,
+        with_compiled_code,
     )
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ _HOMES = {
     "rank": "countperf.workflow",
     "tune": "countperf.workflow",
     "tune_devices": "countperf.workflow",
+    "with_compiled_code": "countperf.workflow",
 }
 
 __all__ = [
@@ -97,6 +99,7 @@ __all__ = [
     "rank",
     "tune",
     "tune_devices",
+    "with_compiled_code",
 ]
 
 

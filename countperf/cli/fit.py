@@ -17,7 +17,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE",
         help="name of a model (linear, bounded, bounded-log, overlap, overlap3), a model document"
         " (.toml); or auto: choose by leaving out families of kernels, structural: among execution"
-        " policies alone (default: linear)",
+        " policies alone, compiled: among those that read compiled code, which countperf compiled"
+        " --store has noted (default: linear)",
     )
     which.add_argument(
         "--expression",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
 from countperf.documents import Part, parse_json, validate
-from countperf.errors import DocumentError
+from countperf.errors import CountingError, DocumentError
 from countperf.measurements.cases import KernelCase, Purpose
 from countperf.measurements.header import Environment, Header
 from countperf.measurements.summary import Settling, summarize
@@ -170,8 +170,17 @@ class Measurement(_Line):
 
         if self.properties is None:
             return None
-        vector, code = PropertyVector.from_document(self.properties), self.code
-        return vector if code is None else vector.with_code(lambda _: code)
+        vector = PropertyVector.from_document(self.properties)
+        return vector if self.code is None else vector.with_code(self._code_at)
+
+    def _code_at(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Return what the code executes at the case's own sizes, which is all that is known."""
+        if self.code is None or any(parameters[name] != n for name, n in self.parameters.items()):
+            raise CountingError(
+                f"case {self.case}: what the compiled code executes is known at these sizes only;"
+                " compile the kernel for others (countperf.with_compiled_code)"
+            )
+        return self.code
 
 
 class FailedCase(_Line):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from countperf.errors import FitError, PredictionError
+from countperf.errors import CountingError, FitError, PredictionError
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.ranking import evaluate_ranking
@@ -160,6 +160,8 @@ def test_documents_keep_it(tmp_path: Path) -> None:
     found, kept = stored.measurements[0], stored.measurements[0].property_vector()
     assert kept is not None
     assert kept.evaluate(found.parameters)["code.all"] == 100 * found.parameters["n"]
+    with pytest.raises(CountingError, match="known at these sizes only"):
+        kept.evaluate(n=found.parameters["n"] + 1)
 
 
 def test_which_models_there_are() -> None:

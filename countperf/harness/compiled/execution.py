@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ from countperf.harness.compiled.machine import (
 )
 from countperf.harness.compiled.packed import leads_to_integers, packed_action, target_of
 
-MOST_STEPS = 2_000_000
+MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
 
 _STACK = 0x7FFF_0000_0000
@@ -188,12 +189,13 @@ class Program:
         )
 
     @cached_property
-    def _has_packed_counters(self) -> bool:
+    def _minds_vectors(self) -> bool:
+        """Whether integers in vectors are followed, too."""
         return any(leads_to_integers(each.mnemonic, each.operands) for each in self.lines)
 
     def _action(self, line: Line) -> Action | None:
         operands = line.operands
-        if self._has_packed_counters and (line.mnemonic[0] == "k" or "mm" in operands):
+        if self._minds_vectors and (line.mnemonic[0] == "k" or "mm" in operands):
             if SETS_UNKNOWN_FLAGS.match(line.mnemonic):
                 return action_of(line.mnemonic, operands)
             return packed_action(line.mnemonic, operands)
@@ -220,6 +222,18 @@ class Program:
             raise CountingError(f"there is no function {entry!r}: {', '.join(self.entries)}")
         machine.registers[STACK_POINTER] = _STACK
         machine.constants = self.constants
+        start = copy.deepcopy(machine)
+        try:
+            return self._followed(entry, machine, most_steps)
+        except CountingError:
+            if self._minds_vectors:
+                raise
+            # vectors may have written what is read one by one
+            self._minds_vectors = True
+            self._blocks.clear()
+            return self._followed(entry, start, most_steps)
+
+    def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
         counts: Counter[int] = Counter()
         stack: list[int] = []
         place: int | None = self._places[self.entries[entry]]
