@@ -279,7 +279,11 @@ def test_shipped_counts_are_those_of_the_present_rules(slug: str, first: int) ->
         statistics = found.statistics_at(measurement.parameters)
         counted = count_kernel(found.build(), statistics=statistics, view="structure")
         now = counted.evaluate(measurement.parameters)
-        then = stored.evaluate(measurement.parameters)
+        then = {
+            name: count
+            for name, count in stored.evaluate(measurement.parameters).items()
+            if not name.startswith("code.")
+        }
         # how Loopy nests an item's own loops depends on the process; what is executed, on that
         is_settled = found.collection != "random" and found.purpose != "variant"
         assert {k: v for k, v in now.items() if v and (is_settled or is_emitted(k))} == {
