@@ -211,7 +211,7 @@ class Program:
         machine : Machine
             Registers and memory as they are when it is called; its stack is provided.
         most_steps : int, optional
-            Blocks after which the function is given up.
+            Integer instructions after which the function is given up.
 
         Raises
         ------
