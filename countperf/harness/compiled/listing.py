@@ -10,10 +10,8 @@ from pathlib import Path
 from countperf.harness.compiled.execution import Line, Program
 from countperf.harness.compiled.machine import Constants
 from countperf.harness.compiled.objdump import disassemble, dump_sections
-from countperf.harness.compiled.x86 import PREFIXES
+from countperf.harness.compiled.x86 import HEADER, LINE, PREFIXES
 
-_HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
-_LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
 _RELOCATION = re.compile(r"^\s+[0-9a-f]+: R_X86_64_64\s+(\S+?)(?:\+0x([0-9a-f]+))?$")
 _NEXT_TO_CODE = re.compile(r"-?0x[0-9a-f]+\(%rip\)")
 _PLACE = re.compile(r"#\s*([0-9a-f]+) <")
@@ -36,7 +34,7 @@ def program_of(path: Path) -> Program:
         There is no disassembler, or it does not read the file.
     """
     text = disassemble(path, "-dr")
-    is_linked = _RELOCATION.search(text, re.MULTILINE) is None and "R_X86_64" not in text
+    is_linked = "R_X86_64" not in text
     places: dict[str, int] = {}
     constants: dict[int, bytes] = {}
     for number, section in enumerate(_sections(dump_sections(path))):
@@ -47,11 +45,11 @@ def program_of(path: Path) -> Program:
     entries: dict[str, int] = {}
     lines: list[Line] = []
     for each in text.splitlines():
-        if header := _HEADER.match(each):
+        if header := HEADER.match(each):
             entries[header[2]] = int(header[1], 16)
         elif relocation := _RELOCATION.match(each):
             lines[-1] = _relocated(lines[-1], relocation[1], int(relocation[2] or "0", 16), places)
-        elif found := _LINE.match(_absolute(each)):
+        elif found := LINE.match(_absolute(each)):
             mnemonic, _, operands = PREFIXES.sub("", found[2]).partition(" ")
             if mnemonic[0] == "j" or mnemonic.startswith("call"):
                 operands = operands.split(" <")[0]

@@ -23,8 +23,8 @@ from typing import Literal, cast
 from countperf.harness.compiled.flow import Instruction
 from countperf.harness.compiled.trips import Effect
 
-_HEADER = re.compile(r"^[0-9a-f]+ <(.+)>:$")
-_LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
+HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
+LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
 PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
 _TARGET = re.compile(r"^(?:0x)?([0-9a-f]+)\b")
 _COMMA = re.compile(r",\s*(?![^(]*\))")
@@ -113,9 +113,9 @@ def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
     lines: dict[str, list[tuple[int, str]]] = {}
     current: list[tuple[int, str]] = []
     for line in text.splitlines():
-        if header := _HEADER.match(line):
-            current = lines.setdefault(header[1], [])
-        elif found := _LINE.match(line):
+        if header := HEADER.match(line):
+            current = lines.setdefault(header[2], [])
+        elif found := LINE.match(line):
             current.append((int(found[1], 16), PREFIXES.sub("", found[2])))
     return {name: _function(function) for name, function in lines.items()}
 
