@@ -306,6 +306,8 @@ def _issued_by(policy: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
 
 def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
     """Return what a unit of a property is issued as."""
+    if name.startswith("run."):  # farther caches are passed already
+        return ((name, _ONE),)
     found: list[tuple[str, Fraction]] = []
     for issued, share in _issued_once(name, policy):
         before, _, last = issued.rpartition(".")
@@ -329,7 +331,7 @@ def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
 def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     """Return what a unit of a property is issued as, farthest cache only."""
     parts = name.split(".")
-    if parts[0] in ("run", "bytes", "segments") or name in _KEPT:
+    if parts[0] in ("bytes", "segments") or name in _KEPT:
         return ((name, Fraction(1)),)
     if parts[0] != "exec":
         return ()

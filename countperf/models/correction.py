@@ -48,8 +48,13 @@ PLAIN = "plain"
 _COUNT_SHARE = 4.0
 """How much farther apart counts are, in median distances, than shares, to be as unlike."""
 
-_BLOCK = 256
-"""Sizes that are corrected in one go: memory for as many distances to all kernels."""
+_BLOCK = 32
+"""Sizes that are corrected in one go: few, so that distances to all kernels stay in the cache."""
+
+_VECTOR_UNTHREADED, _MATRIX_UNTHREADED = 9216, 2**18
+"""Products of a vector with fewer numbers than these, and of matrices with no more multiplications,
+are single-threaded in OpenBLAS: its threads would wait for each other where many processes predict.
+"""
 
 _NAMED = 3
 
@@ -214,8 +219,28 @@ def similarity(points: Array, others: Array) -> Array:
 
 
 def _covariance(squares: Array, products: Array) -> Array:
-    """Return covariances from the sum of both points' squares and from their inner products."""
-    return np.exp(-np.sqrt(np.maximum(squares - 2.0 * products, 0.0)))
+    """Return covariances from the sum of both points' squares and from their inner products.
+
+    The products are overwritten.
+    """
+    products *= -2.0
+    products += squares
+    return _falling(np.maximum(products, 0.0, out=products))
+
+
+def _falling(squares: Array) -> Array:
+    """Turn squared distances into covariances, in place."""
+    np.sqrt(squares, out=squares)
+    np.negative(squares, out=squares)
+    return np.exp(squares, out=squares)
+
+
+def _in_blocks(rows: Array, width: int) -> Array:
+    """Cut columns into blocks, shape (n_blocks, n_rows, width), filled up with zeros."""
+    number = -(-rows.shape[1] // width)
+    filled = np.pad(rows, [(0, 0), (0, number * width - rows.shape[1])])
+    blocks = filled.reshape(len(rows), number, width).transpose(1, 0, 2)
+    return np.ascontiguousarray(blocks)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -250,6 +275,32 @@ class Corrector:
         number = len(self.axes) // 2
         return replace(self, axes=self.axes[[*columns, *(number + column for column in columns)]])
 
+    def projected(self, *, roots: Array, logs: Array, fixed: Array) -> ProjectedCorrector:
+        """Return it for kernels whose profiles follow from few numbers, one size at a time.
+
+        Parameters
+        ----------
+        roots : ndarray, shape (n_roots, n_columns)
+            For each of these numbers, an orthonormal row: which roots it makes up.
+        logs : ndarray, shape (n_logs, n_columns)
+            For each number, 1 for the logarithms that it equals, 0 for others.
+        fixed : ndarray, shape (n_columns,)
+            The other logarithms; 0 for those that are not fixed.
+        """
+        of_roots, of_logs = np.split(self.axes, 2)
+        of_logs = of_logs / np.sqrt(_COUNT_SHARE * self.scale)
+        constant = np.sum(fixed**2) / (_COUNT_SHARE * self.scale)
+        squares = self.squares + constant - 2.0 * (fixed @ of_logs)
+        rows = np.concatenate(
+            [-2.0 * (logs @ of_logs), [squares], [np.ones_like(squares)], -2.0 * (roots @ of_roots)]
+        )
+        width = max(_VECTOR_UNTHREADED // len(rows) - 1, 1)
+        return ProjectedCorrector(
+            blocks=_in_blocks(rows, width),
+            alpha=_in_blocks(self.alpha[np.newaxis], width).reshape(-1),
+            per_log=logs.sum(axis=1) / (_COUNT_SHARE * self.scale),
+        )
+
     def log_factor(self, roots: Array, logs: Array) -> Quantity:
         """Return the logarithm by which times are corrected.
 
@@ -263,13 +314,17 @@ class Corrector:
         if not shape:
             return float(self._alike(points) @ self.alpha)
         rows = points.reshape(len(points), -1).T
-        blocks = [rows[first : first + _BLOCK] for first in range(0, len(rows), _BLOCK)]
-        found = [
-            _covariance((block**2).sum(axis=1)[:, np.newaxis] + self.squares, block @ self.axes)
-            @ self.alpha
-            for block in blocks
-        ]
-        return np.concatenate([*found, np.empty(0)]).reshape(shape)
+        found = np.empty(len(rows))
+        width = max(_MATRIX_UNTHREADED // (_BLOCK * max(len(points), 1)), 1)
+        axes = _in_blocks(self.axes, width)
+        squares = _in_blocks(self.squares[np.newaxis], width)
+        alpha = _in_blocks(self.alpha[np.newaxis], width).transpose(0, 2, 1)
+        for first in range(0, len(rows), _BLOCK):
+            block = rows[first : first + _BLOCK]
+            apart = squares + (block**2).sum(axis=1)[:, np.newaxis]
+            alike = _covariance(apart, np.matmul(block, axes))
+            found[first : first + _BLOCK] = np.matmul(alike, alpha).sum(axis=0)[:, 0]
+        return found.reshape(shape)
 
     def _alike(self, point: Array) -> Array:
         """Return the covariances of one kernel, shape (n_kernels,).
@@ -287,3 +342,49 @@ class Corrector:
         points = as_points(roots, logs, self.scale)
         alike = self._alike(points.reshape(len(points), -1)[:, 0])
         return np.argsort(-alike, kind="stable")[:_NAMED].tolist()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProjectedCorrector:
+    r"""A correction of one kernel at one size, from the few numbers that its profile follows from.
+
+    With a row of :math:`-2 x_i` for each number, one of :math:`|x_i|^2` and one of ones, a single
+    product gives all squared distances :math:`|x_i|^2 - 2 x_i \cdot x + |x|^2`.
+
+    Attributes
+    ----------
+    blocks : ndarray, shape (n_blocks, n_logs + 2 + n_roots, width)
+        The rows, for some measured kernels after the other.
+    alpha : ndarray, shape (n_blocks * width,)
+        Their coefficients; 0 for kernels that fill up the last block.
+    per_log : ndarray, shape (n_logs,)
+        What the square of each logarithm adds to the squared distance from the origin.
+    """
+
+    blocks: Array
+    alpha: Array
+    per_log: Array
+
+    def log_factor(self, numbers: Sequence[float]) -> float:
+        """Return the logarithm by which a time is corrected.
+
+        Parameters
+        ----------
+        numbers : sequence of float
+            What a group is charged, of which logarithms are taken; one and one; and shares of the
+            time, which sum to one. Zeros at both ends cost next to nothing.
+        """
+        number = len(self.per_log)
+        point = np.array(numbers, np.float64)
+        logs, shares = point[:number], point[number + 2 :]
+        np.log1p(logs, out=logs)
+        np.sqrt(shares, out=shares)
+        point[number + 1] += (logs * logs) @ self.per_log
+        first, last = 0, len(numbers)
+        while not numbers[first]:
+            first += 1
+        while not numbers[last - 1]:
+            last -= 1
+        squares = np.matmul(point[first:last], self.blocks[:, first:last]).reshape(-1)
+        np.abs(squares, out=squares)  # rounding may leave one of zero below it
+        return float(_falling(squares) @ self.alpha)

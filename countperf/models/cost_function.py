@@ -1,11 +1,19 @@
-"""The predicted time of a kernel as a fast function of its parameters, for search loops."""
+"""The predicted time of a kernel as a fast function of its parameters, for search loops.
+
+At one size, and at sizes where there is nothing to complain of, a function that is written for the
+kernel gives the time from few numbers: counts that are proportional to each other are one number
+(`Shapes`), what is charged by the same number is summed beforehand, and the formulas share what
+they have in common. Everything else goes the longer way, over arrays, with the same results.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
@@ -13,12 +21,20 @@ from numpy.typing import NDArray
 
 from countperf.errors import ModelNotApplicableError
 from countperf.features import covers
-from countperf.models.correction import Corrector, groups_column, logs_of, roots_of
+from countperf.models.correction import (
+    Corrector,
+    ProjectedCorrector,
+    groups_column,
+    logs_of,
+    roots_of,
+)
 from countperf.models.definition import FittedModel
-from countperf.models.evaluation import array_function, derivative, scalar_function
+from countperf.models.evaluation import ScalarSource, array_function, derivative
 from countperf.models.expressions import Formula
 from countperf.models.unmeasured import Unmeasured
 from countperf.predictions import ParameterValue, Quantity
+from countperf.symbolic.compiled import CompiledCounts
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 _SIZES = 64
 _SEED = 20161
@@ -32,7 +48,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
 
-class CompiledCounts(Protocol):
+class CompiledVector(Protocol):
     """Property values as one function of the parameters (``PropertyVector.compile``)."""
 
     @property
@@ -43,6 +59,89 @@ class CompiledCounts(Protocol):
     def __call__(self, **parameters: ParameterValue) -> NDArray[Any]:
         """Return the values, shape ``(len(names), *broadcast shape of the parameters)``."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shapes:
+    """A kernel's counts but for factors: one of all that are proportional to each other.
+
+    Attributes
+    ----------
+    counts : CompiledCounts
+        The guards of the kernel's assumptions, one alternative after the other, then the shapes,
+        all integers: those of counts that have to be integers are no integers where these are not.
+    guards : tuple of (int, int)
+        For each alternative, how many of its guards are to be at least zero, and how many zero.
+    factors : ndarray, shape (n_properties, n_shapes)
+        How often each property has each shape; one of a row is not zero.
+    """
+
+    counts: CompiledCounts
+    guards: tuple[tuple[int, int], ...]
+    factors: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, vector: PropertyVector) -> Self:
+        """Find the shapes of a kernel's counts."""
+        sizes: dict[tuple[PiecewiseQuasiPolynomial, bool], dict[int, Fraction]] = {}
+        for place, name in enumerate(vector):
+            quantity = vector[name].quantity
+            size = Fraction(sum(map(abs, _coefficients(quantity))))
+            key = quantity.scale(1 / size), vector[name].exact and vector[name].integral
+            sizes.setdefault(key, {})[place] = size
+        shapes: list[tuple[PiecewiseQuasiPolynomial, bool]] = []
+        factors = np.zeros((len(vector), len(sizes)))
+        for column, ((unit, integral), members) in enumerate(sizes.items()):
+            step = _divisor(members.values() if integral else _coefficients(unit))
+            shapes.append((unit.scale(step if integral else 1 / step), True))
+            for place, size in members.items():
+                factors[place, column] = float(size / step if integral else size * step)
+        guards = [
+            (PiecewiseQuasiPolynomial.from_value(guard), True)
+            for nonnegative, zero in vector.assumption_guards
+            for guard in (*nonnegative, *zero)
+        ]
+        return cls(
+            counts=CompiledCounts(vector.parameters, [*guards, *shapes]),
+            guards=tuple((len(a), len(b)) for a, b in vector.assumption_guards),
+            factors=factors,
+        )
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """The kernel's parameters."""
+        return frozenset(self.counts.parameters)
+
+    @property
+    def guard_names(self) -> list[str]:
+        """Names for the guards in functions of all counts."""
+        return [f"g{place}" for place in range(sum(map(sum, self.guards)))]
+
+    @property
+    def names(self) -> list[str]:
+        """Names for the shapes, which follow the guards."""
+        return [f"s{place}" for place in range(self.factors.shape[1])]
+
+    @property
+    def condition(self) -> str:
+        """Where the assumptions hold, in terms of the guards."""
+        places = count()
+        alternatives = [
+            " and ".join(
+                [f"g{next(places)} >= 0" for _ in range(nonnegative)]
+                + [f"g{next(places)} == 0" for _ in range(zero)]
+            )
+            for nonnegative, zero in self.guards
+        ]
+        if not all(alternatives):
+            return "True"
+        return " or ".join(f"({each})" for each in alternatives) or "True"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,10 +193,13 @@ class CompiledCorrection:
         if weights.correction is None:
             return None
         model = weights.definition
-        specs = model.term_features
+        features = {
+            term: [spec.feature_of(name) for name in properties]
+            for term, spec in model.term_features.items()
+        }
         rows = np.array(
             [
-                [float(specs[term].feature_of(name) == feature) for name in properties]
+                [float(found == feature) for found in features[term]]
                 for term, feature in weights.function.columns
             ]
         ).reshape(len(weights.weights), len(properties))
@@ -124,18 +226,19 @@ class CompiledCorrection:
         self.__dict__.update(state)
 
     @cached_property
-    def _slopes(self) -> tuple[tuple[NDArray[np.intp], Any, Any], ...]:
-        """Derivatives of the time by terms, of numbers and of arrays, and for which weights."""
-        terms = np.array(self.terms)
+    def _alike(self) -> dict[Formula, NDArray[np.intp]]:
+        """Derivatives of the time by terms, and the weights that they are for."""
         alike: dict[Formula, list[str]] = {}
         for term in dict.fromkeys(self.terms):
             alike.setdefault(derivative(self.model.formula, term), []).append(term)
-        return tuple(
-            (np.flatnonzero(np.isin(terms, names)), scalar_function(each), array_function(each))
-            for each, names in alike.items()
-        )
+        terms = np.array(self.terms)
+        return {each: np.flatnonzero(np.isin(terms, names)) for each, names in alike.items()}
 
-    def log_factor(self, counts: NDArray[Any], named: Mapping[str, Any]) -> Quantity:
+    @cached_property
+    def _slopes(self) -> tuple[tuple[NDArray[np.intp], Any], ...]:
+        return tuple((places, array_function(each)) for each, places in self._alike.items())
+
+    def log_factor(self, counts: NDArray[np.float64], named: Mapping[str, Any]) -> Quantity:
         """Return the logarithm by which the time is corrected.
 
         Parameters
@@ -145,13 +248,95 @@ class CompiledCorrection:
         named : Mapping from str to float or ndarray
             Values of all names of the expression.
         """
-        values = np.tensordot(self.charged, counts.astype(np.float64), axes=1)
+        values = np.einsum("ij,j...->i...", self.charged, counts)
         for place, feature in self.derived:
             values[place] = named[feature]
         parts = (self.value_s * values.T).T
-        for places, scalar, array in self._slopes:
-            parts[places] *= (scalar if values.ndim == 1 else array)(named)
+        for places, slope in self._slopes:
+            parts[places] *= slope(named)
         return self.corrector.log_factor(roots_of(parts), logs_of(values, self.groups))
+
+    def written(self, source: ScalarSource, shapes: Shapes) -> tuple[str, ProjectedCorrector]:
+        """Write what the correction follows from into a function of shapes.
+
+        Weights are taken together that charge the same, whose logarithms are equal, and those that
+        charge what is proportional by terms whose derivatives are equal, whose shares are
+        proportional. What is charged for a group in the same way at all sizes is constant. Derived
+        features come first or last, so that the correction may leave them out where they are zero.
+
+        Parameters
+        ----------
+        source : ScalarSource
+            A function that has all names of the expression.
+        shapes : Shapes
+            The kernel's counts.
+
+        Returns
+        -------
+        str
+            A list of numbers.
+        ProjectedCorrector
+            What corrects the time after them.
+        """
+        charging = {feature for _, feature in self.derived}
+        features = [feature for feature in self.model.needed_derived if feature in charging]
+        variables = [*shapes.names, *(source.variables[feature] for feature in features)]
+        charged = np.zeros((len(self.terms), len(variables)))
+        charged[:, : len(shapes.names)] = self.charged @ shapes.factors
+        for place, feature in self.derived:
+            charged[place, len(shapes.names) + features.index(feature)] = 1.0
+        for variable in variables:
+            source.give_up_if(f"{variable} < 0.0")
+        logs, of_logs, fixed = self._written_logs(source, charged, variables)
+        shares, of_roots = self._written_shares(source, charged, variables)
+        projected = self.corrector.projected(roots=of_roots, logs=of_logs, fixed=fixed)
+        return f"[{', '.join([*logs, '1.0', '1.0', *shares])}]", projected
+
+    def _written_logs(
+        self, source: ScalarSource, charged: NDArray[np.float64], variables: Sequence[str]
+    ) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+        per_group = ""
+        groups = np.zeros(len(variables))
+        if self.groups is not None:
+            groups = charged[self.groups]
+            number = source.weighted_sum(groups, variables)
+            source.give_up_if(f"{number} < 1.0")
+            per_group = " * " + source.assigned(f"1.0 / {number}")
+        fixed = np.zeros(len(charged))
+        equal: dict[tuple[float, ...], list[int]] = {}
+        for place, row in enumerate(charged):
+            if groups.any() and _direction(row) == _direction(groups):
+                fixed[place] = np.log1p(row.sum() / groups.sum())
+            else:
+                equal.setdefault(tuple(row.tolist()), []).append(place)
+        keys = sorted(equal, key=_farthest, reverse=True)
+        rows = np.zeros((len(keys), len(charged)))
+        for row, key in zip(rows, keys, strict=True):
+            row[equal[key]] = 1.0
+        logs = [source.weighted_sum(key, variables) + per_group for key in keys]
+        return logs, rows, fixed
+
+    def _written_shares(
+        self, source: ScalarSource, charged: NDArray[np.float64], variables: Sequence[str]
+    ) -> tuple[list[str], NDArray[np.float64]]:
+        costs = np.abs(self.value_s) * charged.sum(axis=1)
+        proportional: dict[tuple[Formula, tuple[float, ...]], list[int]] = {}
+        for formula, members in self._alike.items():
+            for place in members[costs[members] > 0].tolist():
+                proportional.setdefault((formula, _direction(charged[place])), []).append(place)
+        parts: list[str] = []
+        rows = np.zeros((len(proportional), len(charged)))
+        keys = sorted(proportional, key=lambda key: _farthest(key[1]))
+        for row, (formula, direction) in zip(rows, keys, strict=True):
+            places = proportional[formula, direction]
+            cost = costs[places].sum()
+            row[places] = np.sqrt(costs[places] / cost)
+            amount = source.weighted_sum(cost * np.array(direction), variables)
+            parts.append(source.assigned(f"{amount} * abs({source.formula(formula)})"))
+        whole = source.assigned(" + ".join(parts) or "0.0")
+        source.give_up_if(f"not {whole} > 0.0")
+        per_whole = source.assigned(f"1.0 / {whole}")
+        return [f"{part} * {per_whole}" for part in parts], rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,8 +347,10 @@ class CostFunction:
     ----------
     kernel, device : str
         Name of the kernel, slug of the device.
-    vector : CompiledCounts
+    vector : CompiledVector
         The kernel's property values.
+    shapes : Shapes
+        The same, up to factors.
     model : FittedModel
         What the time is made of.
     names : tuple of str
@@ -189,7 +376,8 @@ class CostFunction:
 
     kernel: str
     device: str
-    vector: CompiledCounts
+    vector: CompiledVector
+    shapes: Shapes
     model: FittedModel
     names: tuple[str, ...]
     per_unit: NDArray[np.float64]
@@ -242,6 +430,7 @@ class CostFunction:
             kernel=vector.kernel,
             device=weights.device.slug,
             vector=compiled,
+            shapes=Shapes.of(vector),
             model=model,
             names=tuple(rows),
             per_unit=np.array(list(rows.values()), np.float64).reshape(
@@ -268,28 +457,55 @@ class CostFunction:
         self.__dict__.update(state)
 
     @cached_property
-    def _scalar(self) -> Callable[[dict[str, Any]], Any]:
-        return scalar_function(self.model.formula)
-
-    @cached_property
     def _array(self) -> Callable[[dict[str, Any]], Any]:
         return array_function(self.model.formula)
 
     @cached_property
-    def _derived(self) -> tuple[tuple[str, Any, Any], ...]:
+    def _needed(self) -> dict[str, Formula]:
+        """The derived features that the time follows from, in order."""
         wanted = {feature for _, feature in self.derived_s} | set(self.model.formula.names)
-        found: list[tuple[str, Any, Any]] = []
+        found: list[tuple[str, Formula]] = []
         for name, formula in reversed(self.model.needed_derived.items()):
             if name in wanted:
                 wanted |= set(formula.names)
-                found.append((name, scalar_function(formula), array_function(formula)))
-        return tuple(reversed(found))
+                found.append((name, formula))
+        return dict(reversed(found))
 
     @cached_property
-    def _sum(self) -> NDArray[np.float64] | None:
-        """What a unit of each property costs, where the model is one term and no more."""
-        is_all = self.model.is_plain_sum and not self.model.derived and self.correction is None
-        return self.per_unit[0] if is_all else None
+    def _derived(self) -> tuple[tuple[str, Any], ...]:
+        return tuple((name, array_function(formula)) for name, formula in self._needed.items())
+
+    @cached_property
+    def _written(self) -> tuple[Callable[..., Any], ProjectedCorrector | None]:
+        """The function of guards and shapes, and what corrects its result.
+
+        It returns the time, or the time and what its correction follows from; None where something
+        is out of the ordinary.
+        """
+        source, shapes = ScalarSource(), self.shapes
+        source.give_up_if(f"not ({shapes.condition})")
+        if self.unmeasured is not None:
+            costly = np.flatnonzero(shapes.factors[list(self.unweighted)].any(axis=0))
+            for place in costly.tolist():
+                source.give_up_if(f"{shapes.names[place]} != 0")
+        for name, row in zip(self.names, self.per_unit @ shapes.factors, strict=True):
+            source.variables[name] = source.weighted_sum(row, shapes.names)
+        source.variables.update({n: repr(value) for n, value in self.parameters.items()})
+        for name, formula in self._needed.items():
+            source.variables[name] = source.formula(formula)
+        if self.unmeasured is not None:
+            for name in self.costless:
+                source.give_up_if(f"{source.variables[name]} != 0")
+        for (term, feature), value_s in self.derived_s.items():
+            terms = source.variables[term], source.variables[feature]
+            source.variables[term] = source.weighted_sum((1.0, value_s), terms)
+        time_s = source.formula(self.model.formula)
+        source.give_up_if(f"not isfinite({time_s})")
+        arguments = [*shapes.guard_names, *shapes.names]
+        if self.correction is None:
+            return source.function(arguments, time_s), None
+        numbers, corrector = self.correction.written(source, shapes)
+        return source.function(arguments, f"({time_s}, {numbers})"), corrector
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one.
@@ -302,6 +518,34 @@ class CostFunction:
             A parameter is missing or outside the kernel's assumptions, or the model has no finite
             time there.
         """
+        time_s = self._quick_time(parameters)
+        return self._any_time(parameters) if time_s is None else time_s
+
+    def _quick_time(self, parameters: Mapping[str, ParameterValue]) -> float | None:
+        """Return the time at one size; None where something is out of the ordinary."""
+        if frozenset(parameters) != self.shapes.parameters:
+            return None
+        values: dict[str, int] = {}
+        for name, value in parameters.items():
+            if type(value) is int:
+                values[name] = value
+            elif isinstance(value, np.integer):
+                values[name] = int(value)
+            else:
+                return None
+        function, corrector = self._written
+        try:
+            found = function(*self.shapes.counts.at(values))
+            if found is None:
+                return None
+            if corrector is None:
+                return self.factor * found
+            time_s, numbers = found
+            return self.factor * time_s * math.exp(corrector.log_factor(numbers))
+        except (ArithmeticError, ValueError):
+            return None
+
+    def _any_time(self, parameters: Mapping[str, ParameterValue]) -> Quantity:
         values = self.vector(**parameters)
         if (
             self.unmeasured is not None
@@ -309,45 +553,27 @@ class CostFunction:
             and np.any(values[list(self.unweighted)] != 0)
         ):
             raise self.unmeasured.error()
-        if values.ndim == 1:
-            if self._sum is not None:
-                return self.factor * float(self._sum @ values)
-            return self.factor * self._scalar_time(values)
-        return self.factor * self._array_times(values.astype(np.float64))
-
-    def _scalar_time(self, values: NDArray[Any]) -> float:
-        named = dict(zip(self.names, (self.per_unit @ values).tolist(), strict=True))
-        named.update(self.parameters)
-        try:
-            for name, scalar, _ in self._derived:
-                named[name] = scalar(named)
-            if self.unmeasured is not None and any(named[name] for name in self.costless):
-                raise self.unmeasured.error()
-            for (term, feature), value_s in self.derived_s.items():
-                named[term] += value_s * named[feature]
-            time_s = float(self._scalar(named))
-            if self.correction is None:
-                return time_s
-            return time_s * math.exp(float(self.correction.log_factor(values, named)))
-        except (ArithmeticError, ValueError) as error:
-            raise self._no_time() from error
+        times = self.factor * self._array_times(values.astype(np.float64))
+        return times if values.ndim > 1 else float(times)
 
     def _array_times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        rows = np.tensordot(self.per_unit, values, axes=1)
+        rows = np.einsum("ij,j...->i...", self.per_unit, values)
         named: dict[str, Any] = dict(zip(self.names, rows, strict=True))
         named.update(self.parameters)
-        for name, _, array in self._derived:
+        for name, array in self._derived:
             named[name] = array(named)
         if self.unmeasured is not None and any(np.any(named[n] != 0) for n in self.costless):
             raise self.unmeasured.error()
         for (term, feature), value_s in self.derived_s.items():
             named[term] = named[term] + value_s * named[feature]
-        times = np.broadcast_to(np.asarray(self._array(named), np.float64), values.shape[1:])
+        found = np.asarray(self._array(named), np.float64)
+        times = np.array(np.broadcast_to(found, values.shape[1:]))
+        if self.correction is not None and np.all(np.isfinite(times)):
+            with np.errstate(all="ignore"):
+                times *= np.exp(self.correction.log_factor(values, named))
         if not np.all(np.isfinite(times)):
             raise self._no_time()
-        if self.correction is None:
-            return times.copy()
-        return times * np.exp(self.correction.log_factor(values, named))
+        return times
 
     def _no_time(self) -> ModelNotApplicableError:
         return ModelNotApplicableError(
@@ -370,6 +596,27 @@ def _not_zero(
     for name, formula in model.needed_derived.items():
         named[name] = array_function(formula)(named)
     return tuple(sorted({name for name in names if np.any(np.asarray(named[name]) != 0)}))
+
+
+def _coefficients(quantity: PiecewiseQuasiPolynomial) -> list[int | Fraction]:
+    return [c for term in quantity.terms for c in term.value.terms.values()]
+
+
+def _divisor(numbers: Iterable[int | Fraction]) -> Fraction:
+    """Return the largest number of which all are integer multiples."""
+    fractions = [Fraction(number) for number in numbers]
+    common = math.lcm(*(each.denominator for each in fractions))
+    return Fraction(math.gcd(*(int(each * common) for each in fractions)), common)
+
+
+def _farthest(row: Sequence[float] | NDArray[np.float64]) -> int:
+    """Return the last position that is not zero."""
+    return int(np.flatnonzero(row)[-1])
+
+
+def _direction(row: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return a row's shares of its sum, equal for rows that are proportional."""
+    return tuple((row / row.sum()).tolist())
 
 
 def _feeds(model: FittedModel, name: str, costless: set[str]) -> bool:

@@ -1,4 +1,7 @@
-r"""Values and derivatives of formulas: closures built from their trees, and symbolic derivatives.
+r"""Values and derivatives of formulas: functions made from their trees, and symbolic derivatives.
+
+Of arrays, a formula is closures within closures; of numbers, a function in Python's own code
+(`ScalarSource`), in which what several formulas have in common is worked out once.
 
 A derivative with respect to a name is a tree again, by pymbolic's differentiation with rules for
 the functions of formulas. For :math:`M = \left( \sum_i a_i^s \right)^{1/s}`, with
@@ -17,8 +20,8 @@ of a part that is negative, and counts as zero, is zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from functools import lru_cache, reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial, reduce
 from typing import Any, cast
 
 import numpy as np
@@ -209,7 +212,7 @@ def array_function(formula: Formula) -> Function:
 
     Divisions by zero and the like give infinity or NaN, without a warning: check the outcome.
     """
-    inner = _Closures(_ARRAY_FUNCTIONS)(formula.tree)
+    inner = _Closures()(formula.tree)
 
     def evaluate(values: Values) -> Any:
         with np.errstate(all="ignore"):
@@ -225,15 +228,138 @@ def scalar_function(formula: Formula) -> Function:
     It raises ArithmeticError or ValueError where that gives infinity or NaN. Derivatives by a
     sharpness are functions of arrays alone.
     """
-    return _Closures(_SCALAR_FUNCTIONS)(formula.tree)
+    source = ScalarSource()
+    for name in formula.names:
+        source.variables[name] = source.assigned(f"values[{name!r}]")
+    return source.function(["values"], source.formula(formula))
+
+
+class ScalarSource:
+    """Writes formulas as the lines of one Python function of floats.
+
+    Attributes
+    ----------
+    variables : dict from str to str
+        What the names of formulas are called in the function; to be filled before they are used.
+    lines : list of str
+        The statements.
+    """
+
+    def __init__(self) -> None:
+        self.variables: dict[str, str] = {}
+        self.lines: list[str] = []
+        self._assigned: dict[str, str] = {}
+
+    def formula(self, formula: Formula) -> str:
+        """Write a formula, and return the name or the number of its value."""
+        return _Writer(self)(formula.tree)
+
+    def assigned(self, text: str) -> str:
+        """Return the name of an expression's value, the same for the same text."""
+        found = self._assigned.get(text)
+        if found is None:
+            found = self._assigned[text] = f"t{len(self._assigned)}"
+            self.lines.append(f"{found} = {text}")
+        return found
+
+    def weighted_sum(self, weights: Iterable[float], variables: Iterable[str]) -> str:
+        """Return the name of a sum of variables times numbers; those times zero are left out."""
+        addends = [
+            variable if weight == 1 else f"{_number(weight)} * {variable}"
+            for weight, variable in zip(weights, variables, strict=True)
+            if weight
+        ]
+        if len(addends) > 1 or " " in "".join(addends):
+            return self.assigned(" + ".join(addends))
+        return "".join(addends) or "0.0"
+
+    def give_up_if(self, condition: str) -> None:
+        """Have the function return None where a condition holds."""
+        self.lines.append(f"if {condition}: return None")
+
+    def function(self, arguments: Sequence[str], result: str) -> Callable[..., Any]:
+        """Return the function of all that was written."""
+        body = "\n    ".join([*self.lines, f"return {result}"])
+        namespace: dict[str, Any] = dict(_SCALAR_FUNCTIONS)
+        source = f"def evaluate({', '.join(arguments)}):\n    {body}\n"
+        exec(compile(source, "<formulas>", "exec"), namespace)  # numbers and own names alone
+        return namespace["evaluate"]
+
+
+class _Writer(Mapper[str, []]):
+    """Write a checked tree into the source of a function."""
+
+    def __init__(self, source: ScalarSource) -> None:
+        super().__init__()
+        self.source = source
+
+    def map_constant(self, expr: Any) -> str:
+        return _number(expr)
+
+    def map_variable(self, expr: Any) -> str:
+        return self.source.variables[expr.name]
+
+    def map_sum(self, expr: Any) -> str:
+        return self.source.assigned(" + ".join(self.rec(child) for child in expr.children))
+
+    def map_product(self, expr: Any) -> str:
+        return self.source.assigned(" * ".join(self.rec(child) for child in expr.children))
+
+    def map_quotient(self, expr: Any) -> str:
+        return self.source.assigned(f"{self.rec(expr.numerator)} / {self.rec(expr.denominator)}")
+
+    def map_power(self, expr: Any) -> str:
+        return self.source.assigned(f"power({self.rec(expr.base)}, {self.rec(expr.exponent)})")
+
+    def map_call(self, expr: Any) -> str:
+        name = expr.function.name
+        if name == _PART:
+            place, *rest = expr.parameters
+            return self._part(int(place), *map(self.rec, rest))
+        inner = [self.rec(argument) for argument in expr.parameters]
+        if name == "overlap":
+            return self._overlap(*inner)
+        if name in _ORDERS:
+            return reduce(partial(self._chosen, _ORDERS[name]), inner)
+        called = name.replace("-", "_")
+        if called not in _SCALAR_FUNCTIONS:
+            raise KeyError(name)
+        return self.source.assigned(f"{called}({', '.join(inner)})")
+
+    def _chosen(self, order: str, a: str, b: str) -> str:
+        return self.source.assigned(f"{b} if {b} {order} {a} else {a}")
+
+    def _ratios(self, sharpness: str, parts: Sequence[str]) -> tuple[str, list[str], str]:
+        """Write the largest part, the ratios of all to it, and the sum of their powers."""
+        largest = self.source.assigned(f"max({', '.join(parts)}, 0.0)")
+        ratios = [
+            self.source.assigned(
+                f"({a} / {largest} if {a} > 0.0 else 0.0) if {largest} > 0.0 else 1.0"
+            )
+            for a in parts
+        ]
+        powers = [self.source.assigned(f"{ratio} ** {sharpness}") for ratio in ratios]
+        return largest, ratios, self.source.assigned(" + ".join(powers))
+
+    def _overlap(self, sharpness: str, *parts: str) -> str:
+        largest, _, total = self._ratios(sharpness, parts)
+        return self.source.assigned(f"{largest} * {total} ** (1.0 / {sharpness})")
+
+    def _part(self, place: int, sharpness: str, *parts: str) -> str:
+        _, ratios, total = self._ratios(sharpness, parts)
+        by_total = self.source.assigned(f"{total} ** (1.0 / {sharpness} - 1.0)")
+        by_part = f"{ratios[place]} ** ({sharpness} - 1.0)"
+        return self.source.assigned(f"0.0 if {parts[place]} < 0.0 else {by_part} * {by_total}")
+
+
+def _number(value: Any) -> str:
+    """Write a number as an operand."""
+    number = float(value)
+    return f"({number!r})" if number < 0 else repr(number)
 
 
 class _Closures(Mapper[Function, []]):
-    """Turn a checked tree into nested functions of the values by name."""
-
-    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        super().__init__()
-        self.functions = functions
+    """Turn a checked tree into nested functions of arrays by name."""
 
     def map_constant(self, expr: Any) -> Function:
         value = float(expr)
@@ -257,16 +383,16 @@ class _Closures(Mapper[Function, []]):
 
     def map_quotient(self, expr: Any) -> Function:
         a, b = self.rec(expr.numerator), self.rec(expr.denominator)
-        divide = self.functions["divide"]
+        divide = _ARRAY_FUNCTIONS["divide"]
         return lambda values: divide(a(values), b(values))
 
     def map_power(self, expr: Any) -> Function:
         a, b = self.rec(expr.base), self.rec(expr.exponent)
-        power = self.functions["power"]
+        power = _ARRAY_FUNCTIONS["power"]
         return lambda values: power(a(values), b(values))
 
     def map_call(self, expr: Any) -> Function:
-        function = self.functions[expr.function.name]
+        function = _ARRAY_FUNCTIONS[expr.function.name]
         inner = tuple(self.rec(argument) for argument in expr.parameters)
         if len(inner) == 1:
             (only,) = inner
@@ -341,25 +467,6 @@ _ARRAY_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _overlap_floats(sharpness: float, *parts: float) -> float:
-    largest = max(parts)
-    if largest <= 0:
-        return 0.0
-    total = 0.0
-    for part in parts:
-        if part > 0:
-            total += (part / largest) ** sharpness
-    return largest * total ** (1.0 / sharpness)
-
-
-def _part_floats(place: float, sharpness: float, *parts: float) -> float:
-    largest = max(*parts, 0.0)
-    ratios = [max(part, 0.0) / largest if largest > 0 else 1.0 for part in parts]
-    total = sum(ratio**sharpness for ratio in ratios)
-    found = ratios[int(place)] ** (sharpness - 1.0) * total ** (1.0 / sharpness - 1.0)
-    return 0.0 if parts[int(place)] < 0 else found
-
-
 def _chosen_floats(choose: Callable[..., float]) -> Callable[..., float]:
     return lambda place, *parts: 1.0 if parts.index(choose(parts)) == int(place) else 0.0
 
@@ -375,21 +482,19 @@ def _power_floats(base: float, exponent: float) -> float:
     return cast("float", found)
 
 
+_ORDERS = {"min": "<", "max": ">"}
+
 _SCALAR_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "divide": lambda a, b: a / b,
     "power": _power_floats,
-    "overlap": _overlap_floats,
-    "min": min,
-    "max": max,
     "floor": lambda value: float(math.floor(value)),
     "ceil": lambda value: float(math.ceil(value)),
     "sqrt": math.sqrt,
     "log": math.log,
     "exp": math.exp,
-    _PART: _part_floats,
-    _CHOSEN["min"]: _chosen_floats(min),
-    _CHOSEN["max"]: _chosen_floats(max),
-    _POWER_LOG: _power_log_floats,
+    "isfinite": math.isfinite,
+    "min_part": _chosen_floats(min),
+    "max_part": _chosen_floats(max),
+    "power_log": _power_log_floats,
 }
 
 # }}}

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from countperf.errors import UnmeasuredPropertyError
+from countperf.errors import ParameterError, UnmeasuredPropertyError
+from countperf.models.correction import Correction
+from countperf.models.cost_function import Shapes
+from countperf.models.definition import FittedModel
+from countperf.models.records import FitQuality, Range
+from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from tests.models.builders import make_weights
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from tests.models.builders import make_weight, make_weights
 
 WEIGHTS = make_weights({"flop.add.f32": 2e-9, "flop.special.f32": 7e-9, "launches": 1e-6})
 KERNEL = PropertyVector.from_mapping(
@@ -66,3 +77,237 @@ def test_a_property_without_a_weight_raises_where_it_is_not_zero_also_after_pick
 
 def test_on_request_it_leaves_out_what_has_no_weight() -> None:
     assert WEIGHTS.compile(UNMEASURED, incomplete_ok=True)(n=2) == pytest.approx(1e-6)
+
+
+def _never(**parameters: Any) -> Any:
+    raise AssertionError(f"all counts are evaluated at {parameters}")
+
+
+def test_one_size_takes_the_quick_way() -> None:
+    cost = WEIGHTS.compile(KERNEL)
+
+    quick = replace(cost, vector=_never)
+
+    assert quick(n=7) == cost(n=7)
+    with pytest.raises(AssertionError, match="all counts"):
+        quick(n=np.array([7]))
+
+
+def test_numbers_of_other_kinds_are_numbers() -> None:
+    cost = WEIGHTS.compile(KERNEL)
+    given: tuple[Any, ...] = (np.int32(100), np.uint64(100), 100.0, np.array(100))
+
+    times = [cost(n=n) for n in given]
+
+    assert times == pytest.approx([cost(n=100)] * len(given), rel=1e-14)
+    assert {type(time_s) for time_s in times} == {float}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({}, "no value for parameter n"),
+        ({"n": 1, "m": 2}, "has no parameter m"),
+        ({"n": 2.5}, "pass an integer"),
+        ({"n": True}, "pass an integer"),
+    ],
+    ids=["missing", "unknown", "no integer", "a truth value"],
+)
+def test_wrong_parameters_are_refused(parameters: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ParameterError, match=complaint):
+        WEIGHTS.compile(KERNEL)(**parameters)
+
+
+N = QuasiPolynomial.name("n")
+POSITIVE, EVEN = frozenset({N - 1}), frozenset({N.modulo(2)})
+NOTHING = frozenset[QuasiPolynomial]()
+
+
+@pytest.mark.parametrize(
+    ("guards", "holds"),
+    [
+        ((), (0, 1, 2)),
+        (((POSITIVE, NOTHING),), (1, 2, 3)),
+        (((POSITIVE, EVEN),), (2, 4)),
+        (((POSITIVE, EVEN), (frozenset({N - 3}), NOTHING)), (2, 3, 4, 5)),
+        (((POSITIVE, EVEN), (NOTHING, NOTHING)), (0, 1)),
+    ],
+    ids=["none", "inequality", "both", "alternatives", "an alternative that always holds"],
+)
+def test_assumptions_are_checked(guards: Any, holds: tuple[int, ...]) -> None:
+    kernel = PropertyVector(
+        {name: KERNEL[name] for name in KERNEL}, kernel="example", assumption_guards=guards
+    )
+    cost = WEIGHTS.compile(kernel)
+
+    for n in range(6):
+        expected = WEIGHTS.compile(KERNEL)(n=n)
+        try:
+            kernel.evaluate(n=n)
+        except ParameterError:
+            assert n not in holds
+            with pytest.raises(ParameterError, match="which does not hold"):
+                cost(n=n)
+        else:
+            assert cost(n=n) == expected
+    assert all(cost(n=n) > 0 for n in holds)
+
+
+def test_counts_that_are_proportional_are_one_shape() -> None:
+    vector = PropertyVector.from_mapping(
+        {
+            "flop.add.f32": "[n, m] -> { 6 * n * m : n > 3; 2 * n : n <= 3 }",
+            "flop.mul.f32": "[n, m] -> { 9 * n * m : n > 3; 3 * n : n <= 3 }",
+            "flop.div.f32": "[n, m] -> { 9 * n * m : n > 3; 2 * n : n <= 3 }",
+            "groups": "[n] -> { floor(n/2) }",
+            "launches": 1,
+        }
+    )
+
+    shapes = Shapes.of(vector)
+
+    assert list(vector) == ["flop.add.f32", "flop.div.f32", "flop.mul.f32", "groups", "launches"]
+    assert shapes.factors.tolist() == [
+        [2, 0, 0, 0],
+        [0, 1, 0, 0],
+        [3, 0, 0, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 1],
+    ]
+    for n, m in ((2, 5), (9, 7)):
+        expected = vector.evaluate(n=n, m=m)
+        found = shapes.factors @ np.array(shapes.counts.at({"n": n, "m": m}), np.float64)
+        assert dict(zip(vector, found.tolist(), strict=True)) == expected
+
+
+def test_a_count_that_is_no_integer_is_refused() -> None:
+    half = replace(KERNEL["flop.add.f32"], quantity=PiecewiseQuasiPolynomial.from_value(N / 2))
+    whole = replace(half, quantity=half.quantity.scale(2))
+    vector = KERNEL.mapped(lambda counts: {**counts, "flop.add.f32": half, "flop.mul.f32": whole})
+    cost = WEIGHTS.compile(vector, incomplete_ok=True)
+
+    assert cost(n=4) == pytest.approx(
+        float(WEIGHTS.predict(vector, n=4, incomplete_ok=True).time_s)
+    )
+    with pytest.raises(ParameterError, match="is no integer"):
+        cost(n=3)
+
+
+def test_counts_that_are_no_integers_by_their_nature_are_shapes_of_integers() -> None:
+    share = replace(
+        KERNEL["flop.add.f32"],
+        quantity=PiecewiseQuasiPolynomial.from_value(N * N * Fraction(1, 12) + Fraction(1, 4)),
+        exact=False,
+        reason="statistics",
+    )
+    third = replace(share, quantity=share.quantity.scale(Fraction(1, 3)))
+    vector = KERNEL.mapped(
+        lambda counts: {**counts, "flop.add.f32": share, "flop.special.f32.exp": third}
+    )
+    cost = WEIGHTS.compile(vector)
+
+    time_s = replace(cost, vector=_never)(n=4)
+
+    assert {type(count) for count in cost.shapes.counts.at({"n": 4})} == {int}
+    assert time_s == pytest.approx(float(WEIGHTS.predict(vector, n=4).time_s), rel=1e-14)
+    assert time_s == pytest.approx(cost(n=np.array([4])), rel=1e-14)
+
+
+LOAD = "gmem.load.32.stride1"
+MODEL = FittedModel.from_object(
+    {
+        "format": "countperf-model",
+        "version": 1,
+        "name": "overlapping",
+        "expression": "launch + waves*overlap(chip, memory, sharpness=2.5)",
+        "derived": {
+            "bytes": "4*gmem_load_32_stride1",
+            "beyond": "bytes*max(0, 1 - 4096/max(1, bytes))",
+            "waves": "8*ceil(max(1, groups)/8)/max(1, groups)",
+        },
+        "terms": {
+            "launch": ["launches", "groups"],
+            "chip": ["flop.*.*", "lmem.load.*"],
+            "memory": ["gmem.load.*.*", "beyond"],
+        },
+        "ignored": ["iop.*"],
+    }
+)
+CHARGED = {
+    ("launch", "launches"): 1e-6,
+    ("launch", "groups"): 2e-9,
+    ("chip", "flop.add.f32"): 1e-10,
+    ("chip", "flop.mul.f32"): 3e-10,
+    ("chip", "flop.div.f32"): 0.0,
+    ("memory", LOAD): 5e-10,
+    ("memory", "beyond"): 2e-10,
+}
+TILED = PropertyVector.from_mapping(
+    {
+        "launches": 1,
+        "groups": "[n] -> { floor((n + 3)/4) : n > 0 }",
+        "flop.add.f32": "[n] -> { 64 * floor((n + 3)/4) : n > 0 }",
+        "flop.mul.f32": "[n] -> { 6 * n^2 : n > 0 }",
+        "flop.div.f32": "[n] -> { 6 * n^2 : n > 0 }",
+        LOAD: "[n] -> { n^2 + 5 * n : n > 0 }",
+        "iop.add.i32": "[n] -> { n : n > 0 }",
+    },
+    kernel="tiled",
+)
+
+
+def _overlapping(**changes: Any) -> WeightSet:
+    weights = tuple(
+        make_weight("launches", value, term=term).model_copy(update={"feature": feature})
+        for (term, feature), value in CHARGED.items()
+    )
+    fields = {"model": MODEL.name, "definition": MODEL, "covariance_s2": None, "quality": None}
+    ranges = {"waves": Range(smallest=1.0, largest=1e6)}
+    return make_weights({"launches": 1.0}, **fields, weights=weights, ranges=ranges, **changes)
+
+
+def _correction() -> Correction:
+    random = np.random.default_rng(5)
+    number, columns = 300, len(CHARGED)
+    shares = random.dirichlet(np.ones(columns), number)
+    return Correction(
+        kernels=tuple(f"k{i}" for i in range(number)),
+        places=(tuple(range(columns)),) * number,
+        roots=tuple(map(tuple, np.sqrt(shares).tolist())),
+        logs=tuple(map(tuple, random.uniform(0.0, 8.0, (number, columns)).tolist())),
+        coefficients=tuple(random.normal(size=number).tolist()),
+        columns=columns,
+        scale=5.0,
+        factor=1.2,
+        plain_factor=1.5,
+        without=FitQuality(
+            in_sample_error=0.1, held_out_error=0.1, in_sample_scatter=0.1, held_out_scatter=0.1
+        ),
+    )
+
+
+@pytest.mark.parametrize("is_corrected", [False, True], ids=["plain", "corrected"])
+def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bool) -> None:
+    weights = _overlapping(correction=_correction() if is_corrected else None)
+    cost = weights.compile(TILED)
+    quick = replace(cost, vector=_never)
+    sizes = np.array([1, 2, 31, 32, 33, 500, 4000])  # 4096 bytes are exceeded from 30 on
+
+    times = np.array([quick(n=n) for n in sizes.tolist()])
+
+    expected = [float(weights.predict(TILED, n=n).time_s) for n in sizes.tolist()]
+    assert times == pytest.approx(expected, rel=1e-11)
+    assert cost(n=sizes) == pytest.approx(expected, rel=1e-11)
+    assert pickle.loads(pickle.dumps(cost))(n=33) == cost(n=33)
+    # without groups, which are divided by
+    assert cost(n=0) == pytest.approx(float(weights.predict(TILED, n=0).time_s), rel=1e-11)
+
+
+def test_threads_may_share_it() -> None:
+    cost = _overlapping(correction=_correction()).compile(TILED)
+    sizes = list(range(1, 400))
+
+    with ThreadPoolExecutor(4) as pool:
+        times = list(pool.map(lambda n: cost(n=n), sizes))
+
+    assert times == [cost(n=n) for n in sizes]

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.errors import ExpressionError
-from countperf.models.evaluation import array_function, derivative, scalar_function
+from countperf.models.evaluation import (
+    ScalarSource,
+    array_function,
+    derivative,
+    scalar_function,
+)
 from countperf.models.expressions import Formula, parse
 
 FORMULAS = (
@@ -127,6 +132,31 @@ def test_an_overlap_lies_between_maximum_and_sum_and_is_homogeneous(
 
     assert max(a, b) * (1 - 1e-12) <= whole <= (a + b) * (1 + 1e-12)
     assert overlap({"a": factor * a, "b": factor * b, "s": s}) == pytest.approx(factor * whole)
+
+
+def test_what_formulas_have_in_common_is_written_once() -> None:
+    formula = parse("2*overlap(a, b, a*b, sharpness=3)")
+    slope = derivative(formula, "b")
+    source = ScalarSource()
+    source.variables |= {"a": "x", "b": "y"}
+
+    both = source.function(["x", "y"], f"({source.formula(formula)}, {source.formula(slope)})")
+
+    values = {"a": 2.0, "b": 0.7}
+    expected = [scalar_function(each)(values) for each in (formula, slope)]
+    assert both(2.0, 0.7) == pytest.approx(expected, rel=1e-14)
+    assert sum("max(" in line for line in source.lines) == 1
+    assert len(set(source.lines)) == len(source.lines)
+
+
+def test_functions_may_give_up() -> None:
+    source = ScalarSource()
+    source.give_up_if("x < 1.0")
+
+    function = source.function(["x", "y"], source.weighted_sum((-2.0, 0.0, 1.0), "xyy"))
+
+    assert function(3.0, 5.0) == -1.0
+    assert function(0.5, 5.0) is None
 
 
 def test_names_are_listed_in_the_order_of_the_text_with_what_an_overlap_implies() -> None:

@@ -50,3 +50,11 @@ def test_an_unknown_overlap_is_refused() -> None:
     with pytest.raises(ParameterError, match="overlap3") as caught:
         structural(ExecutionPolicy(), overlap="all")
     assert caught.value.parameter == "overlap"
+
+
+@pytest.mark.parametrize("step", ["vast_vast", "wide_wide1", "same_widedata", "far_far", "next"])
+def test_what_is_issued_stays_as_it_is(step: str) -> None:
+    policy = ExecutionPolicy(width=8, vectorized="always")
+    issued = policy.apply({f"exec.free.flat.16x4.gmem.load.32.{step}": 64})
+    assert issued
+    assert policy.apply(issued) == issued
