@@ -59,6 +59,7 @@ ProfileName = Literal["quick", "paper", "rental", "broad"]
 _TRIED_VARIANTS = 5  # of a set, to find its sizes
 
 _BATCH = 40  # kernels that a process compiles
+_BETWEEN_FILES = 400  # after so many the file is written
 
 COMPARED_INSTRUCTIONS = 150
 """Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
@@ -1120,7 +1121,9 @@ def read_code(
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
-    Nothing is measured. Cases that have their instructions already are left as they are.
+    Nothing is measured. Cases that have their instructions already are left as they are, unless
+    what older versions noted says nothing of cycles. The file is written now and then, so that a
+    run that is cut off goes on where it was.
 
     Parameters
     ----------
@@ -1147,7 +1150,7 @@ def read_code(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from countperf.harness.compiled.instructions import read_compiled
+    from countperf.harness.compiled.instructions import CYCLES, read_compiled
     from countperf.harness.devices import find_device
     from measurement_kernels.catalog import entry
 
@@ -1163,7 +1166,7 @@ def read_code(
         )
     waiting: dict[str, list[Measurement]] = {}
     for each in found:
-        if each.code is None:
+        if each.code is None or CYCLES not in each.code:
             waiting.setdefault(each.kernel, []).append(each)
     names = list(waiting)
     batches = [names[first : first + _BATCH] for first in range(0, len(names), _BATCH)]
@@ -1172,6 +1175,13 @@ def read_code(
     def read(batch: Sequence[str]) -> tuple[CompiledKernel | KernelBuildError, ...]:
         units = [(entry(name).build(), waiting[name][0].parameters) for name in batch]
         return read_compiled(units, chosen)
+
+    def renewed() -> MeasurementSet:
+        noted = tuple(
+            each.model_copy(update={"code": code[each.case]}) if each.case in code else each
+            for each in found
+        )
+        return replace(found, measurements=noted)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = 0
@@ -1187,15 +1197,11 @@ def read_code(
                         say(f"{each.case}: {error}")
             done += len(batch)
             say(f"{done} of {len(names)} kernels")
-    renewed = replace(
-        found,
-        measurements=tuple(
-            each.model_copy(update={"code": code[each.case]}) if each.case in code else each
-            for each in found
-        ),
-    )
-    renewed.write_file(measurements)
-    return renewed
+            if done % _BETWEEN_FILES < _BATCH:
+                renewed().write_file(measurements)
+    noted = renewed()
+    noted.write_file(measurements)
+    return noted
 
 
 def evaluate(

@@ -10,12 +10,17 @@ Rules
 2. Iterations of a loop of one block whose integers all grow by the same amounts are not followed
    one by one.
 3. A function that is called is followed where its code is known, else the call is counted only.
+4. In functions that are called, of two ways that depend on data the one is taken that is shorter to
+   the end: the other is that of special values.
+5. Integer divisions in vectors by Intel's library are known by their name.
 """
 
 from __future__ import annotations
 
 import copy
+import heapq
 import itertools
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,19 +28,31 @@ from functools import cached_property
 from typing import NamedTuple
 
 from countperf.errors import CountingError
+from countperf.harness.compiled.accesses import MOST_ACCESSES, notes_of, repeat
+from countperf.harness.compiled.iterations import (
+    Loops,
+    grown_flags,
+    growth_of,
+    to_change,
+    to_equality,
+)
 from countperf.harness.compiled.machine import (
     EQUALITY,
+    REGISTERS,
     SETS_UNKNOWN_FLAGS,
     STACK_POINTER,
-    UNSIGNED,
+    UNKNOWN_LANES,
     Action,
     Condition,
     Constants,
     Flags,
     Machine,
+    Read,
+    Value,
     action_of,
     canonical,
     condition_of,
+    reader,
     signed,
 )
 from countperf.harness.compiled.packed import leads_to_integers, packed_action, target_of
@@ -44,6 +61,17 @@ MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
 
 _STACK = 0x7FFF_0000_0000
+_DEEPEST = 16
+_DECIDING = ("cmov", "set", "adc", "sbb")
+_ENDLESS = 1 << 30
+_CALL = 1000
+_DIVISION = re.compile(r"__ocl_svml_[a-z]\d_([iu])(div|rem)(\d+)")
+_SCRATCH = tuple(
+    REGISTERS[name].number
+    for name in ("%rax", "%rcx", "%rdx", "%rsi", "%rdi", "%r8", "%r9", "%r10", "%r11")
+)
+"""Registers that a function need not restore."""
+
 _WATCHED = 2
 """Iterations of a loop that have to be alike before the others are taken to be."""
 
@@ -71,7 +99,8 @@ class _Block:
 
     ``condition`` decides whether ``target`` follows; without one, it does if it is not None.
     ``suffix`` is the condition's name, ``vectors`` are the vector registers that are written,
-    ``called`` is a function that is entered before, ``leaves`` ends the function.
+    ``called`` is a function that is entered before, by place or by what computes its address;
+    ``leaves`` ends the function. ``steps`` are the actions that are not notes of accesses, and one.
     """
 
     lines: tuple[int, ...]
@@ -80,9 +109,11 @@ class _Block:
     condition: Condition | None
     target: int | None
     following: int | None
-    called: int | None
+    called: int | Read | None
     leaves: bool
     vectors: tuple[int, ...]
+    steps: int
+    notes: bool
 
 
 class Program:
@@ -118,6 +149,42 @@ class Program:
                     found.add(target)
         return frozenset(found)
 
+    def straight(self, executed: Mapping[int, int]) -> list[tuple[tuple[int, ...], bool]]:
+        """Return lines that are executed one after the other, equally often.
+
+        Parameters
+        ----------
+        executed : mapping from int to int
+            How often each line is.
+
+        Returns
+        -------
+        list of (tuple of int, bool)
+            Numbers of lines, in order, and whether the last one branches to the first.
+        """
+        found: list[list[int]] = []
+        ended = True
+        for place in sorted(executed):
+            if (
+                ended
+                or place in self._starts
+                or place != found[-1][-1] + 1
+                or executed[place] != executed[found[-1][-1]]
+            ):
+                found.append([])
+            found[-1].append(place)
+            ended = self.lines[place].mnemonic.startswith(("j", "ret", "call"))
+        return [
+            (
+                tuple(each),
+                self._is_branch(each[-1]) and self._target(self.lines[each[-1]]) == each[0],
+            )
+            for each in found
+        ]
+
+    def _is_branch(self, place: int) -> bool:
+        return self.lines[place].mnemonic[0] == "j"
+
     def _target(self, line: Line) -> int | None:
         text = line.operands.split(maxsplit=1)[0] if line.operands else ""
         try:
@@ -126,21 +193,25 @@ class Program:
             return None
 
     @cached_property
-    def _blocks(self) -> dict[int, _Block]:
+    def _blocks(self) -> dict[tuple[int, bool], _Block]:
         return {}
 
-    def _block(self, start: int) -> _Block:
-        found = self._blocks.get(start)
+    def _block(self, start: int, *, notes: bool = False) -> _Block:
+        found = self._blocks.get((start, notes))
         if found is None:
-            found = self._blocks[start] = self._made(start)
+            found = self._blocks[start, notes] = self._made(start, notes=notes)
         return found
 
-    def _made(self, start: int) -> _Block:
+    def _made(self, start: int, *, notes: bool) -> _Block:
         actions: list[Action] = []
+        steps = 1
         vectors: set[int] = set()
         condition: Condition | None = None
         suffix = ""
-        target, called, leaves = None, None, False
+        target, leaves = None, False
+        called: int | Read | None = None
+        if start in self._divisions:
+            actions.append(self._divisions[start])
         place = start
         following: int | None = None
         while True:
@@ -152,6 +223,8 @@ class Program:
             place += 1
             following = place
             if name.startswith("ret") or name in ("ud2", "hlt"):
+                if place - 1 in self._after_division:
+                    actions.append(_take_quotient)
                 leaves = True
                 break
             if name.startswith("jmp"):
@@ -167,10 +240,19 @@ class Program:
                 break
             if name.startswith("call"):
                 called = self._target(line)
+                if line.operands.startswith("*"):
+                    called = reader(line.operands[1:], 64)
+                if called is None:
+                    called = _unknown_place
                 break
+            if notes:
+                actions += notes_of(name, line.operands)
+            if name.startswith(_DECIDING):
+                actions.append(_note_decision(name.removeprefix("cmov").removeprefix("set")))
             action = self._action(line)
             if action is not None:
                 actions.append(action)
+                steps += 1
                 vector = target_of(line.operands)
                 if vector is not None:
                     vectors.add(vector)
@@ -186,7 +268,14 @@ class Program:
             called,
             leaves,
             tuple(sorted(vectors)),
+            steps,
+            notes,
         )
+
+    @cached_property
+    def _has_gathers(self) -> bool:
+        """Whether vectors say where memory is accessed."""
+        return any("gather" in each.mnemonic or "scatter" in each.mnemonic for each in self.lines)
 
     @cached_property
     def _minds_vectors(self) -> bool:
@@ -222,6 +311,9 @@ class Program:
             raise CountingError(f"there is no function {entry!r}: {', '.join(self.entries)}")
         machine.registers[STACK_POINTER] = _STACK
         machine.constants = self.constants
+        if machine.trace is not None and self._has_gathers and not self._minds_vectors:
+            self._minds_vectors = True
+            self._blocks.clear()
         start = copy.deepcopy(machine)
         try:
             return self._followed(entry, machine, most_steps)
@@ -231,45 +323,68 @@ class Program:
             # vectors may have written what is read one by one
             self._minds_vectors = True
             self._blocks.clear()
+            if machine.trace is not None:
+                del machine.trace[:]
+                start.trace = machine.trace
             return self._followed(entry, start, most_steps)
 
     def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
         counts: Counter[int] = Counter()
+        notes = machine.trace is not None
         stack: list[int] = []
         place: int | None = self._places[self.entries[entry]]
         steps = 0
+        loops = Loops(machine)
         while place is not None:
-            block = self._block(place)
+            block = self._block(place, notes=notes)
             for action in block.actions:
                 action(machine)
             counts[place] += 1
-            steps += len(block.actions) + 1
+            steps += block.steps
             if steps > most_steps:
                 raise CountingError(f"gave up after {most_steps} steps")
-            if block.called is not None and len(stack) < 16:
-                assert block.following is not None
-                stack.append(block.following)
-                place = block.called
+            if notes and len(machine.trace or ()) >= MOST_ACCESSES:
+                notes = False
+            if block.condition is None:
+                loops.passed(place)
+            if block.called is not None and block.following is not None:
+                called = block.called
+                if not isinstance(called, int):
+                    called = self._places.get(called(machine) or -1, -1)
+                place = block.following
+                if called >= 0 and len(stack) < _DEEPEST:
+                    stack.append(place)
+                    place = called
+                else:
+                    _forget(machine)
                 continue
             if block.leaves:
                 place = stack.pop() if stack else None
                 continue
             if block.condition is None:
-                place = block.following if block.target is None else block.target
+                before, place = place, block.following if block.target is None else block.target
+                if block.target is not None and block.target <= before:
+                    counts += loops.back(before, block.target)
                 continue
+            flags = machine.flags
             taken = block.condition(machine)
             if taken is None:
-                taken = self._guess(block, place)
+                flags = None
+                taken = self._shorter(block) if stack else self._guess(block, place)
+            loops.passed(place, block.suffix, taken, flags)
             if taken and block.target == place:
-                left = (most_steps - steps) // (len(block.actions) + 1)
+                left = (most_steps - steps) // block.steps
                 more, followed = self._repeated(block, machine, left)
                 counts[place] += more
-                steps += followed * (len(block.actions) + 1)
+                loops.repeated(place, more)
+                steps += followed * block.steps
                 place = block.following
                 continue
             if taken and block.target is None:  # a tail call
                 place = stack.pop() if stack else None
                 continue
+            if taken and block.target is not None and block.target < place:
+                counts += loops.back(place, block.target)
             place = block.target if taken else block.following
         found: Counter[int] = Counter()
         for start, count in counts.items():
@@ -300,6 +415,64 @@ class Program:
             )
         return False
 
+    def _shorter(self, block: _Block) -> bool:
+        """Decide a branch that depends on data in a function that is called."""
+        if block.target is None:
+            return True
+        if block.following is None:
+            return True
+        return self._to_end.get(block.target, _ENDLESS) < self._to_end.get(
+            block.following, _ENDLESS
+        )
+
+    @cached_property
+    def _to_end(self) -> dict[int, int]:
+        """The least number of lines from each to one that returns; a call is as bad as many."""
+        into: dict[int, list[int]] = {}
+        ends: list[int] = []
+        for place, line in enumerate(self.lines):
+            name, target = line.mnemonic, self._target(line) if line.mnemonic[0] == "j" else None
+            if name.startswith("ret") or (name[0] == "j" and target is None):
+                ends.append(place)
+                if name.startswith(("ret", "jmp")):
+                    continue
+            if target is not None:
+                into.setdefault(target, []).append(place)
+            if not name.startswith(("jmp", "ud2", "hlt")):
+                into.setdefault(place + 1, []).append(place)
+        found: dict[int, int] = {}
+        waiting = [(1, place) for place in ends]
+        heapq.heapify(waiting)
+        while waiting:
+            length, place = heapq.heappop(waiting)
+            if place in found:
+                continue
+            found[place] = length
+            for each in into.get(place, ()):
+                is_call = self.lines[each].mnemonic.startswith("call")
+                heapq.heappush(waiting, (length + (_CALL if is_call else 1), each))
+        return found
+
+    @cached_property
+    def _divisions(self) -> dict[int, Action]:
+        """What computes the results of functions that divide, by where they begin."""
+        found: dict[int, Action] = {}
+        for name, address in self.entries.items():
+            kind = _DIVISION.fullmatch(name)
+            if kind is not None and address in self._places:
+                found[self._places[address]] = _divide(kind[1] == "i", kind[2], int(kind[3]))
+        return found
+
+    @cached_property
+    def _after_division(self) -> frozenset[int]:
+        """Where functions that divide return."""
+        found: set[int] = set()
+        for place in self._divisions:
+            while place < len(self.lines) and not self.lines[place].mnemonic.startswith("ret"):
+                place += 1
+            found.add(place)
+        return frozenset(found)
+
     def _repeated(self, block: _Block, machine: Machine, most: int) -> tuple[int, int]:
         """Go on with a block that branches to itself, until it does not.
 
@@ -312,7 +485,11 @@ class Program:
         done, followed, watch_from = 0, 0, 1
         watched: list[_State] = []
         stored = machine.stored
+        trace = machine.trace if block.notes else None
+        before = last = 0
         while True:
+            if trace is not None:
+                before, last = last, len(trace)
             for action in block.actions:
                 action(machine)
             done, followed = done + 1, followed + 1
@@ -331,8 +508,55 @@ class Program:
             if len(watched) > _WATCHED + 1:
                 steps = _steps(watched)
                 if steps is not None and machine.stored == stored:
-                    done += _skip(machine, block.suffix, steps, block.vectors)
+                    skipped = _skip(machine, block.suffix, steps, block.vectors)
+                    done += skipped
+                    if trace is not None and skipped:
+                        repeat(trace, before, last, skipped)
                 watched, watch_from = [], 2 * followed
+
+
+def _divide(is_signed: bool, what: str, lanes: int) -> Action:
+    """Return what divides the first vector by the second one, lane by lane."""
+
+    def lane(one: Value, other: Value) -> Value:
+        if one is None or not other:
+            return None
+        a, b = (signed(one, 32), signed(other, 32)) if is_signed else (one, other)
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return (quotient if what == "div" else a - quotient * b) & 0xFFFF_FFFF
+
+    def operate(machine: Machine) -> None:
+        first, second = machine.vectors[:2]
+        pairs = zip(first[:lanes], second[:lanes], strict=True)
+        machine.quotient = (*(lane(*pair) for pair in pairs), *(0,) * (len(first) - lanes))
+
+    return operate
+
+
+def _take_quotient(machine: Machine) -> None:
+    machine.vectors[0] = machine.quotient
+
+
+def _forget(machine: Machine) -> None:
+    """Forget what a function may change of which nothing is known."""
+    for number in _SCRATCH:
+        machine.registers[number] = machine.low[number] = None
+    machine.vectors[:] = [UNKNOWN_LANES] * len(machine.vectors)
+    machine.masks[:] = [(0, 0)] * len(machine.masks)
+    machine.flags = None
+
+
+def _note_decision(suffix: str) -> Action:
+    def note(machine: Machine) -> None:
+        if machine.decided is not None:
+            machine.decided.append((suffix, machine.flags))
+
+    return note
+
+
+def _unknown_place(machine: Machine) -> Value:
+    del machine
+    return None
 
 
 def _unknown(machine: Machine) -> bool | None:
@@ -368,37 +592,25 @@ def _difference(before: _State, after: _State) -> _Steps | None:
     (old, old_flags), (new, new_flags) = before, after
     if old_flags is None or new_flags is None:
         return None
-    if (old_flags.kind, old_flags.bits) != (new_flags.kind, new_flags.bits):
+    growth = growth_of(old_flags, new_flags)
+    if growth is None:
         return None
-
-    def signed_difference(a: int, b: int, bits: int) -> int:
-        return signed((b - a) % (1 << bits), bits)
-
     grown = tuple(None if a is None or b is None else b - a for a, b in zip(old, new, strict=True))
-    return _Steps(
-        grown,
-        signed_difference(old_flags.first, new_flags.first, new_flags.bits),
-        signed_difference(old_flags.second, new_flags.second, new_flags.bits),
-        new_flags.kind,
-    )
+    return _Steps(grown, *growth, new_flags.kind)
 
 
 def _skip(machine: Machine, suffix: str, steps: _Steps, vectors: Sequence[int]) -> int:
     """Go on by iterations that are all alike, to the last that branches back; return how many."""
     grown, first, second, kind = steps
-    flags, condition = machine.flags, condition_of(suffix)
+    flags = machine.flags
     assert flags is not None
-    assert condition is not None
     if kind not in ("sub", "add") or not (first or second):
         return 0
-    whole = 1 << flags.bits
     if canonical(suffix) in EQUALITY:
-        low = _to_equality(flags, first - second if kind == "sub" else first + second, suffix)
+        low = 0 if canonical(suffix) == "e" else to_equality(flags, first, second) or 0
     else:
-        low = _to_end(machine, condition, flags, first, second, suffix in UNSIGNED)
-    one, other = (flags.first + first * low) % whole, (flags.second + second * low) % whole
-    result = (one - other if kind == "sub" else one + other) % whole
-    machine.flags = Flags(flags.kind, one, other, result, flags.bits)
+        low = to_change(flags, first, second, suffix)
+    machine.flags = grown_flags(flags, first, second, low)
 
     def grow(values: Sequence[int | None], by: Sequence[int | None], bits: int) -> list[int | None]:
         return [
@@ -413,51 +625,4 @@ def _skip(machine: Machine, suffix: str, steps: _Steps, vectors: Sequence[int]) 
         machine.vectors[vector] = tuple(
             grow(machine.vectors[vector], grown[start : start + 16], 32)
         )
-    return low
-
-
-def _to_equality(flags: Flags, step: int, suffix: str) -> int:
-    """Return how many more iterations branch back where the result decides by being zero."""
-    if canonical(suffix) == "e":
-        return 0
-    for left in (flags.result, flags.result - (1 << flags.bits)):
-        if step and left % step == 0 and -left // step > 0:
-            return -left // step - 1
-    return 0
-
-
-def _to_end(
-    machine: Machine,
-    condition: Condition,
-    flags: Flags,
-    first: int,
-    second: int,
-    is_unsigned: bool,
-) -> int:
-    """Return how many more iterations branch back where an order decides.
-
-    What is compared changes evenly, so that the order changes once, before anything overflows.
-    """
-    bits, whole = flags.bits, 1 << flags.bits
-    lowest = 0 if is_unsigned else -(whole >> 1)
-
-    def number(value: int) -> int:
-        return value if is_unsigned else signed(value, bits)
-
-    starts = number(flags.first), number(flags.second)
-
-    def goes_on(iterations: int) -> bool:
-        one, other = starts[0] + first * iterations, starts[1] + second * iterations
-        if not (lowest <= one < lowest + whole and lowest <= other < lowest + whole):
-            return False
-        result = (one - other if flags.kind == "sub" else one + other) % whole
-        machine.flags = Flags(flags.kind, one % whole, other % whole, result, bits)
-        return bool(condition(machine))
-
-    low, high = 0, 1
-    while goes_on(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if goes_on(middle) else (low, middle)
     return low

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from countperf.harness.compiled.execution import Line, Program
+from countperf.harness.compiled.libraries import functions_of
 from countperf.harness.compiled.machine import Constants
 from countperf.harness.compiled.objdump import disassemble, dump_sections
 from countperf.harness.compiled.x86 import HEADER, LINE, PREFIXES
@@ -20,6 +21,7 @@ _BYTES = re.compile(r"^ ([0-9a-f]+) ((?:[0-9a-f]+ ){1,4})")
 _CONSTANTS = (".rodata", ".lrodata", ".data")
 _SECTIONS_AT = 0x4000_0000_0000
 _SYMBOLS_AT = 0x5000_0000_0000
+_SYMBOLS_APART = 1 << 20
 
 
 def program_of(path: Path) -> Program:
@@ -36,6 +38,7 @@ def program_of(path: Path) -> Program:
     text = disassemble(path, "-dr")
     is_linked = "R_X86_64" not in text
     places: dict[str, int] = {}
+    symbols: dict[str, int] = {}
     constants: dict[int, bytes] = {}
     for number, section in enumerate(_sections(dump_sections(path))):
         if section.name.startswith(_CONSTANTS):
@@ -48,12 +51,18 @@ def program_of(path: Path) -> Program:
         if header := HEADER.match(each):
             entries[header[2]] = int(header[1], 16)
         elif relocation := _RELOCATION.match(each):
-            lines[-1] = _relocated(lines[-1], relocation[1], int(relocation[2] or "0", 16), places)
+            name = relocation[1]
+            if name not in places:
+                places[name] = symbols[name] = _SYMBOLS_AT + len(symbols) * _SYMBOLS_APART
+            lines[-1] = _relocated(lines[-1], places[name] + int(relocation[2] or "0", 16))
         elif found := LINE.match(_absolute(each)):
             mnemonic, _, operands = PREFIXES.sub("", found[2]).partition(" ")
             if mnemonic[0] == "j" or mnemonic.startswith("call"):
                 operands = operands.split(" <")[0]
             lines.append(Line(int(found[1], 16), mnemonic, operands.strip()))
+    for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART).items():
+        entries[name] = symbols[name]
+        lines += function
     return Program(lines, entries, Constants(constants))
 
 
@@ -65,12 +74,9 @@ def _absolute(line: str) -> str:
     return _NEXT_TO_CODE.sub(f"0x{place[1]}()", line.partition("#")[0]).rstrip()
 
 
-def _relocated(line: Line, symbol: str, offset: int, places: dict[str, int]) -> Line:
+def _relocated(line: Line, address: int) -> Line:
     """Put the address of a section or symbol into the instruction that refers to it."""
-    if symbol not in places:
-        places[symbol] = _SYMBOLS_AT + (len(places) << 20)
-    operands = re.sub(r"^\$0x0\b", f"${places[symbol] + offset:#x}", line.operands)
-    return Line(line.address, line.mnemonic, operands)
+    return Line(line.address, line.mnemonic, re.sub(r"^\$0x0\b", f"${address:#x}", line.operands))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ volume 2.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -120,6 +121,14 @@ class Machine:
         Whether memory has integers of 8 bits.
     stored : int
         How often an integer that is known was written to memory.
+    trace : array of int or None
+        Where memory is accessed (`countperf.harness.compiled.accesses`), if that is asked for.
+    quotient : tuple of int or None
+        What a function that divides is about to return.
+    written : list of (int, int, int or None) or None
+        Address, bits and value of what was written to memory, if that is asked for.
+    decided : list of (str, Flags or None) or None
+        Conditions of moves, and flags that decided them, if that is asked for.
     """
 
     registers: list[Value] = field(default_factory=lambda: [None] * 16)
@@ -131,6 +140,10 @@ class Machine:
     flags: Flags | None = None
     has_bytes: bool = False
     stored: int = 0
+    trace: array[int] | None = None
+    quotient: Lanes = UNKNOWN_LANES
+    written: list[tuple[int, int, Value]] | None = None
+    decided: list[tuple[str, Flags | None]] | None = None
 
     def load(self, address: Value, bits: int) -> Value:
         """Return what is in memory."""
@@ -158,6 +171,8 @@ class Machine:
         if address is None:
             return
         self.stored += value is not None
+        if self.written is not None:
+            self.written.append((address, bits, value))
         if bits >= _PIECE:
             if self.has_bytes:
                 for offset in range(bits // 8):
@@ -294,8 +309,8 @@ def writer(text: str, bits: int) -> Write:
     return lambda _, __: None
 
 
-def _width(name: str, parts: list[str]) -> int:
-    """Return the bits of operands, from registers or from what the name ends with."""
+def operand_bits(name: str, parts: list[str]) -> int:
+    """Return the bits of integer operands, from registers or from what the name ends with."""
     for text in reversed(parts):
         if text in REGISTERS:
             return REGISTERS[text].bits
@@ -360,6 +375,7 @@ _OPPOSITE = {"ne": "e", "ae": "b", "a": "be", "ge": "l", "g": "le", "ns": "s", "
 
 
 UNSIGNED = frozenset({"b", "be", "a", "ae"})
+ORDERS = UNSIGNED | {"l", "le", "g", "ge", "s", "ns"}
 EQUALITY = frozenset({"e", "ne"})
 
 
@@ -454,7 +470,7 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
     name = mnemonic
     if name not in _BINARY and name not in _UNARY and name not in _THREE and name[-1] in _BITS:
         name = mnemonic[:-1]
-    bits = _width(mnemonic, parts[-1:] if name in _SHIFTS else parts)
+    bits = operand_bits(mnemonic, parts[-1:] if name in _SHIFTS else parts)
     if len(parts) == 3 and name in _THREE:
         return _three(name, parts, bits)
     if name == "imul" and len(parts) == 2:
@@ -479,7 +495,7 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
         low, high = _BITS[widening[2]], _BITS[widening[3]]
         return _move(parts, low, high, is_signed=widening[1] == "s")
     if _MOVE.match(mnemonic) and len(parts) == 2:
-        bits = _width(mnemonic, parts)
+        bits = operand_bits(mnemonic, parts)
         return _move(parts, bits, bits)
     if mnemonic in ("cltq", "cdqe"):
         return _move(["%eax", "%rax"], 32, 64, is_signed=True)
@@ -579,7 +595,7 @@ def _conditional(suffix: str, parts: list[str]) -> Action:
     decide = condition_of(suffix)
     if decide is None and suffix[-1:] in _BITS:
         decide = condition_of(suffix[:-1])
-    bits = _width("", parts)
+    bits = operand_bits("", parts)
     read, keep, write = reader(parts[0], bits), reader(parts[1], bits), writer(parts[1], bits)
 
     def move(machine: Machine) -> None:

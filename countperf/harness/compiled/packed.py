@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from countperf.harness.compiled.accesses import lanes_of
 from countperf.harness.compiled.machine import (
     REGISTERS,
     UNKNOWN_LANES,
@@ -39,6 +40,7 @@ _PIECE_LANES = {"128": 4, "32x4": 4, "64x2": 4, "32x8": 8, "64x4": 8}
 _WIDENINGS = re.compile(r"^vpmov([sz])xdq$")
 _INTERLEAVES = re.compile(r"^v(?:p?unpck)([lh])(q?dq|ps|pd)$")
 
+_TO_INTEGERS = ("vpextr", "vextractps", "vmovd", "vmovq", "movd", "movq", "kmov")
 _TABLES = re.compile(r"^vperm([ti])2(d|q|ps|pd)$")
 _PERMUTATIONS = re.compile(r"^vperm(d|q|ps|pd)$")
 _QUARTERS = re.compile(r"^v(perm2|shuf)[if](?:128|64x2|32x4)$")
@@ -70,9 +72,9 @@ def leads_to_integers(mnemonic: str, operands: str) -> bool:
     """Say whether an instruction takes a vector's integers to integer registers."""
     if mnemonic.startswith(("kortest", "ktest")):
         return True
-    return mnemonic.startswith(("vpextr", "vmovd", "vmovq", "movd", "movq", "kmov")) and (
-        operands_of(operands)[-1] in REGISTERS
-    )
+    return mnemonic.startswith(
+        ("vpextr", "vextractps", "vmovd", "vmovq", "movd", "movq", "kmov")
+    ) and (operands_of(operands)[-1] in REGISTERS)
 
 
 # {{{ masks
@@ -306,11 +308,13 @@ def packed_action(mnemonic: str, operands: str) -> Action | None:
         return _mask_action(mnemonic, parts)
     under = _WRITTEN_UNDER.search(operands)
     target = _REGISTER.match(parts[-1])
+    if mnemonic.startswith("vpscatter") and under is not None:
+        return _scattered(mnemonic, operands, int(under[1]))
     if target is None:
-        return _leaving(mnemonic, parts, masked=under is not None)
+        return _leaving(mnemonic, parts, None if under is None else int(under[1]))
     number, lanes = int(target[2]), _LANES[target[1]]
     if "gather" in mnemonic and under is not None:
-        return _gathered(number, int(under[1]))
+        return _gathered(mnemonic, operands, number, int(under[1]))
     plain = [*parts[:-1], parts[-1].partition("{")[0]]
     source = _result(mnemonic, plain, lanes)
     if under is not None and source is not None:
@@ -333,12 +337,54 @@ def packed_action(mnemonic: str, operands: str) -> Action | None:
 _WIDE = re.compile(r"(?:q|pd|64|64x\d)$")
 
 
-def _gathered(number: int, mask: int) -> Action:
-    def forget(machine: Machine) -> None:
-        machine.vectors[number] = UNKNOWN_LANES
-        machine.masks[mask] = (0, _ALL)  # when all is gathered
+def _gathered(mnemonic: str, operands: str, number: int, mask: int) -> Action:
+    lanes = lanes_of(mnemonic, operands)
+    if not mnemonic.startswith("vp") or lanes is None:
 
-    return forget
+        def forget(machine: Machine) -> None:
+            machine.vectors[number] = UNKNOWN_LANES
+            machine.masks[mask] = (0, _ALL)  # when all is gathered
+
+        return forget
+    pieces = lanes.size // 4
+
+    def gather(machine: Machine) -> None:
+        bits, known = machine.masks[mask]
+        found: list[Value] = []
+        for lane, address in enumerate(lanes.addresses):
+            old = machine.vectors[number][pieces * lane : pieces * (lane + 1)]
+            if known >> lane & 1 and not bits >> lane & 1:
+                found += old
+                continue
+            start = address(machine) if known >> lane & 1 else None
+            for piece in range(pieces):
+                found.append(None if start is None else machine.load(start + 4 * piece, 32))
+        machine.vectors[number] = (*found, *(0,) * (16 - len(found)))
+        machine.masks[mask] = (0, _ALL)
+
+    return gather
+
+
+def _scattered(mnemonic: str, operands: str, mask: int) -> Action | None:
+    lanes = lanes_of(mnemonic, operands)
+    source = _REGISTER.match(operands_of(operands)[0])
+    if lanes is None or source is None:
+        return None
+    number, pieces = int(source[2]), lanes.size // 4
+
+    def scatter(machine: Machine) -> None:
+        bits, known = machine.masks[mask]
+        for lane, address in enumerate(lanes.addresses):
+            start = address(machine)
+            is_known = known >> lane & 1
+            if start is None or (is_known and not bits >> lane & 1):
+                continue
+            for piece in range(pieces):
+                value = machine.vectors[number][pieces * lane + piece] if is_known else None
+                machine.store(start + 4 * piece, 32, value)
+        machine.masks[mask] = (0, _ALL)
+
+    return scatter
 
 
 def _under(
@@ -363,11 +409,11 @@ def _under(
     return choose
 
 
-def _leaving(mnemonic: str, parts: list[str], *, masked: bool) -> Action | None:
+def _leaving(mnemonic: str, parts: list[str], mask: int | None) -> Action | None:
     """Return what writes to an integer register or to memory."""
     last = parts[-1]
-    if mnemonic.startswith("vpextr") and len(parts) == 3:
-        place, size = int(parts[0].lstrip("$"), 0), {"d": 1, "q": 2}.get(mnemonic[-1])
+    if mnemonic.startswith(("vpextr", "vextractps")) and len(parts) == 3:
+        place, size = int(parts[0].lstrip("$"), 0), {"d": 1, "s": 1, "q": 2}.get(mnemonic[-1])
         vector = _REGISTER.match(parts[1])
         if size is not None and vector is not None:
             number = int(vector[2])
@@ -389,15 +435,21 @@ def _leaving(mnemonic: str, parts: list[str], *, masked: bool) -> Action | None:
         return None
     lanes = _SCALARS.get(mnemonic, _LANES[vector[1]])
     number = int(vector[2])
-    is_known = (mnemonic in _SCALARS or _MOVES.match(mnemonic) is not None) and not masked
+    is_known = mnemonic in _SCALARS or _MOVES.match(mnemonic) is not None
+    size = 2 if _WIDE.search(mnemonic) else 1
 
     def store(machine: Machine) -> None:
         start = address(machine)
         if start is None:
             return
         values = machine.vectors[number] if is_known else UNKNOWN_LANES
+        bits, known = (_ALL, _ALL) if mask is None else machine.masks[mask]
         for lane in range(lanes):
-            machine.store(start + 4 * lane, 32, values[lane])
+            bit = 1 << (lane // size)
+            if not known & bit:
+                machine.store(start + 4 * lane, 32, None)
+            elif bits & bit:
+                machine.store(start + 4 * lane, 32, values[lane])
 
     return store
 

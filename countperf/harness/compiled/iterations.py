@@ -1,0 +1,356 @@
+"""Loops of several blocks, gone through in one go where iterations are alike.
+
+Iterations are alike if they take the same way, and registers, flags and what is written to the same
+places of memory grow by the same amounts in each of `_ALIKE` of them. So many more are taken for
+granted as no branch or conditional move decides otherwise, but for the last ones, in which masks of
+vectors may change.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from countperf.harness.compiled.accesses import repeat
+from countperf.harness.compiled.machine import (
+    EQUALITY,
+    ORDERS,
+    UNSIGNED,
+    Flags,
+    Lanes,
+    Machine,
+    Value,
+    canonical,
+    condition_of,
+    signed,
+)
+
+_ALIKE = 5
+_LAST = 2
+_LONGEST = 200_000
+"""Steps that are kept to compare iterations."""
+
+_Passed = tuple[int, bool | None, int]
+"""A block, whether its branch was taken, and how often; several times where it is a loop."""
+
+
+class _State(NamedTuple):
+    """What there is at the beginning of an iteration, and how far lists have come."""
+
+    passed: int
+    written: int
+    decided: int
+    traced: int
+    registers: tuple[Value, ...]
+    low: tuple[Value, ...]
+    vectors: tuple[Lanes, ...]
+    masks: tuple[tuple[int, int], ...]
+    flags: Flags | None
+
+
+class _Growth(NamedTuple):
+    """By how much everything grows in an iteration."""
+
+    registers: tuple[int, ...]
+    vectors: dict[int, tuple[int, ...]]
+    flags: tuple[int, int]
+    written: list[tuple[int, int, int, int]]
+    iterations: int
+
+
+@dataclass(slots=True)
+class _Watch:
+    count: int = 0
+    watched_from: int = 1
+    states: list[_State] = field(default_factory=list[_State])
+
+
+@dataclass(slots=True)
+class Loops:
+    """The way through a function, and the loops that are being gone through.
+
+    Attributes
+    ----------
+    machine : Machine
+        The processor.
+    """
+
+    machine: Machine
+    _way: list[_Passed] = field(default_factory=list[_Passed])
+    _flags: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
+    _watches: dict[tuple[int, int], _Watch] = field(default_factory=dict[tuple[int, int], _Watch])
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def passed(
+        self, place: int, suffix: str = "", taken: bool | None = None, flags: Flags | None = None
+    ) -> None:
+        """Note that a block was executed, and what its branch decided by."""
+        self._way.append((place, taken, 1))
+        self._flags.append((suffix, flags))
+
+    def repeated(self, place: int, times: int) -> None:
+        """Note that a block was executed several times more."""
+        self._way.append((place, None, times))
+        self._flags.append(("", None))
+
+    def back(self, place: int, target: int) -> Counter[int]:
+        """Go on by iterations that are alike, where a branch leads back.
+
+        Returns
+        -------
+        Counter
+            How often each block is executed in these.
+        """
+        for inner in [key for key in self._watches if target <= key[1] and key[0] < place]:
+            del self._watches[inner]
+        watch = self._watches.setdefault((place, target), _Watch())
+        watch.count += 1
+        if len(self._way) > _LONGEST:
+            for each in self._watches.values():
+                each.watched_from, each.states = 2 * each.count, []
+            self._begin()
+        if watch.count < watch.watched_from:
+            return Counter()
+        if not any(each.states for each in self._watches.values()):
+            self._begin()
+        watch.states.append(self._state())
+        if len(watch.states) <= _ALIKE:
+            return Counter()
+        growth = self._growth(watch.states)
+        last = watch.states[-2:]
+        watch.states = []
+        if growth is None:
+            watch.watched_from = 2 * watch.count
+            return Counter()
+        return self._go_on(growth, *last)
+
+    def _begin(self) -> None:
+        self._way.clear()
+        self._flags.clear()
+        self.machine.written = []
+        self.machine.decided = []
+
+    def _state(self) -> _State:
+        machine = self.machine
+        return _State(
+            len(self._way),
+            len(machine.written or ()),
+            len(machine.decided or ()),
+            len(machine.trace or ()),
+            tuple(machine.registers),
+            tuple(machine.low),
+            tuple(machine.vectors),
+            tuple(machine.masks),
+            machine.flags,
+        )
+
+    def _growth(self, states: Sequence[_State]) -> _Growth | None:
+        """Return by how much everything grows; None if iterations are not alike."""
+        ways = [self._way[a.passed : b.passed] for a, b in itertools.pairwise(states)]
+        if any(way != ways[0] for way in ways):
+            return None
+        if len({(state.low, state.masks) for state in states}) > 1:
+            return None
+        flags = _even_flags([state.flags for state in states])
+        registers = _even([state.registers for state in states], 64)
+        vectors = _even_vectors([state.vectors for state in states])
+        written = self._written(states)
+        iterations = self._iterations(states)
+        if None in (flags, registers, vectors, written, iterations):
+            return None
+        return _Growth(
+            registers or (), vectors or {}, flags or (0, 0), written or [], iterations or 0
+        )
+
+    def _written(self, states: Sequence[_State]) -> list[tuple[int, int, int, int]] | None:
+        """Return what is written to which places: address, bits, the last value, its growth."""
+        log = self.machine.written or []
+        slices = [log[a.written : b.written] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in slices}) > 1:
+            return None
+        found: list[tuple[int, int, int, int]] = []
+        for writes in zip(*slices, strict=True):
+            values = [value for _, _, value in writes]
+            if all(value is None for value in values):
+                continue
+            places = {(address, bits) for address, bits, _ in writes}
+            grown = _even([(value,) for value in values], 64)
+            if len(places) > 1 or grown is None or values[-1] is None:
+                return None
+            found.append((*writes[-1][:2], values[-1], grown[0]))
+        return found
+
+    def _iterations(self, states: Sequence[_State]) -> int | None:
+        """Return for how many more iterations all is decided alike; None for endless ones."""
+        branches = [self._flags[a.passed : b.passed] for a, b in itertools.pairwise(states)]
+        log = self.machine.decided or []
+        moves = [log[a.decided : b.decided] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in moves}) > 1:
+            return None
+        least: int | None = None
+        for decisions in itertools.chain(zip(*branches, strict=True), zip(*moves, strict=True)):
+            suffixes = {suffix for suffix, _ in decisions}
+            flags = [each for _, each in decisions]
+            if all(each is None for each in flags):
+                continue
+            growth = _even_flags(flags)
+            if growth is None or len(suffixes) > 1:
+                return None
+            more = _alike(flags[-1], growth, suffixes.pop())
+            if more is not None:
+                least = more if least is None else min(least, more)
+        return least - _LAST if least is not None and least > _LAST else None
+
+    def _go_on(self, growth: _Growth, before: _State, now: _State) -> Counter[int]:
+        machine, times = self.machine, growth.iterations
+        machine.registers[:] = [
+            None if value is None else (value + by * times) % (1 << 64)
+            for value, by in zip(machine.registers, growth.registers, strict=True)
+        ]
+        for number, lanes in growth.vectors.items():
+            machine.vectors[number] = tuple(
+                None if value is None else (value + by * times) % (1 << 32)
+                for value, by in zip(machine.vectors[number], lanes, strict=True)
+            )
+        if machine.flags is not None:
+            machine.flags = grown_flags(machine.flags, *growth.flags, times)
+        for address, bits, value, by in growth.written:
+            machine.store(address, bits, (value + by * times) % (1 << bits))
+        if machine.trace is not None:
+            period = now.traced - before.traced
+            repeat(machine.trace, before.traced - period, before.traced, times)
+        found: Counter[int] = Counter()
+        for place, _, number in self._way[before.passed : now.passed]:
+            found[place] += number * times
+        for place, number in found.items():
+            self.repeated(place, number)
+        return found
+
+
+def _even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
+    """Return by how much values grow from each row to the next; None if unevenly."""
+    found: list[int] = []
+    for values in zip(*rows, strict=True):
+        known = [value for value in values if value is not None]
+        if not known:
+            found.append(0)
+            continue
+        steps = {(b - a) % (1 << bits) for a, b in itertools.pairwise(known)}
+        if len(known) < len(values) or len(steps) > 1:
+            return None
+        found.append(signed(steps.pop(), bits))
+    return tuple(found)
+
+
+def _even_vectors(rows: Sequence[tuple[Lanes, ...]]) -> dict[int, tuple[int, ...]] | None:
+    found: dict[int, tuple[int, ...]] = {}
+    for number, vectors in enumerate(zip(*rows, strict=True)):
+        if any(each != vectors[0] for each in vectors):
+            grown = _even(vectors, 32)
+            if grown is None:
+                return None
+            found[number] = grown
+    return found
+
+
+def _even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
+    """Return by how much what flags compare grows; None if unevenly."""
+    if all(each is None for each in flags):
+        return 0, 0
+    steps = {
+        None if a is None or b is None else growth_of(a, b) for a, b in itertools.pairwise(flags)
+    }
+    return steps.pop() if len(steps) == 1 else None
+
+
+def growth_of(before: Flags, after: Flags) -> tuple[int, int] | None:
+    """Return by how much what flags compare grew; None if that has no meaning."""
+    if (before.kind, before.bits) != (after.kind, after.bits):
+        return None
+    if after.kind not in ("sub", "add"):
+        return (0, 0) if before == after else None
+    whole = 1 << after.bits
+    return (
+        signed((after.first - before.first) % whole, after.bits),
+        signed((after.second - before.second) % whole, after.bits),
+    )
+
+
+def grown_flags(flags: Flags, first: int, second: int, times: int) -> Flags:
+    """Return flags after what they compare has grown so many times."""
+    if not (first or second):
+        return flags
+    whole = 1 << flags.bits
+    one, other = (flags.first + first * times) % whole, (flags.second + second * times) % whole
+    result = (one - other if flags.kind == "sub" else one + other) % whole
+    return Flags(flags.kind, one, other, result, flags.bits)
+
+
+def _alike(flags: Flags | None, growth: tuple[int, int], suffix: str) -> int | None:
+    """Return for how many more iterations a condition decides alike; None if for good."""
+    if flags is None or growth == (0, 0):
+        return None
+    if canonical(suffix) in EQUALITY:
+        if flags.result == 0:
+            return 0
+        return to_equality(flags, *growth)
+    if canonical(suffix) not in ORDERS:
+        return 0
+    return to_change(flags, *growth, suffix)
+
+
+def to_equality(flags: Flags, first: int, second: int) -> int | None:
+    """Return how many more iterations there are before what is compared is equal; None for ever."""
+    step = first - second if flags.kind == "sub" else first + second
+    for left in (flags.result, flags.result - (1 << flags.bits)):
+        if step and left % step == 0 and -left // step > 0:
+            return -left // step - 1
+    return None
+
+
+def to_change(flags: Flags, first: int, second: int, suffix: str) -> int:
+    """Return how many more iterations decide as flags do now where an order decides.
+
+    What is compared changes evenly, so that the order changes once, before anything overflows.
+
+    Parameters
+    ----------
+    flags : Flags
+        As they are now.
+    first, second : int
+        By how much what they compare grows in each iteration.
+    suffix : str
+        The condition.
+    """
+    bits, whole = flags.bits, 1 << flags.bits
+    is_unsigned = canonical(suffix) in UNSIGNED
+    lowest = 0 if is_unsigned else -(whole >> 1)
+    condition = condition_of(suffix)
+    assert condition is not None
+    machine = Machine(flags=flags)
+    now = condition(machine)
+
+    def number(value: int) -> int:
+        return value if is_unsigned else signed(value, bits)
+
+    starts = number(flags.first), number(flags.second)
+
+    def goes_on(iterations: int) -> bool:
+        one, other = starts[0] + first * iterations, starts[1] + second * iterations
+        if not (lowest <= one < lowest + whole and lowest <= other < lowest + whole):
+            return False
+        machine.flags = grown_flags(flags, first, second, iterations)
+        return condition(machine) == now
+
+    low, high = 0, 1
+    while goes_on(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if goes_on(middle) else (low, middle)
+    return low

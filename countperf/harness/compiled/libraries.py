@@ -1,0 +1,78 @@
+"""Functions that compiled kernels call in libraries of their runtime: their machine code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from countperf.errors import DeviceError
+from countperf.harness.compiled.execution import Line
+from countperf.harness.compiled.objdump import disassemble
+from countperf.harness.compiled.x86 import HEADER, LINE, PREFIXES
+from countperf.harness.icd import find_drivers
+
+_FUNCTION = re.compile(r"__ocl_svml_([a-z]\d)_\w+")
+"""Functions of Intel's short vector math library, and for which processors."""
+_DRIVER = "libintelocl.so"
+_TARGET = re.compile(r"^(?:0x)?([0-9a-f]+)")
+
+
+def functions_of(symbols: Iterable[str], start: int, apart: int) -> dict[str, tuple[Line, ...]]:
+    """Return the code of the functions that are found, each at an address of its own.
+
+    Parameters
+    ----------
+    symbols : iterable of str
+        What an object refers to.
+    start, apart : int
+        Address of the first symbol, and distance to the next one.
+    """
+    found: dict[str, tuple[Line, ...]] = {}
+    for number, symbol in enumerate(symbols):
+        if named := _FUNCTION.fullmatch(symbol):
+            lines = _function(symbol, f"libocl_svml_{named[1]}.so")
+            if lines:
+                found[symbol] = _moved(lines, start + number * apart - lines[0].address)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _function(symbol: str, library: str) -> tuple[Line, ...]:
+    path = _library(library)
+    if path is None:
+        return ()
+    try:
+        text = disassemble(path, f"--disassemble={symbol}")
+    except DeviceError:
+        return ()
+    lines: list[Line] = []
+    is_inside = False
+    for each in text.splitlines():
+        if header := HEADER.match(each):
+            is_inside = header[2] == symbol
+        elif is_inside and (found := LINE.match(each)):
+            mnemonic, _, operands = PREFIXES.sub("", found[2]).partition(" ")
+            lines.append(Line(int(found[1], 16), mnemonic, operands.strip()))
+    return tuple(lines)
+
+
+@lru_cache(maxsize=16)
+def _library(name: str) -> Path | None:
+    for driver in find_drivers().files:
+        path = Path(driver.library)
+        if path.name == _DRIVER and (path.parent / name).is_file():
+            return path.parent / name
+    return None
+
+
+def _moved(lines: Iterable[Line], by: int) -> tuple[Line, ...]:
+    """Give lines other addresses, and branches the targets that go with them."""
+    found: list[Line] = []
+    for line in lines:
+        operands = line.operands
+        if line.mnemonic[0] == "j" or line.mnemonic.startswith("call"):
+            operands = _TARGET.sub(lambda t: f"{int(t[1], 16) + by:x}", operands.split(" <")[0])
+        found.append(Line(line.address + by, line.mnemonic, operands))
+    return tuple(found)
