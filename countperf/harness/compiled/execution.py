@@ -28,11 +28,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from countperf.errors import CountingError
-from countperf.harness.compiled.accesses import MOST_ACCESSES, notes_of, repeat
 from countperf.harness.compiled.iterations import (
     Loops,
     grown_flags,
     growth_of,
+    note_of_step,
     to_change,
     to_equality,
 )
@@ -113,7 +113,6 @@ class _Block:
     leaves: bool
     vectors: tuple[int, ...]
     steps: int
-    notes: bool
 
 
 class Program:
@@ -193,16 +192,16 @@ class Program:
             return None
 
     @cached_property
-    def _blocks(self) -> dict[tuple[int, bool], _Block]:
+    def _blocks(self) -> dict[int, _Block]:
         return {}
 
-    def _block(self, start: int, *, notes: bool = False) -> _Block:
-        found = self._blocks.get((start, notes))
+    def _block(self, start: int) -> _Block:
+        found = self._blocks.get(start)
         if found is None:
-            found = self._blocks[start, notes] = self._made(start, notes=notes)
+            found = self._blocks[start] = self._made(start)
         return found
 
-    def _made(self, start: int, *, notes: bool) -> _Block:
+    def _made(self, start: int) -> _Block:
         actions: list[Action] = []
         steps = 1
         vectors: set[int] = set()
@@ -245,10 +244,11 @@ class Program:
                 if called is None:
                     called = _unknown_place
                 break
-            if notes:
-                actions += notes_of(name, line.operands)
             if name.startswith(_DECIDING):
                 actions.append(_note_decision(name.removeprefix("cmov").removeprefix("set")))
+            step = note_of_step(name, line.operands)
+            if step is not None and (self._minds_vectors or "mm" not in line.operands):
+                actions.append(step)
             action = self._action(line)
             if action is not None:
                 actions.append(action)
@@ -269,13 +269,7 @@ class Program:
             leaves,
             tuple(sorted(vectors)),
             steps,
-            notes,
         )
-
-    @cached_property
-    def _has_gathers(self) -> bool:
-        """Whether vectors say where memory is accessed."""
-        return any("gather" in each.mnemonic or "scatter" in each.mnemonic for each in self.lines)
 
     @cached_property
     def _minds_vectors(self) -> bool:
@@ -311,9 +305,6 @@ class Program:
             raise CountingError(f"there is no function {entry!r}: {', '.join(self.entries)}")
         machine.registers[STACK_POINTER] = _STACK
         machine.constants = self.constants
-        if machine.trace is not None and self._has_gathers and not self._minds_vectors:
-            self._minds_vectors = True
-            self._blocks.clear()
         start = copy.deepcopy(machine)
         try:
             return self._followed(entry, machine, most_steps)
@@ -323,28 +314,22 @@ class Program:
             # vectors may have written what is read one by one
             self._minds_vectors = True
             self._blocks.clear()
-            if machine.trace is not None:
-                del machine.trace[:]
-                start.trace = machine.trace
             return self._followed(entry, start, most_steps)
 
     def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
         counts: Counter[int] = Counter()
-        notes = machine.trace is not None
         stack: list[int] = []
         place: int | None = self._places[self.entries[entry]]
         steps = 0
         loops = Loops(machine)
         while place is not None:
-            block = self._block(place, notes=notes)
+            block = self._block(place)
             for action in block.actions:
                 action(machine)
             counts[place] += 1
             steps += block.steps
             if steps > most_steps:
                 raise CountingError(f"gave up after {most_steps} steps")
-            if notes and len(machine.trace or ()) >= MOST_ACCESSES:
-                notes = False
             if block.condition is None:
                 loops.passed(place)
             if block.called is not None and block.following is not None:
@@ -485,11 +470,7 @@ class Program:
         done, followed, watch_from = 0, 0, 1
         watched: list[_State] = []
         stored = machine.stored
-        trace = machine.trace if block.notes else None
-        before = last = 0
         while True:
-            if trace is not None:
-                before, last = last, len(trace)
             for action in block.actions:
                 action(machine)
             done, followed = done + 1, followed + 1
@@ -508,10 +489,7 @@ class Program:
             if len(watched) > _WATCHED + 1:
                 steps = _steps(watched)
                 if steps is not None and machine.stored == stored:
-                    skipped = _skip(machine, block.suffix, steps, block.vectors)
-                    done += skipped
-                    if trace is not None and skipped:
-                        repeat(trace, before, last, skipped)
+                    done += _skip(machine, block.suffix, steps, block.vectors)
                 watched, watch_from = [], 2 * followed
 
 

@@ -27,16 +27,9 @@ _SIZES_FROM = {"global": (0x20, 0x90), "local": (0x38, 0x50, 0xA8, 0xC0), "group
 _AXES = 3
 
 
-def middle_number(launch: KernelLaunch) -> int:
-    """Return the number of a group in the middle, which no border cuts, as `group_at` counts."""
+def middle_group(launch: KernelLaunch) -> tuple[int, int, int]:
+    """Return the number of a group in the middle, which no border cuts."""
     first, second, third = (extent // 2 for extent in launch.groups)
-    return first + launch.groups[0] * (second + launch.groups[1] * third)
-
-
-def group_at(launch: KernelLaunch, number: int) -> tuple[int, int, int]:
-    """Return the numbers of a group along three axes; a runtime goes along the first one first."""
-    rows, first = divmod(number, launch.groups[0])
-    third, second = divmod(rows, launch.groups[1])
     return first, second, third
 
 

@@ -21,19 +21,12 @@ others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``
 ``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
                          of innermost loops; ``cycles_throughput``, if nothing waited for results;
                          ``cycles_operations``, micro operations
-``code.miss1_*_*``       lines that come from a cache farther away (`caches`): ``miss1``, from the
-                         second; ``miss2`` and ``cold``, from beyond; ``near`` or ``far``; ``load``
-                         or ``store``
 =======================  ==========================================================================
-
-Lines from caches are those of groups around the middle, one after the other, as a thread executes
-them, with the caches of an AMD Zen 5; accesses whose addresses depend on data are left out.
 """
 
 from __future__ import annotations
 
 import re
-from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,10 +36,8 @@ from typing import Any
 import numpy as np
 
 from countperf.errors import CountingError, KernelBuildError
-from countperf.harness.compiled.accesses import Accesses, accesses_of
-from countperf.harness.compiled.caches import run_groups
 from countperf.harness.compiled.execution import Program
-from countperf.harness.compiled.groups import group_at, intel_group, middle_number, pocl_group
+from countperf.harness.compiled.groups import intel_group, middle_group, pocl_group
 from countperf.harness.compiled.launches import KernelLaunch, launches_of
 from countperf.harness.compiled.listing import entry_of
 from countperf.harness.compiled.machine import Machine
@@ -60,13 +51,6 @@ ROOT = "code"
 
 CYCLES = f"{ROOT}.cycles"
 """Cycles on the processor of reference."""
-
-_MOST_GROUPS = 32
-_ACCESSES_AROUND = 60_000
-_INSTRUCTIONS_AROUND = 400_000
-_INSTRUCTIONS_WITH_ANOTHER = 600_000
-"""Groups that are followed, one after the other, if they are as small as that; and what a group may
-execute to have another one before it."""
 
 _GROUPS: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
     POCL: pocl_group,
@@ -131,68 +115,22 @@ class CompiledKernel:
             program = self.programs.get(launch.kernel)
             if program is None:
                 raise CountingError(f"there is no code of kernel {launch.kernel!r}")
-            executed, groups = self._followed(program, launch)
-            accesses = 0
-            for place, count in executed.items():
-                line = program.lines[place]
-                accesses += count * accesses_of(line.mnemonic, line.operands)
-                for name, number in properties_of(line.mnemonic, line.operands):
-                    found[name] += number * count * launch.number_of_groups
-            for name, number in cycles_of(program, executed, self.analyzed).items():
-                found[f"{ROOT}.{name}"] += number * launch.number_of_groups
-            warm = len(groups) // 2
-            noted = max(1, len(groups[warm]))
-            each = launch.number_of_groups / (len(groups) - warm) * max(1.0, accesses / noted)
-            for name, number in run_groups(groups, warm).items():
-                found[f"{ROOT}.{name}"] += round(number * each)
-        return dict(sorted((name, number) for name, number in found.items() if number))
-
-    def _followed(
-        self, program: Program, launch: KernelLaunch
-    ) -> tuple[Counter[int], list[Accesses]]:
-        """Follow the group in the middle and some around it; return what it executes.
-
-        Returns
-        -------
-        Counter
-            How often the group in the middle executes each line.
-        list of Accesses
-            Of groups one after the other; that in the middle is the first of the second half.
-        """
-        entry = entry_of(program, launch.kernel, launch.group_shape)
-
-        def follow(number: int) -> tuple[Counter[int], Accesses]:
-            machine = _GROUPS[self.platform](launch, group_at(launch, number))
-            machine.trace = array("q")
+            machine = _GROUPS[self.platform](launch, middle_group(launch))
+            entry = entry_of(program, launch.kernel, launch.group_shape)
             try:
-                return program.executed(entry, machine), Accesses.of(machine.trace)
+                executed = program.executed(entry, machine)
             except CountingError as error:
                 raise CountingError(
                     f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"
                     " with a model that does not read it"
                 ) from error
-
-        middle = middle_number(launch)
-        executed, accesses = follow(middle)
-        around = _groups_around(
-            middle, launch.number_of_groups, sum(executed.values()), len(accesses)
-        )
-        groups = [accesses if each == middle else follow(each)[1] for each in around]
-        return executed, groups
-
-
-def _groups_around(middle: int, groups: int, instructions: int, accesses: int) -> range:
-    """Return which groups are followed: as many before as from the middle on, or one more after."""
-    most = min(
-        _MOST_GROUPS,
-        _INSTRUCTIONS_AROUND // max(1, instructions),
-        _ACCESSES_AROUND // max(1, accesses),
-    )
-    number = max(2 if instructions <= _INSTRUCTIONS_WITH_ANOTHER else 1, most)
-    before = min(number // 2, middle)
-    after = min(number - number // 2, groups - middle)
-    half = min(before, after)
-    return range(middle - half, middle + max(1, half))
+            for place, count in executed.items():
+                line = program.lines[place]
+                for name, number in properties_of(line.mnemonic, line.operands):
+                    found[name] += number * count * launch.number_of_groups
+            for name, number in cycles_of(program, executed, self.analyzed).items():
+                found[f"{ROOT}.{name}"] += number * launch.number_of_groups
+        return dict(sorted((name, number) for name, number in found.items() if number))
 
 
 def read_compiled(

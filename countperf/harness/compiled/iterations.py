@@ -1,30 +1,35 @@
 """Loops of several blocks, gone through in one go where iterations are alike.
 
-Iterations are alike if they take the same way, and registers, flags and what is written to the same
-places of memory grow by the same amounts in each of `_ALIKE` of them. So many more are taken for
-granted as no branch or conditional move decides otherwise, but for the last ones, in which masks of
-vectors may change.
+Iterations are alike if they take the same way, and registers, flags, what is loaded, and what is
+written to the same places of memory grow by the same amounts in each of `_ALIKE` of them. So many
+more are taken for granted as no branch or conditional move decides otherwise, and what they load is
+what is expected, but for the last ones. Nothing that grows may go into an instruction whose result
+does not grow evenly with it, such as a bitwise one or a comparison of vectors.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from countperf.harness.compiled.accesses import repeat
 from countperf.harness.compiled.machine import (
     EQUALITY,
     ORDERS,
+    REGISTERS,
     UNSIGNED,
+    Action,
     Flags,
     Lanes,
     Machine,
     Value,
     canonical,
     condition_of,
+    operands_of,
+    reader,
     signed,
 )
 
@@ -32,6 +37,15 @@ _ALIKE = 5
 _LAST = 2
 _LONGEST = 200_000
 """Steps that are kept to compare iterations."""
+
+_STEPS = re.compile(
+    r"^(?:s[ha]rx?|ro[rl]|and|or|xor|bzhi|bextr|bt|i?div|mul|movz|cbw|vps[rl][la]|vpand|vpor"
+    r"|vpxor|vpternlog|vpcmp|vptestn?m|vpm(?:in|ax)|vpmov\w2m|v?p?movmsk|vpsrl|vpsra)"
+)
+"""What does not grow evenly where its operands do."""
+_SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
+_CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
+_VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
 _Passed = tuple[int, bool | None, int]
 """A block, whether its branch was taken, and how often; several times where it is a loop."""
@@ -42,8 +56,9 @@ class _State(NamedTuple):
 
     passed: int
     written: int
+    loaded: int
+    stepped: int
     decided: int
-    traced: int
     registers: tuple[Value, ...]
     low: tuple[Value, ...]
     vectors: tuple[Lanes, ...]
@@ -133,6 +148,8 @@ class Loops:
         self._way.clear()
         self._flags.clear()
         self.machine.written = []
+        self.machine.loaded = []
+        self.machine.stepped = []
         self.machine.decided = []
 
     def _state(self) -> _State:
@@ -140,8 +157,9 @@ class Loops:
         return _State(
             len(self._way),
             len(machine.written or ()),
+            len(machine.loaded or ()),
+            len(machine.stepped or ()),
             len(machine.decided or ()),
-            len(machine.trace or ()),
             tuple(machine.registers),
             tuple(machine.low),
             tuple(machine.vectors),
@@ -156,16 +174,24 @@ class Loops:
             return None
         if len({(state.low, state.masks) for state in states}) > 1:
             return None
+        if not self._steps_are_even(states):
+            return None
         flags = _even_flags([state.flags for state in states])
         registers = _even([state.registers for state in states], 64)
         vectors = _even_vectors([state.vectors for state in states])
         written = self._written(states)
         iterations = self._iterations(states)
-        if None in (flags, registers, vectors, written, iterations):
+        if iterations is not None:
+            iterations = self._with_alike_loads(states, iterations)
+        if (
+            flags is None
+            or registers is None
+            or vectors is None
+            or written is None
+            or iterations is None
+        ):
             return None
-        return _Growth(
-            registers or (), vectors or {}, flags or (0, 0), written or [], iterations or 0
-        )
+        return _Growth(registers, vectors, flags, written, iterations)
 
     def _written(self, states: Sequence[_State]) -> list[tuple[int, int, int, int]] | None:
         """Return what is written to which places: address, bits, the last value, its growth."""
@@ -206,6 +232,43 @@ class Loops:
                 least = more if least is None else min(least, more)
         return least - _LAST if least is not None and least > _LAST else None
 
+    def _steps_are_even(self, states: Sequence[_State]) -> bool:
+        """Say whether nothing that grows goes into what does not grow evenly with it."""
+        log = self.machine.stepped or []
+        slices = [log[a.stepped : b.stepped] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in slices}) > 1:
+            return False
+        for operands in zip(*slices, strict=True):
+            if all(each == operands[0] for each in operands):
+                continue
+            shifts = {shift for shift, _ in operands}
+            grown = _even([values[:1] for _, values in operands], 64)
+            shift = shifts.pop()
+            if shifts or shift is None or grown is None or grown[0] % (1 << shift):
+                return False
+        return True
+
+    def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
+        """Return for how many more iterations what is loaded grows as before; None for none."""
+        log = self.machine.loaded or []
+        slices = [log[a.loaded : b.loaded] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in slices}) > 1:
+            return None
+        for loads in zip(*slices, strict=True):
+            step = _even([(address,) for address, _, _ in loads], 64)
+            bits = loads[0][1]
+            grown = _even([(value,) for _, _, value in loads], bits)
+            if step is None or grown is None or any(each[1] != bits for each in loads):
+                return None
+            address, _, value = loads[-1]
+            if step[0]:
+                for number in range(1, most + 1):
+                    expected = (value + grown[0] * number) % (1 << bits)
+                    if self.machine.look(address + step[0] * number, bits) != expected:
+                        most = number - 1
+                        break
+        return most or None
+
     def _go_on(self, growth: _Growth, before: _State, now: _State) -> Counter[int]:
         machine, times = self.machine, growth.iterations
         machine.registers[:] = [
@@ -221,15 +284,45 @@ class Loops:
             machine.flags = grown_flags(machine.flags, *growth.flags, times)
         for address, bits, value, by in growth.written:
             machine.store(address, bits, (value + by * times) % (1 << bits))
-        if machine.trace is not None:
-            period = now.traced - before.traced
-            repeat(machine.trace, before.traced - period, before.traced, times)
         found: Counter[int] = Counter()
         for place, _, number in self._way[before.passed : now.passed]:
             found[place] += number * times
         for place, number in found.items():
             self.repeated(place, number)
         return found
+
+
+def note_of_step(mnemonic: str, operands: str) -> Action | None:
+    """Return what notes the operands of an instruction whose result grows by steps; None if none.
+
+    Parameters
+    ----------
+    mnemonic, operands : str
+        In AT&T's syntax, without prefixes and comments.
+    """
+    parts = operands_of(operands)
+    if not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):
+        return None
+    vectors = [int(found[1]) for part in parts if (found := _VECTOR.match(part))]
+    if vectors:
+
+        def note_vectors(machine: Machine) -> None:
+            if machine.stepped is not None:
+                lanes = (lane for number in vectors for lane in machine.vectors[number])
+                machine.stepped.append((None, tuple(lanes)))
+
+        return note_vectors
+    constant = _CONSTANT.match(parts[0]) if parts else None
+    is_shift = _SHIFT_RIGHT.match(mnemonic) is not None and (constant or len(parts) == 1)
+    shift = (int(constant[1], 0) if constant else 1) if is_shift else None
+    named = parts[-1:] if is_shift else [*parts, "%rax", "%rdx"][: max(len(parts), 3)]
+    reads = [reader(part, 64 if part in REGISTERS else 32) for part in named]
+
+    def note(machine: Machine) -> None:
+        if machine.stepped is not None:
+            machine.stepped.append((shift, tuple(read(machine) for read in reads)))
+
+    return note
 
 
 def _even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:

@@ -11,7 +11,6 @@ volume 2.
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -121,12 +120,15 @@ class Machine:
         Whether memory has integers of 8 bits.
     stored : int
         How often an integer that is known was written to memory.
-    trace : array of int or None
-        Where memory is accessed (`countperf.harness.compiled.accesses`), if that is asked for.
     quotient : tuple of int or None
         What a function that divides is about to return.
     written : list of (int, int, int or None) or None
         Address, bits and value of what was written to memory, if that is asked for.
+    loaded : list of (int, int, int) or None
+        Address, bits and value of what was loaded from memory and known, if that is asked for.
+    stepped : list of (int or None, tuple of int or None) or None
+        Operands of instructions whose results grow by steps, and by how many bits they shift them
+        to the right, if that is asked for.
     decided : list of (str, Flags or None) or None
         Conditions of moves, and flags that decided them, if that is asked for.
     """
@@ -140,9 +142,10 @@ class Machine:
     flags: Flags | None = None
     has_bytes: bool = False
     stored: int = 0
-    trace: array[int] | None = None
     quotient: Lanes = UNKNOWN_LANES
     written: list[tuple[int, int, Value]] | None = None
+    loaded: list[tuple[int, int, int]] | None = None
+    stepped: list[tuple[int | None, tuple[Value, ...]]] | None = None
     decided: list[tuple[str, Flags | None]] | None = None
 
     def load(self, address: Value, bits: int) -> Value:
@@ -152,15 +155,22 @@ class Machine:
         if bits == 2 * _PIECE:
             low, high = self.load(address, _PIECE), self.load(address + 4, _PIECE)
             return None if low is None or high is None else low | high << _PIECE
+        value = self.look(address, bits)
+        if value is not None and self.loaded is not None:
+            self.loaded.append((address, bits, value))
+        return value
+
+    def look(self, address: int, bits: int) -> Value:
+        """Return what is in memory, of at most 32 bits, without taking note of it."""
         found = self.memory.get(address)
         if found is None:
             if bits < _PIECE and self._whole(address) is not None:
                 self._break_up(address)
-                return self.load(address, bits)
+                return self.look(address, bits)
             return self.constants.load(address, bits)
         value, width = found
         if width < bits:
-            parts = [self.load(address + offset, 8) for offset in range(bits // 8)]
+            parts = [self.look(address + offset, 8) for offset in range(bits // 8)]
             if None in parts:
                 return None
             return sum(part << (8 * k) for k, part in enumerate(parts) if part is not None)
@@ -309,8 +319,8 @@ def writer(text: str, bits: int) -> Write:
     return lambda _, __: None
 
 
-def operand_bits(name: str, parts: list[str]) -> int:
-    """Return the bits of integer operands, from registers or from what the name ends with."""
+def _width(name: str, parts: list[str]) -> int:
+    """Return the bits of operands, from registers or from what the name ends with."""
     for text in reversed(parts):
         if text in REGISTERS:
             return REGISTERS[text].bits
@@ -470,7 +480,7 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
     name = mnemonic
     if name not in _BINARY and name not in _UNARY and name not in _THREE and name[-1] in _BITS:
         name = mnemonic[:-1]
-    bits = operand_bits(mnemonic, parts[-1:] if name in _SHIFTS else parts)
+    bits = _width(mnemonic, parts[-1:] if name in _SHIFTS else parts)
     if len(parts) == 3 and name in _THREE:
         return _three(name, parts, bits)
     if name == "imul" and len(parts) == 2:
@@ -495,7 +505,7 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
         low, high = _BITS[widening[2]], _BITS[widening[3]]
         return _move(parts, low, high, is_signed=widening[1] == "s")
     if _MOVE.match(mnemonic) and len(parts) == 2:
-        bits = operand_bits(mnemonic, parts)
+        bits = _width(mnemonic, parts)
         return _move(parts, bits, bits)
     if mnemonic in ("cltq", "cdqe"):
         return _move(["%eax", "%rax"], 32, 64, is_signed=True)
@@ -595,7 +605,7 @@ def _conditional(suffix: str, parts: list[str]) -> Action:
     decide = condition_of(suffix)
     if decide is None and suffix[-1:] in _BITS:
         decide = condition_of(suffix[:-1])
-    bits = operand_bits("", parts)
+    bits = _width("", parts)
     read, keep, write = reader(parts[0], bits), reader(parts[1], bits), writer(parts[1], bits)
 
     def move(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from countperf.harness.compiled.accesses import lanes_of
+from countperf.harness.compiled.lanes import lanes_of
 from countperf.harness.compiled.machine import (
     REGISTERS,
     UNKNOWN_LANES,

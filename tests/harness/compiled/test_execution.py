@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 
 import pytest
 
 from countperf.errors import CountingError
-from countperf.harness.compiled.accesses import Accesses
 from countperf.harness.compiled.execution import Line, Program
 from countperf.harness.compiled.machine import REGISTERS, Machine
 
@@ -25,16 +23,6 @@ def program(code: str) -> Program:
         mnemonic, _, operands = each.partition(" ")
         lines.append(Line(len(lines), mnemonic, operands.strip()))
     return Program(lines, entries)
-
-
-def run(code: Program, **registers: int) -> Accesses:
-    """Execute a function; return where it accesses memory."""
-    machine = Machine(trace=array("q"))
-    for name, value in registers.items():
-        machine.registers[REGISTERS[f"%{name}"].number] = value
-    code.executed("f", machine)
-    assert machine.trace is not None
-    return Accesses.of(machine.trace)
 
 
 def executed(code: str, most: int = 100_000, **registers: int) -> Counter[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from countperf.counting.copies import generated
 from countperf.errors import CountingError, DeviceError
-from countperf.harness.compiled.groups import group_at, middle_number
+from countperf.harness.compiled.groups import middle_group
 from countperf.harness.compiled.instructions import (
     _GROUPS,  # pyright: ignore[reportPrivateUsage]
     CompiledKernel,
@@ -66,7 +65,7 @@ def operations(kernel: CompiledKernel, sizes: dict[str, int]) -> int:
     }
     for launch in launches_of(kernel.host_code, kernel.host_function, arguments):
         program = kernel.programs[launch.kernel]
-        machine = _GROUPS[kernel.platform](launch, group_at(launch, middle_number(launch)))
+        machine = _GROUPS[kernel.platform](launch, middle_group(launch))
         entry = entry_of(program, launch.kernel, launch.group_shape)
         for place, count in program.executed(entry, machine).items():
             line = program.lines[place]
@@ -103,25 +102,9 @@ def test_operations_are_those_of_the_exact_counts(device: Device, name: str, lar
 def test_counts_are_of_all_groups(device: Device) -> None:
     kernel = compiled(device)["transpose/tiled/16x16/f32"]
     once, twice = kernel.counts({"n": 64, "m": 32}), kernel.counts({"n": 128, "m": 32})
-    of_lines = re.compile(r"code\.(?:miss|cold)")
-    executed = {name: 2 * number for name, number in once.items() if not of_lines.match(name)}
-    assert executed["code.all"] > 0
-    assert executed["code.cycles"] >= executed["code.cycles_throughput"] > 0
-    assert executed == {n: number for n, number in twice.items() if not of_lines.match(n)}
-
-
-@needs_objdump
-@needs_llvm
-@pytest.mark.device
-def test_each_group_takes_its_lines_once(device: Device) -> None:
-    kernel = compiled(device)["vector-scale-add/stride1/256x1/f32"]
-    found = kernel.counts({"n": 2**16})
-    lines = 2**16 * 4 // 64
-    fetched = {
-        way: sum(n for name, n in found.items() if name.startswith("code.cold") and way in name)
-        for way in ("load", "store")
-    }
-    assert fetched == {"load": 2 * lines, "store": lines}
+    assert once["code.all"] > 0
+    assert once["code.cycles"] >= once["code.cycles_throughput"] > 0
+    assert {name: 2 * number for name, number in once.items()} == twice
 
 
 @needs_objdump
@@ -178,7 +161,7 @@ def test_launches_without_a_device() -> None:
         group_shape=(128, 1, 1),
     )
     assert (second.kernel, second.number_of_groups) == ("atax_0", 1)
-    assert group_at(first, middle_number(first)) == (1, 0, 0)
+    assert middle_group(first) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(

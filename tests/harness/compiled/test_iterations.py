@@ -9,7 +9,7 @@ import pytest
 from countperf.errors import CountingError
 from countperf.harness.compiled import iterations
 from countperf.harness.compiled.machine import Flags
-from tests.harness.compiled.test_execution import executed, program, run
+from tests.harness.compiled.test_execution import executed
 
 NESTED = """
 f:
@@ -66,6 +66,44 @@ cmp %rdi,%rax
 jne 1
 ret
 """
+BY_TABLE = """
+f:
+movb $0x1,-0x20(%rsp)
+movb $0x1,-0x1f(%rsp)
+movb $0x1,-0x1e(%rsp)
+movb $0x1,-0x1d(%rsp)
+movb $0x1,-0x1c(%rsp)
+movb $0x1,-0x1b(%rsp)
+movb $0x1,-0x1a(%rsp)
+movb $0x1,-0x19(%rsp)
+movb $0x1,-0x18(%rsp)
+movb $0x1,-0x17(%rsp)
+movb $0x0,-0x16(%rsp)
+movb $0x0,-0x15(%rsp)
+movb $0x0,-0x14(%rsp)
+movb $0x0,-0x13(%rsp)
+xor %eax,%eax
+cmpb $0x1,-0x20(%rsp,%rax,1)
+jne 18
+nop
+inc %rax
+cmp $0xe,%rax
+jne 15
+ret
+"""
+BY_BITS = """
+f:
+xor %eax,%eax
+mov %rax,%rcx
+shr $0x5,%rcx
+test %rcx,%rcx
+je 6
+nop
+inc %rax
+cmp %rdi,%rax
+jne 1
+ret
+"""
 EVERY_THIRD = """
 f:
 xor %eax,%eax
@@ -82,7 +120,9 @@ ret
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 40, 1000])
-@pytest.mark.parametrize("code", [NESTED, GUARDED, TILED, IN_MEMORY, EVERY_THIRD], ids=range(5))
+@pytest.mark.parametrize(
+    "code", [NESTED, GUARDED, TILED, IN_MEMORY, BY_TABLE, BY_BITS, EVERY_THIRD], ids=range(7)
+)
 def test_counts_are_those_of_single_steps(
     code: str, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,24 +140,6 @@ def test_long_loops_take_few_steps(code: str) -> None:
 def test_what_alternates_is_followed() -> None:
     with pytest.raises(CountingError, match="gave up"):
         executed(EVERY_THIRD, most=2000, rdi=10**6)
-
-
-def test_accesses_of_iterations_that_are_skipped_are_noted() -> None:
-    code = """
-    f:
-    xor %eax,%eax
-    mov (%rsi,%rax,8),%edx
-    test %rdi,%rdi
-    je 5
-    nop
-    inc %rax
-    cmp %rdi,%rax
-    jne 1
-    ret
-    """
-    accesses = run(program(code), rdi=1000, rsi=4096)
-    assert accesses.address.tolist() == [4096 + 8 * k for k in range(1000)]
-    assert set(accesses.size.tolist()) == {4}
 
 
 @pytest.mark.parametrize(
