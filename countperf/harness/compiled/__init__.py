@@ -1,17 +1,17 @@
-"""What compilers made of a kernel: instructions by class, loop by loop.
+"""What compilers made of a kernel.
 
-Two sources, both optional: machine code that PoCL compiled for a work group (x86, read with
-``objdump``), and PTX that nvcc made for a work item. Nothing else of countperf needs them.
+`code` has instructions by class, loop by loop, of machine code that PoCL compiled for a work group
+(x86, read with ``objdump``), or of PTX that nvcc made for a work item. `instructions` has those that
+all groups execute, by following the machine code of PoCL or Intel's runtime with sizes at hand, and
+the cycles that LLVM's analyzer gives them: properties ``code...`` that models may charge.
 
-What they show of measurement kernels (vectors of eight, of four behind barriers, loops of items
-without barriers not in vectors) became options of `countperf.policies.ExecutionPolicy`. No model
-uses them directly. On 1023 cases of measurement kernels on PoCL (EPYC, Zen 5), a model of a
-policy (vectors of 16 where work items have no loops of their own) predicts left-out families within
-23.9 %. With the code's shares of packed arithmetic and vector accesses in place of the policy's
-guess it is 28 to 29 %; with that of arithmetic only, 24.2 to 26.7 %; with weights apart for scalar
-arithmetic that the compiler packed, 23.6 to 23.8 %. Instructions that the code executes (``flop``,
-``iop``, ``call`` of `countperf.harness.compiled.code.CompiledCode.executed`) in place of arithmetic
-give 21.4 %, which is 0.75 to 1.07 times the error (95 %, resampling families), and 1.5 to 4.4
-points less under six other policies; but that rests on a guess of how often loops run, and other
-guesses gave 22.7 to 26.7 %.
+All of it is optional: nothing else of countperf needs it.
+
+What was tried besides on Zen 5 (by how much left-out classes of measurement kernels are off, PoCL
+and Intel's runtime, all with corrections by similar kernels): instructions alone 1.275 and 1.264,
+with cycles 1.256 and 1.257; with lines that two simulated caches miss over neighboring groups,
+besides, 1.260 and 1.257. Without corrections (some 1000 and 2300 cases): waits for stores before
+(forwarding, aliases in pages) and accesses across lines change nothing, nor does (760 cases of
+Intel's) a simulation of two more levels and of address translation over a thread's share of the
+groups.
 """

@@ -11,8 +11,6 @@ from countperf.harness.compiled.shares import CodeShares, shares_of
 from countperf.harness.compiled.way import DEFAULT_TRIPS, find_way
 
 _LANE_BITS = 32
-_ACCURACY = 1e-9
-_NO_OPERATIONS = ("compare", "round")
 _WORTH_OF_OPERATION = 1e5
 _WORTH_OF_ELEMENT = 1e3
 _WORTH_IN_VECTORS = 1.5
@@ -107,36 +105,6 @@ class CompiledCode:
         """
         runs = self._runs(DEFAULT_TRIPS, trips or {})
         return shares_of(self._weighted(runs, innermost=innermost))
-
-    def executed(self, operations: float) -> dict[str, float]:
-        """Return the instructions that a group executes, by class.
-
-        Loops of which the code does not tell the iterations are all taken to have as many, at least
-        one, and so many that the group does the given operations.
-
-        Parameters
-        ----------
-        operations : float
-            Operations on numbers of a group, comparisons and roundings left out; a multiplication
-            with addition is one.
-        """
-
-        def done(trips: float) -> float:
-            counts = self._weighted(self._runs(trips, {}))
-            return sum(
-                int(name.rpartition(".")[2]) * count
-                for name, count in counts.items()
-                if name.startswith("flop.") and name.split(".")[1] not in _NO_OPERATIONS
-            )
-
-        low, high = 1.0, 1.0
-        if done(2.0) > done(1.0):
-            while done(high) < operations:
-                low, high = high, 2 * high
-        while high > low * (1 + _ACCURACY):
-            middle = (low + high) / 2
-            low, high = (middle, high) if done(middle) < operations else (low, middle)
-        return dict(sorted(self._weighted(self._runs(high, {})).items()))
 
     def _runs(self, unknown: float, given: Mapping[str, float]) -> dict[str, float]:
         """Return how often a group enters each region; for loops, with each iteration."""

@@ -68,54 +68,6 @@ def test_shares_of_innermost_loops_at_given_trips() -> None:
     assert shares.mean_lanes == pytest.approx(106 / 22)
 
 
-@pytest.mark.parametrize(
-    ("operations", "trips"),
-    [(4 + 40 + 7 * (16 + 2), 7), (5.0, 1)],
-    ids=["as many as give these operations", "at least one"],
-)
-def test_executed_instructions(operations: float, trips: float) -> None:
-    code = CompiledCode(
-        kernel="k",
-        source="by hand",
-        group_shape=(8, 1, 1),
-        regions=(
-            _region("body", is_innermost=False, trips=1, flop_mul_f32_4=1, move=1),
-            _region("1", trips=5, flop_fma_f32_8=1, branch=1),
-            _region("2", is_innermost=False, trips=2, iop_scalar=1),
-            _region("2.1", flop_add_f32_8=1, flop_compare_f32_8=1, flop_div_f32_1=1),
-        ),
-    )
-
-    executed = code.executed(operations)
-
-    assert executed == pytest.approx(
-        {
-            "flop.mul.f32.4": 1,
-            "move": 1,
-            "flop.fma.f32.8": 5,
-            "branch": 5,
-            "iop.scalar": 2,
-            "flop.add.f32.8": 2 * trips,
-            "flop.compare.f32.8": 2 * trips,
-            "flop.div.f32.1": 2 * trips,
-        }
-    )
-
-
-def test_loops_without_operations_are_taken_to_run_once() -> None:
-    code = CompiledCode(
-        kernel="copy",
-        source="by hand",
-        group_shape=(8, 1, 1),
-        regions=(
-            _region("body", is_innermost=False, trips=1),
-            _region("1", load_vector_256=1, store_vector_256=1),
-        ),
-    )
-
-    assert code.executed(0) == {"load.vector.256": 1, "store.vector.256": 1}
-
-
 def test_code_without_arithmetic_has_no_shares_of_it() -> None:
     code = CompiledCode(
         kernel="copy",
