@@ -1,9 +1,9 @@
 """What compilers made of a kernel.
 
 `code` has instructions by class, loop by loop, of machine code that PoCL compiled for a work group
-(x86, read with ``objdump``), or of PTX that nvcc made for a work item. `instructions` has those that
-all groups execute, by following the machine code of PoCL or Intel's runtime with sizes at hand, and
-the cycles that LLVM's analyzer gives them: properties ``code...`` that models may charge.
+(x86, read with ``objdump``), or of PTX that nvcc made for a work item. `instructions` has those
+that all groups execute, by following the machine code of PoCL or Intel's runtime with sizes at
+hand, and the cycles that LLVM's analyzer gives them: properties ``code...`` that models may charge.
 
 All of it is optional: nothing else of countperf needs it.
 
