@@ -17,6 +17,7 @@ family                      what it varies
 ``local-access``            strides, pitches and offsets in local memory
 ``walks-of-lanes``          rows between which the items of a group step, loading and storing
 ``walks-in-loops``          rows between which each item steps in a loop
+``rows-in-loops``           rows along which each item goes in a loop
 ``shared-lines``            copies and transposes by tiles that end within lines, at two pitches
 ``gathers``                 elements of a table by numbers that are read, near or far
 ``gathers-in-loops``        sums of such elements

@@ -1,5 +1,8 @@
 """Accesses that step from row to row: how far they go, how far rows lie apart, and who goes.
 
+Rows that items go along, each its own, lie apart by what people choose, powers of two among it, and
+by what they do not.
+
 Whether a cache still keeps a line when an access comes back to it depends on how many lines lie
 between, and how far apart: rows of 1024 or 2048 elements of 4 bytes share a few sets of a cache,
 rows of 960 or 1040 do not. Loads and stores cost differently, and what the items of a group do side
@@ -25,13 +28,21 @@ _ELEMENTS = 1 << 20
 _ITEMS = 64
 
 
+_OF_ROWS = (256, 384, 500, 512, 1000, 1024, 1040, 1536, 2048, 4096)
+_ROW_ITEMS = (32, 100, 128, 256)
+
+
 def entries() -> Iterator[CatalogEntry]:
-    """List both families."""
+    """List all families."""
     for direction in _DIRECTIONS:
         for items, columns in _OF_LANES:
             yield _lanes(direction, items, columns)
         for rows, columns in _OF_LOOPS:
             yield _loop(direction, rows, columns)
+    for place, columns in enumerate(_OF_ROWS):
+        for turn, of in enumerate(("one", "two")):
+            items = _ROW_ITEMS[(place + turn) % len(_ROW_ITEMS)]
+            yield _rows(items, columns, of, "f64" if (place + turn) % 3 == 2 else "f32")
 
 
 def _lanes(direction: Direction, items: int, columns: int) -> CatalogEntry:
@@ -98,4 +109,43 @@ def _loop(direction: Direction, rows: int, columns: int) -> CatalogEntry:
         collection="extended",
         description=f"{direction}s along columns of {rows} rows of {columns} elements",
         exponent_steps=(0, 2),
+    )
+
+
+def _rows(items: int, columns: int, of: str, element_type: str) -> CatalogEntry:
+    """Make items that go along a row each, of one matrix or two, with a vector beside it."""
+    n, m = Extent("n"), Extent("m")
+    matrices = ("a",) if of == "one" else ("a", "b")
+    program = Program(
+        name=f"along_rows_of_{of}",
+        loops=(("i", "n"), ("k", "m")),
+        formulas=(
+            Formula(
+                target="r[i]",
+                terms=tuple(f"{matrix}[i, k] * c[k]" for matrix in matrices),
+                result=" + 0.75 * ".join(f"{{{place}}}" for place in range(len(matrices))),
+                summed=("k",),
+            ),
+        ),
+        sizes=(
+            SizeParameter(
+                name="n", multiple=items, base=max(1, _ELEMENTS // (8 * columns * items))
+            ),
+            SizeParameter(name="m", fixed=columns),
+        ),
+        arguments=(
+            *(ArrayArgument(name=matrix, shape=(n, m)) for matrix in matrices),
+            ArrayArgument(name="c", shape=(m,)),
+            ArrayArgument(name="r", shape=(n,), role="output"),
+        ),
+        element_type=element_type,
+    )
+    return program_entry(
+        program,
+        Shape(divided=(Divided(loop="i", axis=0, items=items),)),
+        family="rows-in-loops",
+        variant=f"{of}-of-{columns}",
+        collection="extended",
+        description=f"sums along rows of {columns} elements of {of} array(s), by each item",
+        exponent_steps=(0, 2, 4),
     )

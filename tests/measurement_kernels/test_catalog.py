@@ -71,6 +71,7 @@ EXTENDED = {
     "item-loops": 14,
     "working-set": 8,
     "walks-in-loops": 14,
+    "rows-in-loops": 20,
     "walks-of-lanes": 14,
     "shared-lines": 84,
     "gathers": 6,
