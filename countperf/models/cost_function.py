@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +61,15 @@ class CompiledVector(Protocol):
         ...
 
 
+class _FieldsAlone:
+    """A dataclass that is pickled without what it has cached."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: self.__dict__[each.name] for each in fields(cast("Any", self))}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shapes:
+class Shapes(_FieldsAlone):
     """A kernel's counts but for factors: one of all that are proportional to each other.
 
     Attributes
@@ -137,15 +144,9 @@ class Shapes:
             return "True"
         return " or ".join(f"({each})" for each in alternatives) or "True"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CompiledCorrection:
+class CompiledCorrection(_FieldsAlone):
     """The correction of a kernel's time (`countperf.models.correction`), over its own weights.
 
     Attributes
@@ -218,12 +219,6 @@ class CompiledCorrection:
             value_s=np.array([weights.weights[i].value_s for i in kept]),
             groups=groups_column(columns),
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     @cached_property
     def _alike(self) -> dict[Formula, NDArray[np.intp]]:
@@ -340,7 +335,7 @@ class CompiledCorrection:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CostFunction:
+class CostFunction(_FieldsAlone):
     """Predicted time of a kernel on a device, s, at parameters; microseconds per call; picklable.
 
     Attributes
@@ -449,12 +444,6 @@ class CostFunction:
     def unweighted_names(self) -> tuple[str, ...]:
         """The properties and derived features whose cost is not known."""
         return (*(self.vector.names[i] for i in self.unweighted), *self.costless)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     @cached_property
     def _array(self) -> Callable[[dict[str, Any]], Any]:

@@ -100,7 +100,7 @@ class _Block:
     ``condition`` decides whether ``target`` follows; without one, it does if it is not None.
     ``suffix`` is the condition's name, ``vectors`` are the vector registers that are written,
     ``called`` is a function that is entered before, by place or by what computes its address;
-    ``leaves`` ends the function. ``steps`` are the actions that are not notes of accesses, and one.
+    ``leaves`` ends the function. ``steps`` are the actions that take no notes, and one.
     """
 
     lines: tuple[int, ...]
@@ -173,16 +173,11 @@ class Program:
                 found.append([])
             found[-1].append(place)
             ended = self.lines[place].mnemonic.startswith(("j", "ret", "call"))
-        return [
-            (
-                tuple(each),
-                self._is_branch(each[-1]) and self._target(self.lines[each[-1]]) == each[0],
-            )
-            for each in found
-        ]
+        return [(tuple(each), self._repeats(each)) for each in found]
 
-    def _is_branch(self, place: int) -> bool:
-        return self.lines[place].mnemonic[0] == "j"
+    def _repeats(self, places: Sequence[int]) -> bool:
+        last = self.lines[places[-1]]
+        return last.mnemonic[0] == "j" and self._target(last) == places[0]
 
     def _target(self, line: Line) -> int | None:
         text = line.operands.split(maxsplit=1)[0] if line.operands else ""
@@ -349,7 +344,7 @@ class Program:
             if block.condition is None:
                 before, place = place, block.following if block.target is None else block.target
                 if block.target is not None and block.target <= before:
-                    counts += loops.back(before, block.target)
+                    counts.update(loops.back(before, block.target))
                 continue
             flags = machine.flags
             taken = block.condition(machine)
@@ -369,7 +364,7 @@ class Program:
                 place = stack.pop() if stack else None
                 continue
             if taken and block.target is not None and block.target < place:
-                counts += loops.back(place, block.target)
+                counts.update(loops.back(place, block.target))
             place = block.target if taken else block.following
         found: Counter[int] = Counter()
         for start, count in counts.items():
@@ -402,9 +397,7 @@ class Program:
 
     def _shorter(self, block: _Block) -> bool:
         """Decide a branch that depends on data in a function that is called."""
-        if block.target is None:
-            return True
-        if block.following is None:
+        if block.target is None or block.following is None:
             return True
         return self._to_end.get(block.target, _ENDLESS) < self._to_end.get(
             block.following, _ENDLESS
@@ -526,8 +519,7 @@ def _forget(machine: Machine) -> None:
 
 def _note_decision(suffix: str) -> Action:
     def note(machine: Machine) -> None:
-        if machine.decided is not None:
-            machine.decided.append((suffix, machine.flags))
+        machine.journal.decided.append((suffix, machine.flags))
 
     return note
 

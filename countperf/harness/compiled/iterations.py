@@ -23,6 +23,7 @@ from countperf.harness.compiled.machine import (
     UNSIGNED,
     Action,
     Flags,
+    Journal,
     Lanes,
     Machine,
     Value,
@@ -39,10 +40,11 @@ _LONGEST = 200_000
 """Steps that are kept to compare iterations."""
 
 _STEPS = re.compile(
-    r"^(?:s[ha]rx?|ro[rl]|and|or|xor|bzhi|bextr|bt|i?div|mul|movz|cbw|vps[rl][la]|vpand|vpor"
-    r"|vpxor|vpternlog|vpcmp|vptestn?m|vpm(?:in|ax)|vpmov\w2m|v?p?movmsk|vpsrl|vpsra)"
+    r"^(?:s[ha]rx?|ro[rl]|and|or|xor|bzhi|bextr|bt|i?div|i?mul|movz|cbw|vps[rl][la]|vpand"
+    r"|vpor|vpxor|vpternlog|vpcmp|vptestn?m|vpm(?:in|ax)|vpmov\w2m|v?p?movmsk)"
 )
 """What does not grow evenly where its operands do."""
+_IMPLIED = re.compile(r"^i?(?:div|mul)")
 _SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
 _VECTOR = re.compile(r"^%[xyz]mm(\d+)")
@@ -147,19 +149,16 @@ class Loops:
     def _begin(self) -> None:
         self._way.clear()
         self._flags.clear()
-        self.machine.written = []
-        self.machine.loaded = []
-        self.machine.stepped = []
-        self.machine.decided = []
+        self.machine.journal = Journal()
 
     def _state(self) -> _State:
         machine = self.machine
         return _State(
             len(self._way),
-            len(machine.written or ()),
-            len(machine.loaded or ()),
-            len(machine.stepped or ()),
-            len(machine.decided or ()),
+            len(machine.journal.written),
+            len(machine.journal.loaded),
+            len(machine.journal.stepped),
+            len(machine.journal.decided),
             tuple(machine.registers),
             tuple(machine.low),
             tuple(machine.vectors),
@@ -195,7 +194,7 @@ class Loops:
 
     def _written(self, states: Sequence[_State]) -> list[tuple[int, int, int, int]] | None:
         """Return what is written to which places: address, bits, the last value, its growth."""
-        log = self.machine.written or []
+        log = self.machine.journal.written
         slices = [log[a.written : b.written] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in slices}) > 1:
             return None
@@ -214,7 +213,7 @@ class Loops:
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
         branches = [self._flags[a.passed : b.passed] for a, b in itertools.pairwise(states)]
-        log = self.machine.decided or []
+        log = self.machine.journal.decided
         moves = [log[a.decided : b.decided] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in moves}) > 1:
             return None
@@ -234,7 +233,7 @@ class Loops:
 
     def _steps_are_even(self, states: Sequence[_State]) -> bool:
         """Say whether nothing that grows goes into what does not grow evenly with it."""
-        log = self.machine.stepped or []
+        log = self.machine.journal.stepped
         slices = [log[a.stepped : b.stepped] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in slices}) > 1:
             return False
@@ -250,7 +249,7 @@ class Loops:
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
         """Return for how many more iterations what is loaded grows as before; None for none."""
-        log = self.machine.loaded or []
+        log = self.machine.journal.loaded
         slices = [log[a.loaded : b.loaded] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in slices}) > 1:
             return None
@@ -301,26 +300,26 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
         In AT&T's syntax, without prefixes and comments.
     """
     parts = operands_of(operands)
-    if not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):
+    is_product = mnemonic.startswith("imul") and len(parts) > 1  # of which the high half is lost
+    if is_product or not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):
         return None
     vectors = [int(found[1]) for part in parts if (found := _VECTOR.match(part))]
     if vectors:
 
         def note_vectors(machine: Machine) -> None:
-            if machine.stepped is not None:
-                lanes = (lane for number in vectors for lane in machine.vectors[number])
-                machine.stepped.append((None, tuple(lanes)))
+            lanes = (lane for number in vectors for lane in machine.vectors[number])
+            machine.journal.stepped.append((None, tuple(lanes)))
 
         return note_vectors
     constant = _CONSTANT.match(parts[0]) if parts else None
     is_shift = _SHIFT_RIGHT.match(mnemonic) is not None and (constant or len(parts) == 1)
     shift = (int(constant[1], 0) if constant else 1) if is_shift else None
-    named = parts[-1:] if is_shift else [*parts, "%rax", "%rdx"][: max(len(parts), 3)]
+    implied = ("%rax", "%rdx") if _IMPLIED.match(mnemonic) else ()
+    named = parts[-1:] if is_shift else (*parts, *implied)
     reads = [reader(part, 64 if part in REGISTERS else 32) for part in named]
 
     def note(machine: Machine) -> None:
-        if machine.stepped is not None:
-            machine.stepped.append((shift, tuple(read(machine) for read in reads)))
+        machine.journal.stepped.append((shift, tuple(read(machine) for read in reads)))
 
     return note
 

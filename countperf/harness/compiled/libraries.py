@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from countperf.errors import DeviceError
 from countperf.harness.compiled.execution import Line
-from countperf.harness.compiled.objdump import disassemble
-from countperf.harness.compiled.x86 import HEADER, LINE, PREFIXES
+from countperf.harness.compiled.objdump import disassemble_function
+from countperf.harness.compiled.x86 import HEADER, instruction_in
 from countperf.harness.icd import find_drivers
 
 _FUNCTION = re.compile(r"__ocl_svml_([a-z]\d)_\w+")
@@ -28,6 +27,11 @@ def functions_of(symbols: Iterable[str], start: int, apart: int) -> dict[str, tu
         What an object refers to.
     start, apart : int
         Address of the first symbol, and distance to the next one.
+
+    Raises
+    ------
+    DeviceError
+        A library that is there cannot be read.
     """
     found: dict[str, tuple[Line, ...]] = {}
     for number, symbol in enumerate(symbols):
@@ -43,18 +47,13 @@ def _function(symbol: str, library: str) -> tuple[Line, ...]:
     path = _library(library)
     if path is None:
         return ()
-    try:
-        text = disassemble(path, f"--disassemble={symbol}")
-    except DeviceError:
-        return ()
     lines: list[Line] = []
     is_inside = False
-    for each in text.splitlines():
+    for each in disassemble_function(path, symbol).splitlines():
         if header := HEADER.match(each):
             is_inside = header[2] == symbol
-        elif is_inside and (found := LINE.match(each)):
-            mnemonic, _, operands = PREFIXES.sub("", found[2]).partition(" ")
-            lines.append(Line(int(found[1], 16), mnemonic, operands.strip()))
+        elif is_inside and (found := instruction_in(each)):
+            lines.append(Line(*found))
     return tuple(lines)
 
 
@@ -73,6 +72,6 @@ def _moved(lines: Iterable[Line], by: int) -> tuple[Line, ...]:
     for line in lines:
         operands = line.operands
         if line.mnemonic[0] == "j" or line.mnemonic.startswith("call"):
-            operands = _TARGET.sub(lambda t: f"{int(t[1], 16) + by:x}", operands.split(" <")[0])
+            operands = _TARGET.sub(lambda t: f"{int(t[1], 16) + by:x}", operands)
         found.append(Line(line.address + by, line.mnemonic, operands))
     return tuple(found)

@@ -11,7 +11,7 @@ from countperf.harness.compiled.execution import Line, Program
 from countperf.harness.compiled.libraries import functions_of
 from countperf.harness.compiled.machine import Constants
 from countperf.harness.compiled.objdump import disassemble, dump_sections
-from countperf.harness.compiled.x86 import HEADER, LINE, PREFIXES
+from countperf.harness.compiled.x86 import HEADER, instruction_in
 
 _RELOCATION = re.compile(r"^\s+[0-9a-f]+: R_X86_64_64\s+(\S+?)(?:\+0x([0-9a-f]+))?$")
 _NEXT_TO_CODE = re.compile(r"-?0x[0-9a-f]+\(%rip\)")
@@ -55,11 +55,8 @@ def program_of(path: Path) -> Program:
             if name not in places:
                 places[name] = symbols[name] = _SYMBOLS_AT + len(symbols) * _SYMBOLS_APART
             lines[-1] = _relocated(lines[-1], places[name] + int(relocation[2] or "0", 16))
-        elif found := LINE.match(_absolute(each)):
-            mnemonic, _, operands = PREFIXES.sub("", found[2]).partition(" ")
-            if mnemonic[0] == "j" or mnemonic.startswith("call"):
-                operands = operands.split(" <")[0]
-            lines.append(Line(int(found[1], 16), mnemonic, operands.strip()))
+        elif found := instruction_in(_absolute(each)):
+            lines.append(Line(*found))
     for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART).items():
         entries[name] = symbols[name]
         lines += function

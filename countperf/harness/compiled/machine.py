@@ -97,6 +97,31 @@ class Constants:
 
 
 @dataclass(slots=True)
+class Journal:
+    """What instructions did, in order.
+
+    Attributes
+    ----------
+    written : list of (int, int, int or None)
+        Address, bits and value of what was written to memory.
+    loaded : list of (int, int, int)
+        The same of what was loaded and known.
+    stepped : list of (int or None, tuple)
+        Operands of instructions whose results grow by steps, and by how many bits these shift them
+        to the right, if they do.
+    decided : list of (str, Flags or None)
+        Conditions of moves, and flags that decided them.
+    """
+
+    written: list[tuple[int, int, Value]] = field(default_factory=list[tuple[int, int, Value]])
+    loaded: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    stepped: list[tuple[int | None, tuple[Value, ...]]] = field(
+        default_factory=list[tuple[int | None, tuple[Value, ...]]]
+    )
+    decided: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
+
+
+@dataclass(slots=True)
 class Machine:
     """State of a processor.
 
@@ -122,15 +147,8 @@ class Machine:
         How often an integer that is known was written to memory.
     quotient : tuple of int or None
         What a function that divides is about to return.
-    written : list of (int, int, int or None) or None
-        Address, bits and value of what was written to memory, if that is asked for.
-    loaded : list of (int, int, int) or None
-        Address, bits and value of what was loaded from memory and known, if that is asked for.
-    stepped : list of (int or None, tuple of int or None) or None
-        Operands of instructions whose results grow by steps, and by how many bits they shift them
-        to the right, if that is asked for.
-    decided : list of (str, Flags or None) or None
-        Conditions of moves, and flags that decided them, if that is asked for.
+    journal : Journal
+        What instructions did since it was begun.
     """
 
     registers: list[Value] = field(default_factory=lambda: [None] * 16)
@@ -143,10 +161,7 @@ class Machine:
     has_bytes: bool = False
     stored: int = 0
     quotient: Lanes = UNKNOWN_LANES
-    written: list[tuple[int, int, Value]] | None = None
-    loaded: list[tuple[int, int, int]] | None = None
-    stepped: list[tuple[int | None, tuple[Value, ...]]] | None = None
-    decided: list[tuple[str, Flags | None]] | None = None
+    journal: Journal = field(default_factory=Journal)
 
     def load(self, address: Value, bits: int) -> Value:
         """Return what is in memory."""
@@ -156,8 +171,8 @@ class Machine:
             low, high = self.load(address, _PIECE), self.load(address + 4, _PIECE)
             return None if low is None or high is None else low | high << _PIECE
         value = self.look(address, bits)
-        if value is not None and self.loaded is not None:
-            self.loaded.append((address, bits, value))
+        if value is not None:
+            self.journal.loaded.append((address, bits, value))
         return value
 
     def look(self, address: int, bits: int) -> Value:
@@ -181,8 +196,7 @@ class Machine:
         if address is None:
             return
         self.stored += value is not None
-        if self.written is not None:
-            self.written.append((address, bits, value))
+        self.journal.written.append((address, bits, value))
         if bits >= _PIECE:
             if self.has_bytes:
                 for offset in range(bits // 8):

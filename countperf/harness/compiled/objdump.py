@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 from countperf.errors import DeviceError
+from countperf.harness.compiled.programs import find_program
 
 INSTALL_ADVICE = (
     "install binutils ('apt-get install binutils') or LLVM, or name the program in the environment"
@@ -27,21 +26,7 @@ def find_objdump() -> Path | None:
         What ``COUNTPERF_OBJDUMP`` names, else ``objdump`` or ``llvm-objdump`` (of the highest
         version, where its name has one) on the path; None if there is none.
     """
-    named = os.environ.get("COUNTPERF_OBJDUMP")
-    if named:
-        found = shutil.which(named)
-        return None if found is None else Path(found)
-    for name in ("objdump", "llvm-objdump"):
-        if found := shutil.which(name):
-            return Path(found)
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    numbered = [each for folder in folders for each in folder.glob("llvm-objdump-*")]
-    return max(numbered, key=_version, default=None)
-
-
-def _version(path: Path) -> int:
-    number = path.name.rpartition("-")[2]
-    return int(number) if number.isdigit() else -1
+    return find_program("COUNTPERF_OBJDUMP", ("objdump", "llvm-objdump"), newest="llvm-objdump")
 
 
 def disassemble(path: Path, what: str = "-d") -> str:
@@ -51,8 +36,8 @@ def disassemble(path: Path, what: str = "-d") -> str:
     ----------
     path : Path
         The object.
-    what : {"-d", "-dr"}, optional
-        With ``-dr``, what the linker has still to fill in, too.
+    what : str, optional
+        ``-dr``: what the linker has still to fill in, too.
 
     Raises
     ------
@@ -68,6 +53,19 @@ def disassemble(path: Path, what: str = "-d") -> str:
             " the kernel instead (countperf count --view compiled)"
         )
     return text
+
+
+def disassemble_function(path: Path, symbol: str) -> str:
+    """Write out the machine code of one function of an object.
+
+    Raises
+    ------
+    DeviceError
+        As of `disassemble`.
+    """
+    program = find_objdump()
+    is_llvm = program is not None and program.name.startswith("llvm")
+    return disassemble(path, f"--disassemble{'-symbols' * is_llvm}={symbol}")
 
 
 def dump_sections(path: Path) -> str:

@@ -8,18 +8,16 @@ Source: LLVM, "llvm-mca - LLVM Machine Code Analyzer".
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from countperf.errors import DeviceError
 from countperf.harness.compiled.execution import Line, Program
+from countperf.harness.compiled.programs import find_program
 
 INSTALL_ADVICE = (
     "install LLVM 16 or newer ('apt-get install llvm-19'), or name its llvm-mca in the environment"
@@ -46,10 +44,11 @@ _LEFT_OUT = ("nop", "data16", "ret", "ud2", "hlt", "endbr", "xchg", "call")
 _NEXT_TO_CODE = re.compile(r"-?0x[0-9a-f]+\(\)")
 _SEGMENT = re.compile(r"%[c-gs]s:(?=\()")
 _FIGURES = re.compile(
-    r"Instructions:\s+(\d+)\nTotal Cycles:\s+(\d+)\nTotal uOps:\s+(\d+)\n.*?"
+    r"Instructions:\s+\d+\nTotal Cycles:\s+(\d+)\nTotal uOps:\s+(\d+)\n.*?"
     r"Block RThroughput:\s+([\d.]+)",
     re.DOTALL,
 )
+_UNKNOWN_PROCESSOR = "is not a recognized processor"
 _PROBLEM = re.compile(r"<stdin>:(\d+):\d+: error")
 
 
@@ -74,24 +73,7 @@ def find_analyzer() -> Path | None:
         What ``COUNTPERF_LLVM_MCA`` names, else ``llvm-mca`` of the highest version on the path, if
         that knows the processor of reference (LLVM 16); None if there is none.
     """
-    named = os.environ.get("COUNTPERF_LLVM_MCA")
-    if named:
-        found = shutil.which(named)
-        return None if found is None else Path(found)
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    there = [each for folder in folders for each in folder.glob("llvm-mca*")]
-    best = max(there, key=_version, default=None)
-    return best if best is not None and _version(best) >= _OLDEST else None
-
-
-@lru_cache(maxsize=16)
-def _version(path: Path) -> int:
-    number = path.resolve().name.rpartition("-")[2]
-    if number.isdigit():
-        return int(number)
-    said = subprocess.run([str(path), "--version"], capture_output=True, text=True, check=False)
-    found = re.search(r"LLVM version (\d+)", said.stdout)
-    return int(found[1]) if found else -1
+    return find_program("COUNTPERF_LLVM_MCA", (), newest="llvm-mca", oldest=_OLDEST)
 
 
 def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> Counter[str]:
@@ -116,7 +98,7 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
     Raises
     ------
     DeviceError
-        There is no analyzer.
+        There is no analyzer, it does not know the processor, or it fails.
     """
     whole = sum(executed.values())
     blocks: list[tuple[Block, int, bool]] = []
@@ -157,7 +139,7 @@ def _analyze(blocks: Sequence[Block]) -> Analyzed:
     found: Analyzed = {}
     for first in range(0, len(blocks), _AT_ONCE):
         some = blocks[first : first + _AT_ONCE]
-        figures = _figures(some)
+        figures = _figures(_run(some))
         if len(figures) == len(some):
             found |= zip(some, figures, strict=True)
         else:
@@ -166,47 +148,50 @@ def _analyze(blocks: Sequence[Block]) -> Analyzed:
 
 
 def _alone(block: Block) -> Cycles:
-    """Analyze a block that may have instructions that the analyzer does not know: without them."""
+    """Analyze a block that may have instructions that the analyzer does not know: without them.
+
+    If it knows none, each takes a cycle.
+    """
     lines = list(block)
     while lines:
-        text = _region(0, lines)
-        figures, problems = _figures([lines]), _problems(text)
+        outcome = _run([lines])
+        figures = _figures(outcome)
         if figures:
             return figures[0]
+        problems = {int(number) for number in _PROBLEM.findall(outcome.stderr)}
         known = [line for number, line in enumerate(lines, start=2) if number not in problems]
         if len(known) == len(lines):
-            break
+            said = outcome.stderr.strip()[-_MESSAGE_LIMIT:]
+            raise DeviceError(
+                f"llvm-mca does not analyze {lines[0]!r} ...: {said}; {INSTALL_ADVICE}"
+            )
         lines = known
-    return Cycles(float(len(block)), float(len(block)), float(len(block)))
+    return Cycles(*(float(len(block)),) * 3)
 
 
-def _region(number: int, lines: Sequence[str]) -> str:
-    inside = "\n".join(lines)
-    return f"# LLVM-MCA-BEGIN {number}\n{inside}\n# LLVM-MCA-END {number}\n"
-
-
-def _figures(blocks: Sequence[Sequence[str]]) -> list[Cycles]:
-    text = "".join(_region(number, lines) for number, lines in enumerate(blocks))
-    said = _run(text).stdout
+def _figures(outcome: subprocess.CompletedProcess[str]) -> list[Cycles]:
     return [
         Cycles(int(cycles) / _REPETITIONS, float(throughput), int(operations) / _REPETITIONS)
-        for _, cycles, operations, throughput in _FIGURES.findall(said)
+        for cycles, operations, throughput in _FIGURES.findall(outcome.stdout)
     ]
 
 
-def _problems(text: str) -> set[int]:
-    return {int(number) for number in _PROBLEM.findall(_run(text).stderr)}
-
-
-def _run(text: str) -> subprocess.CompletedProcess[str]:
+def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
     program = find_analyzer()
     if program is None:
         raise DeviceError(f"no llvm-mca found that knows {PROCESSOR}: {INSTALL_ADVICE}")
-    return subprocess.run(
+    regions = (
+        "\n".join((f"# LLVM-MCA-BEGIN {number}", *lines, f"# LLVM-MCA-END {number}"))
+        for number, lines in enumerate(blocks)
+    )
+    outcome = subprocess.run(
         [str(program), *_OPTIONS],
-        input=f"{text}{_LABEL}:\n",
+        input="\n".join((*regions, f"{_LABEL}:\n")),
         capture_output=True,
         text=True,
         check=False,
         errors="replace",
     )
+    if _UNKNOWN_PROCESSOR in outcome.stderr:
+        raise DeviceError(f"{program} does not know {PROCESSOR}: {INSTALL_ADVICE}")
+    return outcome

@@ -86,6 +86,20 @@ _REGISTERS = {
 """Wide registers and the lower halves that are written with the rest."""
 
 
+def instruction_in(line: str) -> tuple[int, str, str] | None:
+    """Read a line of a listing: address, mnemonic and operands; None if it has no instruction.
+
+    Prefixes and comments are left out, and the names of places that branches and calls go to.
+    """
+    found = LINE.match(line)
+    if found is None:
+        return None
+    mnemonic, operands = [*PREFIXES.sub("", found[2]).split(maxsplit=1), ""][:2]
+    if mnemonic.startswith(("j", "call")):
+        operands = operands.split(" <")[0]
+    return int(found[1], 16), mnemonic, operands.strip()
+
+
 def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
     r"""Read the functions of ``objdump -d --no-show-raw-insn``.
 
@@ -110,21 +124,20 @@ def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
     >>> [each.classes for each in functions["double"]]
     [('flop.add.f32.8', 'load.vector.256'), ('store.vector.256',), ('other',)]
     """
-    lines: dict[str, list[tuple[int, str]]] = {}
-    current: list[tuple[int, str]] = []
+    lines: dict[str, list[tuple[int, str, str]]] = {}
+    current: list[tuple[int, str, str]] = []
     for line in text.splitlines():
         if header := HEADER.match(line):
             current = lines.setdefault(header[2], [])
-        elif found := LINE.match(line):
-            current.append((int(found[1], 16), PREFIXES.sub("", found[2])))
+        elif found := instruction_in(line):
+            current.append(found)
     return {name: _function(function) for name, function in lines.items()}
 
 
-def _function(lines: Sequence[tuple[int, str]]) -> tuple[Instruction, ...]:
-    places = {address: place for place, (address, _) in enumerate(lines)}
+def _function(lines: Sequence[tuple[int, str, str]]) -> tuple[Instruction, ...]:
+    places = {address: place for place, (address, _, _) in enumerate(lines)}
     found: list[Instruction] = []
-    for _, code in lines:
-        mnemonic, operands = [*code.split(maxsplit=1), ""][:2]
+    for _, mnemonic, operands in lines:
         target = _TARGET.match(operands) if mnemonic.startswith("j") else None
         found.append(
             Instruction(

@@ -104,6 +104,20 @@ cmp %rdi,%rax
 jne 1
 ret
 """
+BY_HIGH_HALF = """
+f:
+xor %ebx,%ebx
+movabs $0x1000000000000000,%rcx
+mov %rbx,%rax
+imul %rcx
+cmp $0x1,%rdx
+jl 7
+nop
+inc %rbx
+cmp %rdi,%rbx
+jne 2
+ret
+"""
 EVERY_THIRD = """
 f:
 xor %eax,%eax
@@ -121,7 +135,9 @@ ret
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 40, 1000])
 @pytest.mark.parametrize(
-    "code", [NESTED, GUARDED, TILED, IN_MEMORY, BY_TABLE, BY_BITS, EVERY_THIRD], ids=range(7)
+    "code",
+    [NESTED, GUARDED, TILED, IN_MEMORY, BY_TABLE, BY_BITS, BY_HIGH_HALF, EVERY_THIRD],
+    ids=range(8),
 )
 def test_counts_are_those_of_single_steps(
     code: str, length: int, monkeypatch: pytest.MonkeyPatch

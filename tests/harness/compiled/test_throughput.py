@@ -74,3 +74,18 @@ def test_old_analyzers_are_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         path = tmp_path / f"llvm-mca-{version}"
         path.touch(mode=0o755)
     assert find_analyzer() == tmp_path / "llvm-mca-17"
+
+
+@pytest.mark.parametrize(
+    ("says", "problem"),
+    [("'znver4' is not a recognized processor", "does not know znver4"), ("broken", "broken")],
+)
+def test_an_analyzer_that_does_not_do_it_is_told(
+    says: str, problem: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = tmp_path / "llvm-mca"
+    fake.write_text(f'#!/bin/sh\ncat >/dev/null\necho "{says}" >&2\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("COUNTPERF_LLVM_MCA", str(fake))
+    with pytest.raises(DeviceError, match=problem):
+        cycles(CHAIN, rdi=10)

@@ -1,0 +1,58 @@
+"""Programs that read machine code: named in the environment, or the newest on the path."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+
+def find_program(
+    variable: str, names: tuple[str, ...], *, newest: str, oldest: int = -1
+) -> Path | None:
+    """Find a program.
+
+    Parameters
+    ----------
+    variable : str
+        The environment variable that may name it.
+    names : tuple of str
+        What it is called on the path, the first before the others.
+    newest : str
+        What it is called with the number of a version behind it, ``newest-19``: without any of
+        `names`, that of the highest version is taken.
+    oldest : int, optional
+        The version that it needs at least.
+
+    Returns
+    -------
+    Path or None
+        None if there is none, or what the variable names is none.
+    """
+    named = os.environ.get(variable)
+    if named:
+        found = shutil.which(named)
+        return None if found is None else Path(found)
+    for name in names:
+        if found := shutil.which(name):
+            return Path(found)
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    there = [
+        path for folder in folders for path in (*folder.glob(newest), *folder.glob(f"{newest}-*"))
+    ]
+    best = max(there, key=_version, default=None)
+    return best if best is not None and _version(best) >= oldest else None
+
+
+@lru_cache(maxsize=64)
+def _version(path: Path) -> int:
+    number = path.resolve().name.rpartition("-")[2]
+    number = number if number.isdigit() else path.name.rpartition("-")[2]
+    if number.isdigit():
+        return int(number)
+    said = subprocess.run([str(path), "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"LLVM version (\d+)", said.stdout)
+    return int(found[1]) if found else -1
