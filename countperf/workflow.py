@@ -1148,11 +1148,9 @@ def read_code(
     DeviceError, DocumentError
         The code of this device cannot be read, or the file is bad.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from countperf.harness.compiled.instructions import CYCLES, read_compiled
+    from countperf.harness.compiled.instructions import CYCLES
     from countperf.harness.devices import find_device
-    from measurement_kernels.catalog import entry
+    from countperf.tuning.pools import process_pool
 
     say = progress or _silent
     found = _measurements(measurements)
@@ -1168,13 +1166,12 @@ def read_code(
     for each in found:
         if each.code is None or CYCLES not in each.code:
             waiting.setdefault(each.kernel, []).append(each)
-    names = list(waiting)
-    batches = [names[first : first + _BATCH] for first in range(0, len(names), _BATCH)]
+    cases = [
+        (name, tuple((each.case, each.parameters) for each in some))
+        for name, some in waiting.items()
+    ]
+    batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
     code: dict[str, dict[str, int]] = {}
-
-    def read(batch: Sequence[str]) -> tuple[CompiledKernel | KernelBuildError, ...]:
-        units = [(entry(name).build(), waiting[name][0].parameters) for name in batch]
-        return read_compiled(units, chosen)
 
     def renewed() -> MeasurementSet:
         noted = tuple(
@@ -1183,25 +1180,44 @@ def read_code(
         )
         return replace(found, measurements=noted)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with process_pool() as pool:
         done = 0
-        for batch, kernels in zip(batches, pool.map(read, batches), strict=True):
-            for name, compiled in zip(batch, kernels, strict=True):
-                for each in waiting[name]:
-                    if isinstance(compiled, KernelBuildError):
-                        say(f"{each.case}: {compiled}")
-                        continue
-                    try:
-                        code[each.case] = compiled.counts(each.parameters)
-                    except CountingError as error:
-                        say(f"{each.case}: {error}")
+        read = pool.map(partial(_code_of, chosen.label), batches)
+        for batch, outcomes in zip(batches, read, strict=True):
+            for case, outcome in outcomes:
+                if isinstance(outcome, str):
+                    say(f"{case}: {outcome}")
+                else:
+                    code[case] = outcome
             done += len(batch)
-            say(f"{done} of {len(names)} kernels")
+            say(f"{done} of {len(cases)} kernels")
             if done % _BETWEEN_FILES < _BATCH:
                 renewed().write_file(measurements)
     noted = renewed()
     noted.write_file(measurements)
     return noted
+
+
+def _code_of(
+    label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int]]]]]
+) -> list[tuple[str, dict[str, int] | str]]:
+    """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
+    from countperf.harness.compiled.instructions import read_compiled
+    from countperf.harness.devices import find_device
+    from measurement_kernels.catalog import entry
+
+    units = [(entry(name).build(), some[0][1]) for name, some in cases]
+    found: list[tuple[str, dict[str, int] | str]] = []
+    read = read_compiled(units, find_device(label))
+    for (_, some), compiled in zip(cases, read, strict=True):
+        for case, parameters in some:
+            try:
+                if isinstance(compiled, KernelBuildError):
+                    raise compiled
+                found.append((case, compiled.counts(parameters)))
+            except (CountingError, KernelBuildError) as error:
+                found.append((case, str(error)))
+    return found
 
 
 def evaluate(

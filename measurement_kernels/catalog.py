@@ -45,6 +45,7 @@ from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
 from measurement_kernels.random_shapes import arithmetic as random_arithmetic
 from measurement_kernels.random_shapes import channel_filter as random_channel_filter
 from measurement_kernels.random_shapes import elementwise as random_elementwise
+from measurement_kernels.random_shapes import even_sizes as random_even_sizes
 from measurement_kernels.random_shapes import guarded as random_guarded
 from measurement_kernels.random_shapes import indirect as random_indirect
 from measurement_kernels.random_shapes import integer as random_integer
@@ -102,6 +103,7 @@ _MODULES = (
     random_interaction,
     random_integer,
     random_guarded,
+    random_even_sizes,
     random_indirect,
     applications,
 )

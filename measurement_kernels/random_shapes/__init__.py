@@ -20,6 +20,7 @@ family                     members
 ``random-small-operator``  small matrices applied to the nodes of many elements
 ``random-interaction``     sums over pairs of points: functions of distances, forces, cut-offs
 ``random-guarded``         kernels of any sizes, which work groups do not divide
+``random-even-sizes``      kernels of the families above at sizes that are powers of two
 ``random-gather``          elements of tables by numbers that are read, alone and summed along rows
 ``random-scatter``         elements stored at places that are read
 ``random-integer``         chains of integer arithmetic with divisions by constants; ``f32`` only

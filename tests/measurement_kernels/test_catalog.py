@@ -32,6 +32,7 @@ RANDOM = {
     "random-interaction": 80,
     "random-integer": 55,
     "random-guarded": 80,
+    "random-even-sizes": 64,
     "random-gather": 48,
     "random-scatter": 48,
 }
