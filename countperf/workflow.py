@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.compiled.code import CompiledCode
-    from countperf.harness.compiled.instructions import CompiledKernel
     from countperf.harness.devices import Device
     from countperf.harness.progress import Progress
     from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
