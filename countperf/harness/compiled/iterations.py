@@ -40,8 +40,9 @@ _LONGEST = 200_000
 """Steps that are kept to compare iterations."""
 
 _STEPS = re.compile(
-    r"^(?:s[ha]rx?|ro[rl]|and|or|xor|bzhi|bextr|bt|i?div|i?mul|movz|cbw|vps[rl][la]|vpand"
-    r"|vpor|vpxor|vpternlog|vpcmp|vptestn?m|vpm(?:in|ax)|vpmov\w2m|v?p?movmsk)"
+    r"^(?:s[ha]rx?|ro[rl]|and|or|xor|bzhi|bextr|bt|[tl]zcnt|popcnt|bls|i?div|i?mul|movz|cbw"
+    r"|vps[rl][la]|vpand|vpor|vpxor|vpternlog|vpcmp|vp?test|vpm(?:in|ax|ul)|vpmov\w2m|v?p?movmsk"
+    r"|v?p?blendv|vpack|vpabs|vp?maskmov|vpshufb|vpinsr[bw]|vpextr[bw]|vpbroadcast[bw])"
 )
 """What does not grow evenly where its operands do."""
 _IMPLIED = re.compile(r"^i?(?:div|mul)")

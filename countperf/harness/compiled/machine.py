@@ -460,6 +460,13 @@ _THREE: Mapping[str, Callable[[int, int, int], int]] = {
     "bzhi": lambda index, a, bits: a & ((1 << min(index & 0xFF, bits)) - 1),
     "imul": lambda a, b, _bits: a * b,
 }
+_BIT_COUNTS: Mapping[str, Callable[[int, int], int]] = {
+    "tzcnt": lambda a, bits: (a & -a).bit_length() - 1 if a else bits,
+    "lzcnt": lambda a, bits: bits - a.bit_length(),
+    "popcnt": lambda a, _bits: a.bit_count(),
+    "blsr": lambda a, _bits: a & (a - 1) if a else 0,
+    "blsi": lambda a, _bits: a & -a,
+}
 _PAIRS = ("mul", "imul", "div", "idiv")
 _WIDENING = re.compile(r"^mov([sz])([bwl])([wlq])$")
 _MOVE = re.compile(r"^mov(?:abs)?[bwlq]?$")
@@ -468,7 +475,8 @@ _KEEPS_FLAGS = re.compile(
     r"^(?:mov|lea|push|pop|call|ret|leave|nop|endbr|set|cmov|j|prefetch|v|k|shlx|shrx|sarx|rorx|mulx"
     r"|bswap|xchg|cqt|clt|cwt|cqo|cdq|not|vzero|data16|lfence|mfence|sfence|cbw|cwde)"
 )
-SETS_UNKNOWN_FLAGS = re.compile(r"^(?:v?u?comis[sd]|v?ptest$|vtestp)")
+SETS_UNKNOWN_FLAGS = re.compile(r"^v?u?comis[sd]")
+_TESTS_VECTORS = re.compile(r"^(?:k(?:or)?test|v?ptest$|vtestp)")
 
 
 def action_of(mnemonic: str, operands: str) -> Action | None:
@@ -482,7 +490,7 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
         As ``objdump`` writes them, in AT&T's syntax.
     """
     parts = operands_of(operands)
-    if SETS_UNKNOWN_FLAGS.match(mnemonic) or mnemonic.startswith(("kortest", "ktest")):
+    if SETS_UNKNOWN_FLAGS.match(mnemonic) or _TESTS_VECTORS.match(mnemonic):
         return _forget_flags
     if mnemonic[0] in "vk" or "mm" in operands:
         return _from_vector(parts)
@@ -492,7 +500,8 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
     if special is not None:
         return special
     name = mnemonic
-    if name not in _BINARY and name not in _UNARY and name not in _THREE and name[-1] in _BITS:
+    plain = (_BINARY, _UNARY, _THREE, _BIT_COUNTS)
+    if not any(name in each for each in plain) and name != "bt" and name[-1] in _BITS:
         name = mnemonic[:-1]
     bits = _width(mnemonic, parts[-1:] if name in _SHIFTS else parts)
     if len(parts) == 3 and name in _THREE:
@@ -503,6 +512,10 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
         return _binary(name, parts if len(parts) == 2 else ["$1", *parts], bits)
     if name in ("cmp", "test") and len(parts) == 2:
         return _comparison(name, parts, bits)
+    if name in _BIT_COUNTS and len(parts) == 2:
+        return _bit_count(name, parts, bits)
+    if name == "bt" and len(parts) == 2 and "(" not in parts[1]:
+        return _bit_test(parts, bits)
     if name in _UNARY and len(parts) == 1:
         return _unary(name, parts[0], bits)
     if name == "not" and len(parts) == 1:
@@ -556,7 +569,16 @@ def _from_vector(parts: list[str]) -> Action | None:
 def _move(parts: list[str], low: int, high: int, *, is_signed: bool = False) -> Action:
     read, write = reader(parts[0], low), writer(parts[1], high)
     if not is_signed or low == high:
-        return lambda machine: write(machine, read(machine))
+        source, target = REGISTERS.get(parts[0]), REGISTERS.get(parts[1])
+        if source is None or target is None or low < 32:
+            return lambda machine: write(machine, read(machine))
+
+        def copy(machine: Machine) -> None:
+            value, part = read(machine), machine.low[source.number]
+            write(machine, value)
+            machine.low[target.number] = part if value is None else None
+
+        return copy
     mask = (1 << high) - 1
 
     def widen(machine: Machine) -> None:
@@ -657,6 +679,8 @@ def _binary(name: str, parts: list[str], bits: int) -> Action:
             machine.flags = Flags(kind, 0, 0, 0, bits)
             return
         second, first = read(machine), keep(machine)
+        if first is None and name == "and":
+            first = _low_part(machine, parts[1], second)
         if first is None or second is None:
             write(machine, None)
             machine.flags = None
@@ -666,6 +690,14 @@ def _binary(name: str, parts: list[str], bits: int) -> Action:
         machine.flags = Flags(kind, first, second, result, bits)
 
     return operate
+
+
+def _low_part(machine: Machine, text: str, mask: Value) -> Value:
+    """Return the low bits of a register of which no more is known, if a mask leaves no others."""
+    register = REGISTERS.get(text)
+    if register is None or mask is None or mask > 0xFF or register.shift:
+        return None
+    return machine.low[register.number]
 
 
 def _three(name: str, parts: list[str], bits: int) -> Action:
@@ -693,6 +725,8 @@ def _comparison(name: str, parts: list[str], bits: int) -> Action:
 
     def compare(machine: Machine) -> None:
         one, other = first(machine), second(machine)
+        if one is None and name == "test":
+            one = _low_part(machine, parts[1], other)
         if one is None or other is None:
             machine.flags = None
         elif name == "cmp":
@@ -701,6 +735,39 @@ def _comparison(name: str, parts: list[str], bits: int) -> Action:
             machine.flags = Flags("logic", one, other, one & other, bits)
 
     return compare
+
+
+def _bit_count(name: str, parts: list[str], bits: int) -> Action:
+    compute, read, write = _BIT_COUNTS[name], reader(parts[0], bits), writer(parts[1], bits)
+
+    def operate(machine: Machine) -> None:
+        value = read(machine)
+        machine.flags = None
+        if value is None:
+            write(machine, None)
+            return
+        result = compute(value, bits)
+        write(machine, result)
+        carries = name != "popcnt" and (value == 0) != (name == "blsi")
+        machine.flags = Flags("mask", int(not carries), int(carries), result, bits)
+
+    return operate
+
+
+def _bit_test(parts: list[str], bits: int) -> Action:
+    """Set the carry; other flags, which stay as they were, are taken for those of a result of 1."""
+    read_place, read = reader(parts[0], 8), reader(parts[1], bits)
+    if parts[0] in REGISTERS:
+        read_place = reader(parts[0], bits)
+
+    def test(machine: Machine) -> None:
+        place, value = read_place(machine), read(machine)
+        machine.flags = None
+        if place is not None and value is not None:
+            carry = value >> (place % bits) & 1
+            machine.flags = Flags("mask", 1 - carry, carry, 1, bits)
+
+    return test
 
 
 def _unary(name: str, text: str, bits: int) -> Action:

@@ -7,8 +7,14 @@ rule here, are unknown. A vector has 16 lanes of 32 bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
+from countperf.harness.compiled.elements import (
+    element_source,
+    element_test,
+    is_element_test,
+    masked_store,
+)
 from countperf.harness.compiled.lanes import lanes_of
 from countperf.harness.compiled.machine import (
     REGISTERS,
@@ -17,17 +23,16 @@ from countperf.harness.compiled.machine import (
     Flags,
     Lanes,
     Machine,
+    Read,
     Value,
     address_of,
     operands_of,
     reader,
     writer,
 )
+from countperf.harness.compiled.vectors import LANES, VECTOR, Source, joined, source_of, split
 
-_REGISTER = re.compile(r"^%([xyz])mm(\d+)(\{.*)?$")
-_LANES = {"x": 4, "y": 8, "z": 16}
 _HALF = (1 << 32) - 1
-_BROADCAST = re.compile(r"\{1to\d+\}$")
 _MOVES = re.compile(r"^v?mov(?:dq[au]\d*|[au]p[sd]|ntdq|ntp[sd])$")
 _SCALARS = {"vmovd": 1, "movd": 1, "vmovss": 1, "movss": 1, "vmovq": 2, "movq": 2, "vmovsd": 2}
 _BITWISE = re.compile(r"^vp?(and|or|xor|andn)(?:[dq]|p[sd])?$")
@@ -58,19 +63,17 @@ _COMBINE: Mapping[str, Callable[[int, int], int]] = {
     "andn": lambda a, b: ~a & b,
 }
 
-_Source = Callable[[Machine], Lanes]
-
 
 def target_of(operands: str) -> int | None:
     """Return the vector register that an instruction writes; None if it writes none."""
     parts = operands_of(operands)
-    found = _REGISTER.match(parts[-1]) if parts else None
+    found = VECTOR.match(parts[-1]) if parts else None
     return None if found is None else int(found[2])
 
 
 def leads_to_integers(mnemonic: str, operands: str) -> bool:
     """Say whether an instruction takes a vector's integers to integer registers."""
-    if mnemonic.startswith(("kortest", "ktest")):
+    if mnemonic.startswith(("kortest", "ktest")) or is_element_test(mnemonic):
         return True
     return mnemonic.startswith(
         ("vpextr", "vextractps", "vmovd", "vmovq", "movd", "movq", "kmov")
@@ -143,8 +146,8 @@ def _mask_of(mnemonic: str, parts: list[str]) -> _MaskSource | None:
     if mnemonic in ("vpcmpeqb", "vpcmpneqb") and len(parts) == 3:
         return _compared_bytes(parts, is_equal=mnemonic == "vpcmpeqb")
     if mnemonic == "vpmovd2m":
-        top = _source(parts[0], 16)
-        return lambda machine: _signs(top(machine), _LANES[parts[0][1]])
+        top = source_of(parts[0], 16)
+        return lambda machine: _signs(top(machine), LANES[parts[0][1]])
     if not mnemonic.startswith("k"):
         return None
     bits = _BITS.get(mnemonic[-1], 64)
@@ -213,9 +216,9 @@ def _compared(
 ) -> _MaskSource | None:
     if len(parts) != 3 or ("{1to" in parts[0] and size == 2):
         return None
-    register = _REGISTER.match(parts[1])
-    lanes = _LANES[register[1]] if register is not None else 16
-    second, first = _source(parts[0], lanes), _source(parts[1], lanes)
+    register = VECTOR.match(parts[1])
+    lanes = LANES[register[1]] if register is not None else 16
+    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
     bits = 32 * size
     top = 1 << (bits - 1)
 
@@ -226,7 +229,7 @@ def _compared(
         one, other = first(machine), second(machine)
         value, known = 0, _ALL & ~((1 << (lanes // size)) - 1)
         for lane in range(0, lanes, size):
-            a, b = _joined(one[lane : lane + size]), _joined(other[lane : lane + size])
+            a, b = joined(one[lane : lane + size]), joined(other[lane : lane + size])
             if a is not None and b is not None:
                 known |= 1 << (lane // size)
                 value |= order(number(a), number(b)) << (lane // size)
@@ -236,11 +239,11 @@ def _compared(
 
 
 def _compared_bytes(parts: list[str], *, is_equal: bool) -> _MaskSource | None:
-    register = _REGISTER.match(parts[1])
+    register = VECTOR.match(parts[1])
     if register is None:
         return None
-    lanes = _LANES[register[1]]
-    second, first = _source(parts[0], lanes), _source(parts[1], lanes)
+    lanes = LANES[register[1]]
+    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
 
     def compare(machine: Machine) -> tuple[int, int]:
         value, known = 0, _ALL & ~((1 << min(64, 4 * lanes)) - 1)
@@ -306,17 +309,22 @@ def packed_action(mnemonic: str, operands: str) -> Action | None:
         return None
     if mnemonic[0] == "k" or _MASK.match(parts[-1]):
         return _mask_action(mnemonic, parts)
+    special = element_test(mnemonic, operands) or masked_store(mnemonic, operands)
+    if special is not None:
+        return special
     under = _WRITTEN_UNDER.search(operands)
-    target = _REGISTER.match(parts[-1])
+    target = VECTOR.match(parts[-1])
     if mnemonic.startswith("vpscatter") and under is not None:
         return _scattered(mnemonic, operands, int(under[1]))
     if target is None:
         return _leaving(mnemonic, parts, None if under is None else int(under[1]))
-    number, lanes = int(target[2]), _LANES[target[1]]
+    number, lanes = int(target[2]), LANES[target[1]]
     if "gather" in mnemonic and under is not None:
         return _gathered(mnemonic, operands, number, int(under[1]))
     plain = [*parts[:-1], parts[-1].partition("{")[0]]
     source = _result(mnemonic, plain, lanes)
+    if under is None and source is None:
+        source = element_source(mnemonic, plain, lanes)
     if under is not None and source is not None:
         size = 2 if _WIDE.search(mnemonic) else 1
         source = _under(source, number, lanes, size, int(under[1]), keeps=under[2] is None)
@@ -367,7 +375,7 @@ def _gathered(mnemonic: str, operands: str, number: int, mask: int) -> Action:
 
 def _scattered(mnemonic: str, operands: str, mask: int) -> Action | None:
     lanes = lanes_of(mnemonic, operands)
-    source = _REGISTER.match(operands_of(operands)[0])
+    source = VECTOR.match(operands_of(operands)[0])
     if lanes is None or source is None:
         return None
     number, pieces = int(source[2]), lanes.size // 4
@@ -387,9 +395,7 @@ def _scattered(mnemonic: str, operands: str, mask: int) -> Action | None:
     return scatter
 
 
-def _under(
-    source: _Source, number: int, lanes: int, size: int, mask: int, *, keeps: bool
-) -> _Source:
+def _under(source: Source, number: int, lanes: int, size: int, mask: int, *, keeps: bool) -> Source:
     """Return what writes some lanes only, and keeps the others or sets them to zero."""
 
     def choose(machine: Machine) -> Lanes:
@@ -414,26 +420,28 @@ def _leaving(mnemonic: str, parts: list[str], mask: int | None) -> Action | None
     last = parts[-1]
     if mnemonic.startswith(("vpextr", "vextractps")) and len(parts) == 3:
         place, size = int(parts[0].lstrip("$"), 0), {"d": 1, "s": 1, "q": 2}.get(mnemonic[-1])
-        vector = _REGISTER.match(parts[1])
+        vector = VECTOR.match(parts[1])
         if size is not None and vector is not None:
             number = int(vector[2])
             write = writer(last, 32 * size)
             return lambda machine: write(
-                machine, _joined(machine.vectors[number][size * place : size * (place + 1)])
+                machine, joined(machine.vectors[number][size * place : size * (place + 1)])
             )
     if last in REGISTERS:
         write = writer(last, max(32, REGISTERS[last].bits))
-        vector = _REGISTER.match(parts[0])
+        vector = VECTOR.match(parts[0])
         size = _SCALARS.get(mnemonic)
         if size is not None and vector is not None:
             number = int(vector[2])
-            return lambda machine: write(machine, _joined(machine.vectors[number][:size]))
+            return lambda machine: write(machine, joined(machine.vectors[number][:size]))
         return lambda machine: write(machine, None)
     address = address_of(last.partition("{")[0])
-    vector = _REGISTER.match(parts[0]) if len(parts) == 2 else None
+    vector = VECTOR.match(parts[0]) if len(parts) == 2 else None
+    if address is not None and (found := _PIECES.match(mnemonic)):
+        return _extracted(parts, _PIECE_LANES[found[2]], address, is_whole=mask is None)
     if vector is None or address is None:
         return None
-    lanes = _SCALARS.get(mnemonic, _LANES[vector[1]])
+    lanes = _SCALARS.get(mnemonic, LANES[vector[1]])
     number = int(vector[2])
     is_known = mnemonic in _SCALARS or _MOVES.match(mnemonic) is not None
     size = 2 if _WIDE.search(mnemonic) else 1
@@ -454,12 +462,27 @@ def _leaving(mnemonic: str, parts: list[str], mask: int | None) -> Action | None
     return store
 
 
-def _result(mnemonic: str, parts: list[str], lanes: int) -> _Source | None:
+def _extracted(parts: list[str], size: int, address: Read, *, is_whole: bool) -> Action:
+    """Return what stores a part of a vector; what masks leave out is not known then."""
+    place, vector = int(parts[0].lstrip("$"), 0), source_of(parts[1], 16)
+
+    def store(machine: Machine) -> None:
+        start = address(machine)
+        if start is None:
+            return
+        values = vector(machine)[size * place : size * (place + 1)]
+        for lane, value in enumerate(values):
+            machine.store(start + 4 * lane, 32, value if is_whole else None)
+
+    return store
+
+
+def _result(mnemonic: str, parts: list[str], lanes: int) -> Source | None:
     """Return what computes the vector that an instruction writes; None if it is not known."""
     if mnemonic in _SCALARS and len(parts) == 2:
         return _from_scalar(parts[0], _SCALARS[mnemonic])
     if _MOVES.match(mnemonic) and len(parts) == 2:
-        return _source(parts[0], lanes)
+        return source_of(parts[0], lanes)
     if _BROADCASTS.match(mnemonic) and len(parts) == 2:
         return _spread(mnemonic, parts[0], lanes)
     if mnemonic.startswith("vpinsr") and mnemonic[-1] in "dq" and len(parts) == 4:
@@ -494,8 +517,8 @@ def _result(mnemonic: str, parts: list[str], lanes: int) -> _Source | None:
     if (found := _PERMUTATIONS.match(mnemonic)) and len(parts) == 3:
         return _by_index(parts, lanes, _size(found[1]))
     if mnemonic == "vpmovqd" and len(parts) == 2:
-        source = _source(parts[0], min(16, 2 * lanes))
-        wide = _LANES[parts[0][1]] if parts[0][1] in _LANES else 2 * lanes
+        source = source_of(parts[0], min(16, 2 * lanes))
+        wide = LANES[parts[0][1]] if parts[0][1] in LANES else 2 * lanes
         return lambda machine: source(machine)[:wide:2]
     if (found := _QUARTERS.match(mnemonic)) and len(parts) == 4:
         return _quarters(parts, lanes, is_pair=found[1] == "perm2")
@@ -508,62 +531,26 @@ def _result(mnemonic: str, parts: list[str], lanes: int) -> _Source | None:
     return None
 
 
-def _joined(lanes: Sequence[Value]) -> Value:
-    joined = 0
-    for place, value in enumerate(lanes):
-        if value is None:
-            return None
-        joined |= value << (32 * place)
-    return joined
-
-
-def _split(value: Value, size: int) -> Lanes:
-    if value is None:
-        return (None,) * size
-    return tuple((value >> (32 * place)) & _HALF for place in range(size))
-
-
-def _source(text: str, lanes: int) -> _Source:
-    """Return what reads a vector from a register or memory."""
-    register = _REGISTER.match(text)
-    if register is not None:
-        number = int(register[2])
-        return lambda machine: machine.vectors[number]
-    address = address_of(_BROADCAST.sub("", text))
-    if address is None:
-        return lambda _: UNKNOWN_LANES
-    if _BROADCAST.search(text):
-        return lambda machine: (machine.load(address(machine), 32),) * lanes
-
-    def load(machine: Machine) -> Lanes:
-        start = address(machine)
-        if start is None:
-            return UNKNOWN_LANES
-        return tuple(machine.load(start + 4 * lane, 32) for lane in range(lanes))
-
-    return load
-
-
-def _from_scalar(text: str, size: int) -> _Source:
-    register = _REGISTER.match(text)
+def _from_scalar(text: str, size: int) -> Source:
+    register = VECTOR.match(text)
     if register is not None:
         number = int(register[2])
         return lambda machine: machine.vectors[number][:size]
     read = reader(text, 32 * size)
-    return lambda machine: _split(read(machine), size)
+    return lambda machine: split(read(machine), size)
 
 
-def _spread(mnemonic: str, text: str, lanes: int) -> _Source:
+def _spread(mnemonic: str, text: str, lanes: int) -> Source:
     size = next(
         (n for end, n in (("d", 1), ("ss", 1), ("q", 2), ("sd", 2)) if mnemonic.endswith(end)), 4
     )
-    read = _from_scalar(text, size) if text in REGISTERS else _source(text, size)
+    read = _from_scalar(text, size) if text in REGISTERS else source_of(text, size)
     return lambda machine: (read(machine)[:size] * lanes)[:lanes]
 
 
-def _inserted(parts: list[str], size: int) -> _Source:
+def _inserted(parts: list[str], size: int) -> Source:
     place = int(parts[0].lstrip("$"), 0)
-    value, vector = _from_scalar(parts[1], size), _source(parts[2], 4)
+    value, vector = _from_scalar(parts[1], size), source_of(parts[2], 4)
 
     def insert(machine: Machine) -> Lanes:
         lanes = vector(machine)[:4]
@@ -574,14 +561,14 @@ def _inserted(parts: list[str], size: int) -> _Source:
 
 def _elementwise(
     combine: Callable[[int, int], int], parts: list[str], lanes: int, size: int, *, is_same: bool
-) -> _Source | None:
+) -> Source | None:
     if len(parts) != 3:
         return None
     if is_same and parts[0] == parts[1]:
         return lambda _: (0,) * lanes
     if size == 2 and "{1to" in parts[0]:
         return None
-    second, first = _source(parts[0], lanes), _source(parts[1], lanes)
+    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
 
     def compute(machine: Machine) -> Lanes:
         one, other = first(machine), second(machine)
@@ -592,34 +579,34 @@ def _elementwise(
             )
         found: list[Value] = []
         for lane in range(0, lanes, 2):
-            a, b = _joined(one[lane : lane + 2]), _joined(other[lane : lane + 2])
+            a, b = joined(one[lane : lane + 2]), joined(other[lane : lane + 2])
             value = None if a is None or b is None else combine(a, b) & ((1 << 64) - 1)
-            found += _split(value, 2)
+            found += split(value, 2)
         return tuple(found)
 
     return compute
 
 
-def _shifted(name: str, parts: list[str], lanes: int, size: int) -> _Source:
-    by, source, bits = int(parts[0].lstrip("$"), 0), _source(parts[1], lanes), 32 * size
+def _shifted(name: str, parts: list[str], lanes: int, size: int) -> Source:
+    by, source, bits = int(parts[0].lstrip("$"), 0), source_of(parts[1], lanes), 32 * size
     mask = (1 << bits) - 1
 
     def shift(machine: Machine) -> Lanes:
         given, found = source(machine), list[Value]()
         for lane in range(0, lanes, size):
-            value = _joined(given[lane : lane + size])
+            value = joined(given[lane : lane + size])
             if value is not None:
                 if name == "sra" and value >> (bits - 1):
                     value -= 1 << bits
                 value = ((value << by) if name == "sll" else (value >> by)) & mask
-            found += _split(value, size)
+            found += split(value, size)
         return tuple(found)
 
     return shift
 
 
-def _shuffled(parts: list[str], lanes: int) -> _Source:
-    order, source = int(parts[0].lstrip("$"), 0), _source(parts[1], lanes)
+def _shuffled(parts: list[str], lanes: int) -> Source:
+    order, source = int(parts[0].lstrip("$"), 0), source_of(parts[1], lanes)
     places = [(order >> (2 * lane)) & 3 for lane in range(4)]
 
     def shuffle(machine: Machine) -> Lanes:
@@ -629,13 +616,13 @@ def _shuffled(parts: list[str], lanes: int) -> _Source:
     return shuffle
 
 
-def _piece(direction: str, parts: list[str], size: int, lanes: int) -> _Source | None:
+def _piece(direction: str, parts: list[str], size: int, lanes: int) -> Source | None:
     place = int(parts[0].lstrip("$"), 0)
     if direction == "extract" and len(parts) == 3:
-        whole = _source(parts[1], 16)
+        whole = source_of(parts[1], 16)
         return lambda machine: whole(machine)[size * place : size * (place + 1)]
     if len(parts) == 4:
-        new, old = _source(parts[1], size), _source(parts[2], lanes)
+        new, old = source_of(parts[1], size), source_of(parts[2], lanes)
 
         def insert(machine: Machine) -> Lanes:
             given = old(machine)
@@ -655,7 +642,7 @@ def _is_ones(mnemonic: str, parts: list[str]) -> bool:
     return mnemonic.startswith("vpternlog") and parts[0] == "$0xff"
 
 
-def _spread_mask(text: str, lanes: int) -> _Source | None:
+def _spread_mask(text: str, lanes: int) -> Source | None:
     found = _MASK.match(text)
     if found is None:
         return None
@@ -671,12 +658,12 @@ def _spread_mask(text: str, lanes: int) -> _Source | None:
     return spread
 
 
-def _ternary(parts: list[str], lanes: int) -> _Source | None:
+def _ternary(parts: list[str], lanes: int) -> Source | None:
     """Combine three vectors bit by bit, by a table of eight bits."""
     table = int(parts[0].lstrip("$"), 0)
     if "{1to8}" in parts[1]:
         return None
-    third, second, first = (_source(part, lanes) for part in parts[1:])
+    third, second, first = (source_of(part, lanes) for part in parts[1:])
 
     def combine(machine: Machine) -> Lanes:
         found: list[Value] = []
@@ -698,8 +685,8 @@ def _ternary(parts: list[str], lanes: int) -> _Source | None:
     return combine
 
 
-def _widened(text: str, lanes: int, *, is_signed: bool) -> _Source:
-    source = _source(text, lanes // 2)
+def _widened(text: str, lanes: int, *, is_signed: bool) -> Source:
+    source = source_of(text, lanes // 2)
 
     def widen(machine: Machine) -> Lanes:
         found: list[Value] = []
@@ -711,8 +698,8 @@ def _widened(text: str, lanes: int, *, is_signed: bool) -> _Source:
     return widen
 
 
-def _interleaved(parts: list[str], lanes: int, *, is_high: bool, size: int) -> _Source:
-    second, first = _source(parts[0], lanes), _source(parts[1], lanes)
+def _interleaved(parts: list[str], lanes: int, *, is_high: bool, size: int) -> Source:
+    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
     half = 2 // size
     places = range(half if is_high else 0, 2 * half if is_high else half)
 
@@ -727,8 +714,8 @@ def _interleaved(parts: list[str], lanes: int, *, is_high: bool, size: int) -> _
     return interleave
 
 
-def _permuted(parts: list[str], lanes: int) -> _Source:
-    order, source = int(parts[0].lstrip("$"), 0), _source(parts[1], lanes)
+def _permuted(parts: list[str], lanes: int) -> Source:
+    order, source = int(parts[0].lstrip("$"), 0), source_of(parts[1], lanes)
     places = [2 * ((order >> (2 * place)) & 3) for place in range(4)]
 
     def permute(machine: Machine) -> Lanes:
@@ -743,9 +730,9 @@ def _permuted(parts: list[str], lanes: int) -> _Source:
     return permute
 
 
-def _blended(parts: list[str], lanes: int) -> _Source:
+def _blended(parts: list[str], lanes: int) -> Source:
     chosen = int(parts[0].lstrip("$"), 0)
-    second, first = _source(parts[1], lanes), _source(parts[2], lanes)
+    second, first = source_of(parts[1], lanes), source_of(parts[2], lanes)
 
     def blend(machine: Machine) -> Lanes:
         one, other = first(machine), second(machine)
@@ -769,10 +756,10 @@ def _chosen(index: Lanes, table: Lanes, lanes: int, size: int) -> Lanes:
     return tuple(found)
 
 
-def _table(which: str, parts: list[str], lanes: int, size: int) -> _Source:
+def _table(which: str, parts: list[str], lanes: int, size: int) -> Source:
     """Permute two vectors; of ``t`` the target is the first of them, of ``i`` the index."""
-    second = _source(parts[0], lanes)
-    middle, target = _source(parts[1], lanes), _source(parts[2], lanes)
+    second = source_of(parts[0], lanes)
+    middle, target = source_of(parts[1], lanes), source_of(parts[2], lanes)
 
     def permute(machine: Machine) -> Lanes:
         index, first = (middle, target) if which == "t" else (target, middle)
@@ -782,15 +769,15 @@ def _table(which: str, parts: list[str], lanes: int, size: int) -> _Source:
     return permute
 
 
-def _by_index(parts: list[str], lanes: int, size: int) -> _Source:
-    table, index = _source(parts[0], lanes), _source(parts[1], lanes)
+def _by_index(parts: list[str], lanes: int, size: int) -> Source:
+    table, index = source_of(parts[0], lanes), source_of(parts[1], lanes)
     return lambda machine: _chosen(index(machine), table(machine)[:lanes], lanes, size)
 
 
-def _quarters(parts: list[str], lanes: int, *, is_pair: bool) -> _Source:
+def _quarters(parts: list[str], lanes: int, *, is_pair: bool) -> Source:
     """Put together pieces of 128 bits of two vectors."""
     order = int(parts[0].lstrip("$"), 0)
-    second, first = _source(parts[1], lanes), _source(parts[2], lanes)
+    second, first = source_of(parts[1], lanes), source_of(parts[2], lanes)
 
     def put(machine: Machine) -> Lanes:
         one, other = first(machine)[:lanes], second(machine)[:lanes]
@@ -811,9 +798,9 @@ def _quarters(parts: list[str], lanes: int, *, is_pair: bool) -> _Source:
     return put
 
 
-def _picked(parts: list[str], lanes: int) -> _Source:
+def _picked(parts: list[str], lanes: int) -> Source:
     order = int(parts[0].lstrip("$"), 0)
-    second, first = _source(parts[1], lanes), _source(parts[2], lanes)
+    second, first = source_of(parts[1], lanes), source_of(parts[2], lanes)
     places = [(order >> (2 * lane)) & 3 for lane in range(4)]
 
     def pick(machine: Machine) -> Lanes:
@@ -827,8 +814,8 @@ def _picked(parts: list[str], lanes: int) -> _Source:
     return pick
 
 
-def _doubled(parts: list[str], lanes: int, *, is_pair: bool) -> _Source:
-    second, first = _source(parts[0], lanes), _source(parts[-2], lanes)
+def _doubled(parts: list[str], lanes: int, *, is_pair: bool) -> Source:
+    second, first = source_of(parts[0], lanes), source_of(parts[-2], lanes)
 
     def double(machine: Machine) -> Lanes:
         if is_pair:

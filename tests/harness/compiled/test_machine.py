@@ -52,6 +52,14 @@ def value(machine: Machine, name: str) -> int | None:
         ("shl %rax", {"rax": 5}, 10),
         ("shlx %rcx,%rdx,%rax", {"rdx": 3, "rcx": 4}, 48),
         ("andn %rcx,%rdx,%rax", {"rdx": 0b0110, "rcx": 0b1100}, 0b1000),
+        ("tzcnt %ecx,%eax", {"rcx": 0b101000}, 3),
+        ("tzcnt %ecx,%eax", {"rcx": 1 << 32}, 32),
+        ("lzcnt %rcx,%rax", {"rcx": 1}, 63),
+        ("popcnt %ecx,%eax", {"rcx": 0x1_0000_00F1}, 5),
+        ("blsr %ecx,%eax", {"rcx": 0b101000}, 0b100000),
+        ("blsi %rcx,%rax", {"rcx": 0b101000}, 0b1000),
+        ("mov $0x1,%cl\nmov %ecx,%edx\nmovzbl %dl,%eax", {}, 1),
+        ("mov $0x3,%cl\nmov %rcx,%rax\nand $0x6,%eax", {}, 2),
         ("lea -0x4(%rcx,%rdx,8),%rax", {"rcx": 100, "rdx": 3}, 120),
         ("lea 0x1(%rcx),%eax", {"rcx": 0xFFFFFFFF}, 0),
         ("mov %ecx,%eax", {"rcx": 0x1_0000_0002}, 2),
@@ -116,6 +124,35 @@ def test_conditional_moves_and_bytes() -> None:
     assert value(run("cmp (%rdi),%eax\ncmovl %rcx,%rdx", rdi=64, rcx=5, rdx=6), "rdx") is None
     assert value(run("cmp (%rdi),%eax\ncmovl %rcx,%rdx", rdi=64, rcx=5, rdx=5), "rdx") == 5
     assert value(run("cmp $0x1,%eax\nsete %dl", rax=1, rdx=0x100), "rdx") == 0x101
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "suffix", "expected"),
+    [
+        ("bt %ecx,%eax", {"rax": 0b1000, "rcx": 3}, "b", True),
+        ("bt %ecx,%eax", {"rax": 0b1000, "rcx": 35}, "b", True),
+        ("bt $0x2,%eax", {"rax": 0b1000}, "ae", True),
+        ("bt %rcx,%rax", {"rax": 1 << 40, "rcx": 40}, "b", True),
+        ("bt %ecx,%eax", {"rax": 0b1000}, "b", None),
+        ("tzcnt %ecx,%eax", {"rcx": 0}, "b", True),
+        ("tzcnt %ecx,%eax", {"rcx": 1}, "b", False),
+        ("tzcnt %ecx,%eax", {"rcx": 1}, "e", True),
+        ("popcnt %ecx,%eax", {"rcx": 0}, "b", False),
+        ("popcnt %ecx,%eax", {"rcx": 0}, "e", True),
+        ("blsi %ecx,%eax", {"rcx": 4}, "b", True),
+        ("blsr %ecx,%eax", {"rcx": 4}, "e", True),
+        ("blsr %ecx,%eax", {}, "e", None),
+        ("mov $0x2,%cl\ntest $0x1,%ecx", {}, "e", True),
+        ("mov $0x2,%cl\ntest $0x101,%ecx", {}, "e", None),
+        ("mov $0x2,%ch\ntest $0x1,%cl", {}, "e", None),
+    ],
+)
+def test_bits_that_are_counted_or_tested(
+    code: str, given: dict[str, int], suffix: str, expected: bool | None
+) -> None:
+    condition = condition_of(suffix)
+    assert condition is not None
+    assert condition(run(code, **given)) == expected
 
 
 def test_memory_is_read_in_other_pieces_than_written() -> None:
