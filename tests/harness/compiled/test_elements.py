@@ -125,17 +125,21 @@ def _machine(inputs: list[int]) -> Machine:
     return machine
 
 
+def _executed(text: str, machine: Machine) -> Machine:
+    mnemonic, operands = text.split(maxsplit=1)
+    action = packed_action(mnemonic, operands)
+    assert action is not None
+    action(machine)
+    return machine
+
+
 @pytest.mark.parametrize("text", COMPUTED)
 def test_vectors_are_those_of_the_processor(
     text: str, processor: Callable[[str, list[int]], list[int]]
 ) -> None:
-    mnemonic, operands = text.split(maxsplit=1)
     for seed in range(40):
         inputs = _inputs(seed)
-        machine = _machine(inputs)
-        action = packed_action(mnemonic, operands)
-        assert action is not None
-        action(machine)
+        machine = _executed(text, _machine(inputs))
         assert list(machine.vectors[3][:8]) == processor(text, inputs), seed
         assert machine.vectors[3][8:] == (0,) * 8
 
@@ -144,14 +148,10 @@ def test_vectors_are_those_of_the_processor(
 def test_integers_are_those_of_the_processor(
     text: str, processor: Callable[[str, list[int]], list[int]]
 ) -> None:
-    mnemonic, operands = text.split(maxsplit=1)
-    assert leads_to_integers(mnemonic, operands)
+    assert leads_to_integers(*text.split(maxsplit=1))
     for seed in range(40):
         inputs = _inputs(seed)
-        machine = _machine(inputs)
-        action = packed_action(mnemonic, operands)
-        assert action is not None
-        action(machine)
+        machine = _executed(text, _machine(inputs))
         assert machine.registers[0] == processor(text, inputs)[0]
 
 
@@ -159,14 +159,10 @@ def test_integers_are_those_of_the_processor(
 def test_flags_are_those_of_the_processor(
     text: str, processor: Callable[[str, list[int]], list[int]]
 ) -> None:
-    mnemonic, operands = text.split(maxsplit=1)
     seen: set[tuple[bool | None, bool | None]] = set()
     cases = [*map(_inputs, range(60)), [0] * 24, [0xFFFF_FFFF] * 24, [0] * 8 + [1 << 31] * 16]
     for inputs in cases:
-        machine = _machine(inputs)
-        action = packed_action(mnemonic, operands)
-        assert action is not None
-        action(machine)
+        machine = _executed(text, _machine(inputs))
         is_zero, carries = condition_of("e"), condition_of("b")
         assert is_zero is not None
         assert carries is not None
@@ -178,12 +174,9 @@ def test_flags_are_those_of_the_processor(
 
 @pytest.mark.parametrize("text", [*COMPUTED, *TESTED, *TAKEN])
 def test_unknown_lanes_stay_unknown(text: str) -> None:
-    mnemonic, operands = text.split(maxsplit=1)
     machine = Machine(flags=Flags("mask", 0, 1, 0, 32), registers=[7] * 16)
     machine.vectors[3] = (5,) * 16
-    action = packed_action(mnemonic, operands)
-    assert action is not None
-    action(machine)
+    _executed(text, machine)
     if text in COMPUTED:
         has_zeros = text.startswith("vpsrldq")  # which are shifted in
         assert set(machine.vectors[3][:8]) == ({None, 0} if has_zeros else {None})
