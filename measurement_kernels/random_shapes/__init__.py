@@ -28,6 +28,7 @@ family                     members
 ``blocked-stencil``        as ``random-stencil``, with 4 to 32 results of each item; so the others
 ``blocked-filter``         windows of one to three channels, all terms written out or none
 ``blocked-transpose``      permutations of axes
+``blocked-even-sizes``     blocked kernels of the others at sizes that are powers of two
 ``blocked-operator``       small matrices applied to 4 to 16 elements by each item
 =========================  =====================================================================
 

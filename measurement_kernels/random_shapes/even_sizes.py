@@ -21,10 +21,11 @@ from measurement_kernels.random_shapes import (
     stencil,
     transpose,
 )
-from measurement_kernels.random_shapes.draws import Draw, random_entries
+from measurement_kernels.random_shapes.draws import Draw, blocked_entries, random_entries
 
 _REGULAR = 64
 _DOUBLE = 24
+_BLOCKED = 44
 _FAMILIES: tuple[Callable[[Draw], tuple[Program, Shape] | None], ...] = (
     channel_filter.drawn,
     elementwise.drawn,
@@ -40,24 +41,31 @@ _FAMILIES: tuple[Callable[[Draw], tuple[Program, Shape] | None], ...] = (
     transpose.drawn,
     transpose.drawn,
 )
+_BLOCKED_FAMILIES = (
+    channel_filter.drawn,
+    matmul.drawn,
+    stencil.drawn,
+    stencil.drawn,
+    transpose.drawn,
+)
 
 
 def entries() -> Iterator[CatalogEntry]:
-    """List the family."""
-    yield from random_entries(
-        "random-even-sizes",
-        "kernel of another random family, at sizes that are powers of two",
-        0,
-        _REGULAR,
-        drawn,
-        double=_DOUBLE,
-    )
+    """List the families."""
+    description = "kernel of another random family, at sizes that are powers of two"
+    yield from random_entries("random-even-sizes", description, 0, _REGULAR, drawn, double=_DOUBLE)
+    yield from blocked_entries("even-sizes", description, 0, _BLOCKED, drawn)
 
 
-def drawn(draw: Draw) -> tuple[Program, Shape] | None:
-    """Draw a kernel; None where the choices do not fit together."""
+def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
+    """Draw a kernel; None where the choices do not fit together.
+
+    With `blocked`, each item has 4 to 32 results.
+    """
     draw.regular = True
-    found = draw.pick(_FAMILIES)(draw)
+    found = (
+        draw.pick(_BLOCKED_FAMILIES)(draw, blocked=True) if blocked else draw.pick(_FAMILIES)(draw)
+    )
     if found is None or len(found[0].sizes) == 1:
         return None
     program, shape = found

@@ -42,6 +42,7 @@ BLOCKED = {
     "blocked-filter": 50,
     "blocked-transpose": 40,
     "blocked-operator": 40,
+    "blocked-even-sizes": 44,
 }
 APPLICATIONS = (
     "gemm",

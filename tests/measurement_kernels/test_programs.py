@@ -93,6 +93,7 @@ def test_draws_never_change() -> None:
         assert isinstance(each.builder, partial)
         kind = "random" if each.family not in _INDIRECT else "indirect"
         kind = "blocked" if each.family.startswith("blocked-") else kind
+        kind = "even" if each.family.endswith("-even-sizes") else kind
         text = f"{each.name} {each.exponents} {each.exponent_steps} {each.builder.args}"
         drawn[kind].append(re.sub(r"(<function \w+) at \w+>", r"\1>", text))
     digests = {
@@ -103,13 +104,14 @@ def test_draws_never_change() -> None:
         "random": "0c0f2f3221b05565",
         "indirect": "dd718cf19b3b20a8",
         "blocked": "d677804eeaa74f83",
+        "even": "60bc550d00d35322",
     }
 
 
 def test_items_of_blocked_kernels_have_several_results() -> None:
     found = entries(collection="random", element_type=None)
     blocked = [each for each in found if each.family.startswith("blocked-")]
-    assert len({each.family for each in blocked}) == 5
+    assert len({each.family for each in blocked}) == 6
     for each in blocked:
         assert isinstance(each.builder, partial)
         shape = each.builder.args[1]
