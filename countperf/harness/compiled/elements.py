@@ -414,14 +414,17 @@ def _blended(found: re.Match[str], parts: list[str], lanes: int) -> Source | Non
 
 
 def _spread(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
-    bits = _BITS[found[1]]
-    register = VECTOR.match(parts[0])
-    if len(parts) != 2 or register is None:
+    if len(parts) != 2:
         return None
-    number = int(register[2])
+    bits = _BITS[found[1]]
+    register, read = VECTOR.match(parts[0]), reader(parts[0], bits)
 
     def spread(machine: Machine) -> Lanes:
-        first = elements_of(machine.vectors[number][:1], bits)[0]
+        if register is None:
+            first = read(machine)
+            first = None if first is None else first % (1 << bits)
+        else:
+            first = elements_of(machine.vectors[int(register[2])][:1], bits)[0]
         return lanes_from([first] * (32 * lanes // bits), bits)
 
     return spread

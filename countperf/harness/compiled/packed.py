@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from countperf.harness.compiled.elements import (
     element_source,
     element_test,
+    elements_of,
     is_element_test,
+    lanes_from,
     masked_store,
 )
 from countperf.harness.compiled.lanes import lanes_of
@@ -28,6 +30,7 @@ from countperf.harness.compiled.machine import (
     address_of,
     operands_of,
     reader,
+    signed,
     writer,
 )
 from countperf.harness.compiled.vectors import LANES, VECTOR, Source, joined, source_of, split
@@ -84,8 +87,10 @@ def leads_to_integers(mnemonic: str, operands: str) -> bool:
 
 _MASK = re.compile(r"^%k([0-7])(\{.*)?$")
 _WRITTEN_UNDER = re.compile(r"\{%k([0-7])\}(\{z\})?")
-_COMPARISON = re.compile(r"^vpcmp(eq|lt|le|gt|ge|neq|nlt|nle)(u?)([dq])$")
-_TEST = re.compile(r"^vptest(n?)m([dq])$")
+_COMPARISON = re.compile(r"^vpcmp(eq|lt|le|gt|ge|neq|nlt|nle)(u?)([bwdq])$")
+_TEST = re.compile(r"^vptest(n?)m([bwdq])$")
+_SIGNS = re.compile(r"^vpmov([bwdq])2m$")
+_SPREAD_MASKS = re.compile(r"^vpmovm2([bwdq])$")
 _BITS = {"b": 8, "w": 16, "d": 32, "q": 64}
 _ORDER: Mapping[str, Callable[[int, int], bool]] = {
     "eq": lambda a, b: a == b,
@@ -138,16 +143,13 @@ _MaskSource = Callable[[Machine], tuple[int, int]]
 
 def _mask_of(mnemonic: str, parts: list[str]) -> _MaskSource | None:
     if found := _COMPARISON.match(mnemonic):
-        return _compared(_ORDER[found[1]], parts, 1 if found[3] == "d" else 2, found[2] == "u")
+        return _compared(_ORDER[found[1]], parts, _BITS[found[3]], found[2] == "u")
     if (found := _TEST.match(mnemonic)) and len(parts) == 3:
         is_zero = found[1] == "n"
         order = (lambda a, b: a & b == 0) if is_zero else (lambda a, b: a & b != 0)
-        return _compared(order, parts, 1 if found[2] == "d" else 2, is_unsigned=True)
-    if mnemonic in ("vpcmpeqb", "vpcmpneqb") and len(parts) == 3:
-        return _compared_bytes(parts, is_equal=mnemonic == "vpcmpeqb")
-    if mnemonic == "vpmovd2m":
-        top = source_of(parts[0], 16)
-        return lambda machine: _signs(top(machine), LANES[parts[0][1]])
+        return _compared(order, parts, _BITS[found[2]], is_unsigned=True)
+    if found := _SIGNS.match(mnemonic):
+        return _signs(parts, _BITS[found[1]])
     if not mnemonic.startswith("k"):
         return None
     bits = _BITS.get(mnemonic[-1], 64)
@@ -212,59 +214,50 @@ def _mask_of(mnemonic: str, parts: list[str]) -> _MaskSource | None:
 
 
 def _compared(
-    order: Callable[[int, int], bool], parts: list[str], size: int, is_unsigned: bool
+    order: Callable[[int, int], bool], parts: list[str], bits: int, is_unsigned: bool
 ) -> _MaskSource | None:
-    if len(parts) != 3 or ("{1to" in parts[0] and size == 2):
+    if len(parts) != 3 or ("{1to" in parts[0] and bits == 64):
         return None
     register = VECTOR.match(parts[1])
     lanes = LANES[register[1]] if register is not None else 16
     second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
-    bits = 32 * size
-    top = 1 << (bits - 1)
+    rest = _ALL & ~((1 << (32 * lanes // bits)) - 1)
 
     def number(value: int) -> int:
-        return value - (1 << bits) if not is_unsigned and value & top else value
+        return value if is_unsigned else signed(value, bits)
 
     def compare(machine: Machine) -> tuple[int, int]:
-        one, other = first(machine), second(machine)
-        value, known = 0, _ALL & ~((1 << (lanes // size)) - 1)
-        for lane in range(0, lanes, size):
-            a, b = joined(one[lane : lane + size]), joined(other[lane : lane + size])
+        pairs = zip(
+            elements_of(first(machine)[:lanes], bits),
+            elements_of(second(machine)[:lanes], bits),
+            strict=True,
+        )
+        value, known = 0, rest
+        for place, (a, b) in enumerate(pairs):
             if a is not None and b is not None:
-                known |= 1 << (lane // size)
-                value |= order(number(a), number(b)) << (lane // size)
+                known |= 1 << place
+                value |= order(number(a), number(b)) << place
         return value, known
 
     return compare
 
 
-def _compared_bytes(parts: list[str], *, is_equal: bool) -> _MaskSource | None:
-    register = VECTOR.match(parts[1])
+def _signs(parts: list[str], bits: int) -> _MaskSource | None:
+    register = VECTOR.match(parts[0])
     if register is None:
         return None
-    lanes = LANES[register[1]]
-    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
+    number, lanes = int(register[2]), LANES[register[1]]
+    rest = _ALL & ~((1 << (32 * lanes // bits)) - 1)
 
-    def compare(machine: Machine) -> tuple[int, int]:
-        value, known = 0, _ALL & ~((1 << min(64, 4 * lanes)) - 1)
-        for lane, (a, b) in enumerate(zip(first(machine), second(machine), strict=False)):
-            if lane < lanes and a is not None and b is not None:
-                for byte in range(4):
-                    same = (a >> 8 * byte) & 0xFF == (b >> 8 * byte) & 0xFF
-                    known |= 1 << (4 * lane + byte)
-                    value |= (same == is_equal) << (4 * lane + byte)
+    def take(machine: Machine) -> tuple[int, int]:
+        value, known = 0, rest
+        for place, element in enumerate(elements_of(machine.vectors[number][:lanes], bits)):
+            if element is not None:
+                known |= 1 << place
+                value |= (element >> (bits - 1)) << place
         return value, known
 
-    return compare
-
-
-def _signs(lanes: Lanes, number: int) -> tuple[int, int]:
-    value, known = 0, _ALL & ~((1 << number) - 1)
-    for place, lane in enumerate(lanes[:number]):
-        if lane is not None:
-            known |= 1 << place
-            value |= (lane >> 31) << place
-    return value, known
+    return take
 
 
 def _mask_test(mnemonic: str, parts: list[str]) -> Action | None:
@@ -498,8 +491,8 @@ def _result(mnemonic: str, parts: list[str], lanes: int) -> Source | None:
         return _shuffled(parts, lanes)
     if _is_ones(mnemonic, parts):
         return lambda _: (_HALF,) * lanes
-    if mnemonic == "vpmovm2d" and len(parts) == 2:
-        return _spread_mask(parts[0], lanes)
+    if (found := _SPREAD_MASKS.match(mnemonic)) and len(parts) == 2:
+        return _spread_mask(parts[0], lanes, _BITS[found[1]])
     if mnemonic.startswith("vpternlog") and len(parts) == 4:
         return _ternary(parts, lanes)
     if found := _WIDENINGS.match(mnemonic):
@@ -642,17 +635,20 @@ def _is_ones(mnemonic: str, parts: list[str]) -> bool:
     return mnemonic.startswith("vpternlog") and parts[0] == "$0xff"
 
 
-def _spread_mask(text: str, lanes: int) -> Source | None:
+def _spread_mask(text: str, lanes: int, bits: int) -> Source | None:
     found = _MASK.match(text)
     if found is None:
         return None
-    number = int(found[1])
+    number, ones = int(found[1]), (1 << bits) - 1
 
     def spread(machine: Machine) -> Lanes:
         value, known = machine.masks[number]
-        return tuple(
-            (_HALF if value >> lane & 1 else 0) if known >> lane & 1 else None
-            for lane in range(lanes)
+        return lanes_from(
+            [
+                (ones if value >> place & 1 else 0) if known >> place & 1 else None
+                for place in range(32 * lanes // bits)
+            ],
+            bits,
         )
 
     return spread

@@ -151,3 +151,30 @@ def test_gathers_end_with_an_empty_mask() -> None:
     machine = run("kxnorw %k0,%k0,%k1\nvpgatherdd (%rax,%zmm0,4),%zmm2{%k1}", with_vectors(A))
     assert machine.masks[1][0] == 0
     assert lanes(machine, 2) == (None,) * 4
+
+
+@pytest.mark.parametrize(
+    ("code", "vector", "expected"),
+    [
+        ("vpmovw2m %xmm0,%k1", (0x8000_0001, 0x0000_8000, 0, 0xFFFF_FFFF), 0b11_00_01_10),
+        ("vpmovb2m %xmm0,%k1", (0x8000_0080, 0, 0, 0x00FF_0000), 0b0100_0000_0000_1001),
+        ("vpmovq2m %xmm0,%k1", (0, 1 << 31, 1 << 31, 0), 0b01),
+        ("vpcmpeqw %xmm0,%xmm0,%k1", (1, 2, 3, 4), 0xFF),
+        ("vpcmpltw %xmm1,%xmm0,%k1", (0x0000_FFFF, 0, 0x8000_0001, 0), 0b00_10_00_01),
+        ("vpcmpltuw %xmm1,%xmm0,%k1", (0x0000_FFFF, 0, 0x8000_0001, 0), 0),
+        ("vptestmb %xmm0,%xmm0,%k1", (0x0100_0001, 0, 0, 0x0002_0000), 0b0100_0000_0000_1001),
+    ],
+)
+def test_masks_of_small_elements(code: str, vector: Sequence[int], expected: int) -> None:
+    machine = run(code, with_vectors(vector, (0, 0, 0, 0)))
+    value, known = machine.masks[1]
+    assert known == (1 << 64) - 1
+    assert value == expected
+
+
+def test_small_elements_are_spread() -> None:
+    machine = Machine()
+    machine.masks[1] = (0b10_01, (1 << 64) - 1)
+    assert lanes(run("vpmovm2w %k1,%xmm2", machine), 2) == (0xFFFF, 0xFFFF_0000, 0, 0)
+    assert lanes(run("vpbroadcastw %eax,%xmm2", rax=0x1_2345), 2) == (0x2345_2345,) * 4
+    assert lanes(run("vpbroadcastb %eax,%xmm2", rax=0x1FF), 2) == (ALL,) * 4
