@@ -15,6 +15,8 @@ from countperf.errors import (
     FitError,
     KernelSpecificationError,
 )
+from countperf.harness.compiled.objdump import find_objdump
+from countperf.harness.compiled.throughput import find_analyzer
 from countperf.harness.devices import discover, find_device
 from countperf.measurements import MeasurementSet
 from countperf.models.library import fits_folders
@@ -236,6 +238,44 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
     assert set(weights.by_feature) == {"groups", "launches"}
     with pytest.raises(FitError, match="no counted measurement"):
         workflow.evaluate(again, weights=weights)
+
+
+@pytest.mark.device
+@pytest.mark.skipif(
+    find_objdump() is None or find_analyzer() is None, reason="objdump or llvm-mca is missing"
+)
+def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
+    try:
+        device = find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    kernels = ("stride1/copy/256x1/f32", "transpose/tiled/16x16/f32", "spmv/banded/128x1/f32")
+    shipped = MeasurementSet.read_file(_shipped("pocl-epyc-zen5")).select(
+        lambda m: m.kernel in kernels
+    )
+    without = replace(
+        shipped,
+        header=shipped.header.model_copy(update={"device": device.identity}),
+        measurements=tuple(m.model_copy(update={"code": None}) for m in shipped),
+    )
+    store = tmp_path / "campaign.jsonl"
+    without.write_file(store)
+    said: list[str] = []
+
+    noted = workflow.read_code(store, device="pocl:0", progress=said.append)
+
+    assert MeasurementSet.read_file(store) == noted
+    assert {m.kernel for m in noted} == set(kernels)
+    for each in noted:
+        if each.family == "spmv":  # how long rows are is data
+            assert each.code is None
+            assert any(text.startswith(each.case) and "depends on data" in text for text in said)
+        else:
+            assert each.code is not None
+            assert each.code["code.cycles"] > 0
+    assert said[-1] == "3 of 3 kernels"
+    workflow.read_code(store, device="pocl:0", progress=said.append)
+    assert said[-1] == "1 of 1 kernels"  # only what was refused is tried again
 
 
 @pytest.mark.device
