@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import log2
 
-from measurement_kernels.arguments import Extent, SizeParameter
+from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.programs import Program, Shape
 from measurement_kernels.random_shapes import (
@@ -76,15 +76,10 @@ def drawn(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] | None:
         for name in ("n", "m"):
             least = sizes[name].multiple
             sizes[name] = replace(sizes[name], base=max(least, sizes[name].base // 2))
-    wider = [
-        last
-        for each in program.arguments
-        if (shaped := getattr(each, "shape", ()))
-        and isinstance(last := shaped[-1], Extent)
-        and last.offset
-    ]
+    rows = (each.shape[-1] for each in program.arguments if isinstance(each, ArrayArgument))
+    wider = next((row for row in rows if isinstance(row, Extent) and row.offset), None)
     if wider and not shape.fetches and draw.chance(0.7):  # rows with their halo, not without
-        name, halo = wider[0].parameter, wider[0].offset
+        name, halo = wider.parameter, wider.offset
         sizes[name] = SizeParameter(name=name, fixed=max(4 * halo, sizes[name].base) - halo)
     return replace(program, sizes=tuple(sizes.values())), shape
 

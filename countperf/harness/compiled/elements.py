@@ -94,6 +94,19 @@ def lanes_from(elements: Sequence[Value], bits: int) -> Lanes:
     return tuple(found)
 
 
+def pairs_of(
+    parts: Sequence[str], lanes: int, bits: int
+) -> Callable[[Machine], list[tuple[Value, Value]]]:
+    """Return what reads the elements of two operands, those of the second one first."""
+    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
+
+    def read(machine: Machine) -> list[tuple[Value, Value]]:
+        one, other = first(machine)[:lanes], second(machine)[:lanes]
+        return list(zip(elements_of(one, bits), elements_of(other, bits), strict=True))
+
+    return read
+
+
 def element_source(mnemonic: str, parts: list[str], lanes: int) -> Source | None:
     """Return what computes the vector that an instruction writes; None if it has no rule here.
 
@@ -305,14 +318,10 @@ def _products(found: re.Match[str], parts: list[str], lanes: int) -> Source | No
 def _pairwise(operation: _Element, parts: list[str], lanes: int, bits: int) -> Source | None:
     if len(parts) != 3 or "{1to" in parts[0]:
         return None
-    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
+    pairs_in = pairs_of(parts, lanes, bits)
 
     def compute(machine: Machine) -> Lanes:
-        pairs = zip(
-            elements_of(first(machine)[:lanes], bits),
-            elements_of(second(machine)[:lanes], bits),
-            strict=True,
-        )
+        pairs = pairs_in(machine)
         return lanes_from(
             [None if a is None or b is None else operation(a, b) for a, b in pairs], bits
         )
@@ -528,15 +537,11 @@ def _blended_words(found: re.Match[str], parts: list[str], lanes: int) -> Source
     if len(parts) != 4:
         return None
     chosen = int(parts[0][1:], 0)
-    second, first = source_of(parts[1], lanes), source_of(parts[2], lanes)
+    pairs_in = pairs_of(parts[1:], lanes, 16)
 
     def blend(machine: Machine) -> Lanes:
-        pairs = zip(
-            elements_of(first(machine)[:lanes], 16),
-            elements_of(second(machine)[:lanes], 16),
-            strict=True,
-        )
-        return lanes_from([b if chosen >> (k % 8) & 1 else a for k, (a, b) in enumerate(pairs)], 16)
+        pairs = enumerate(pairs_in(machine))
+        return lanes_from([b if chosen >> (k % 8) & 1 else a for k, (a, b) in pairs], 16)
 
     return blend
 

@@ -756,9 +756,8 @@ def _bit_count(name: str, parts: list[str], bits: int) -> Action:
 
 def _bit_test(parts: list[str], bits: int) -> Action:
     """Set the carry; other flags, which stay as they were, are taken for those of a result of 1."""
-    read_place, read = reader(parts[0], 8), reader(parts[1], bits)
-    if parts[0] in REGISTERS:
-        read_place = reader(parts[0], bits)
+    read_place = reader(parts[0], bits if parts[0] in REGISTERS else 8)
+    read = reader(parts[1], bits)
 
     def test(machine: Machine) -> None:
         place, value = read_place(machine), read(machine)

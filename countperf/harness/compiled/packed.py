@@ -16,6 +16,7 @@ from countperf.harness.compiled.elements import (
     is_element_test,
     lanes_from,
     masked_store,
+    pairs_of,
 )
 from countperf.harness.compiled.lanes import lanes_of
 from countperf.harness.compiled.machine import (
@@ -220,20 +221,15 @@ def _compared(
         return None
     register = VECTOR.match(parts[1])
     lanes = LANES[register[1]] if register is not None else 16
-    second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
+    pairs_in = pairs_of(parts, lanes, bits)
     rest = _ALL & ~((1 << (32 * lanes // bits)) - 1)
 
     def number(value: int) -> int:
         return value if is_unsigned else signed(value, bits)
 
     def compare(machine: Machine) -> tuple[int, int]:
-        pairs = zip(
-            elements_of(first(machine)[:lanes], bits),
-            elements_of(second(machine)[:lanes], bits),
-            strict=True,
-        )
         value, known = 0, rest
-        for place, (a, b) in enumerate(pairs):
+        for place, (a, b) in enumerate(pairs_in(machine)):
             if a is not None and b is not None:
                 known |= 1 << place
                 value |= order(number(a), number(b)) << place
