@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 ProfileName = Literal["quick", "paper", "rental", "broad"]
 
 _TRIED_VARIANTS = 5  # of a set, to find its sizes
+
+_MANY_CASES = 1000
+"""Measured cases from which on several processes fit without some of the families each."""
 
 _BATCH = 40  # kernels that a process compiles
 _BETWEEN_FILES = 400  # after so many the file is written
@@ -666,6 +670,8 @@ def fit(
     loss_scale: float | None = None,
     weigh_noise: bool = True,
     output: Path | str | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
 ) -> FitResult:
     """Fit a model to measurements; test kernels among them are never used.
 
@@ -692,6 +698,11 @@ def fit(
         Count cases for less whose times do not repeat; the paper's fit counts all the same.
     output : Path or str, optional
         Where to write the weights document.
+    executor : concurrent.futures.Executor, optional
+        What fits without some of the families of kernels each; by default a pool of `workers`
+        processes, one for each processor, where there are so many cases that it is worth it.
+    workers : int, optional
+        How many processes; 1: none beside this one.
 
     Returns
     -------
@@ -709,19 +720,25 @@ def fit(
     """
     from countperf.fitting.fit import fit as fit_model
     from countperf.models.standard import from_expression
+    from countperf.tuning.pools import process_pool
 
     if expression is not None:
         model = from_expression(expression)
-    result = fit_model(
-        _measurements(measurements),
-        model=model,
-        nonnegative=nonnegative,
-        residual=residual,
-        loss=loss,
-        loss_scale=loss_scale,
-        weigh_noise=weigh_noise,
-        suppliers=catalogue_suppliers,
-    )
+    found = _measurements(measurements)
+    with contextlib.ExitStack() as stack:
+        if executor is None and workers != 1 and (workers or len(found) >= _MANY_CASES):
+            executor = stack.enter_context(process_pool(workers))
+        result = fit_model(
+            found,
+            model=model,
+            nonnegative=nonnegative,
+            residual=residual,
+            loss=loss,
+            loss_scale=loss_scale,
+            weigh_noise=weigh_noise,
+            suppliers=catalogue_suppliers,
+            executor=executor,
+        )
     if output is not None:
         path = Path(output)
         path.parent.mkdir(parents=True, exist_ok=True)

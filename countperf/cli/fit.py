@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import print_json
+from countperf.cli.common import natural, print_json
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -51,6 +51,13 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="count all cases the same, as the paper does, also those whose times do not repeat",
     )
     command.add_argument(
+        "--workers",
+        type=natural,
+        metavar="N",
+        help="processes that fit without some of the families each (default: one a processor, if"
+        " there are many cases)",
+    )
+    command.add_argument(
         "--output",
         metavar="FILE",
         help="where to write the weights; by default the user's fits, under the device's slug",
@@ -72,6 +79,7 @@ def run(options: argparse.Namespace) -> None:
         loss=options.loss,
         loss_scale=options.loss_scale,
         weigh_noise=not options.ignore_noise,
+        workers=options.workers,
     )
     output = options.output
     if output is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
@@ -72,6 +73,7 @@ def fit(
     require_full_rank: bool = False,
     correct: bool = True,
     suppliers: Callable[[FittedModel], Mapping[str, Sequence[str]]] | None = None,
+    executor: Executor | None = None,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
@@ -110,6 +112,8 @@ def fit(
     suppliers : callable, optional
         From a model to a mapping from its features to the measurement kernels that exercise them,
         stored with the weights.
+    executor : concurrent.futures.Executor, optional
+        What fits without some of the families each, as for `leave_one_family_out`.
 
     Returns
     -------
@@ -157,6 +161,8 @@ def fit(
             observations,
             available,
             refine=partial(structural.refinements, units=units),
+            weigh_noise=weigh_noise,
+            executor=executor,
         )
     else:
         definition = fitted_model(model) if isinstance(model, str) else model
@@ -189,6 +195,7 @@ def fit(
                 fitted=fitted,
                 inputs=inputs,
                 with_correction=correct and definition.policy is not None,
+                executor=executor,
             )
     except FitNotConvergedError as error:
         stopped = error

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 
 from countperf.errors import FitError
 from countperf.fitting.design import Observation, inputs_of
-from countperf.fitting.estimate import estimate, recipe_of
+from countperf.fitting.estimate import estimate, recipe_of, weighted_by_noise
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out
 from countperf.metrics import mean_error
 from countperf.models.definition import FittedModel
@@ -67,6 +68,8 @@ def select_model(
     models: Mapping[str, FittedModel] = MODELS,
     *,
     refine: Callable[[FittedModel], Mapping[str, FittedModel]] | None = None,
+    weigh_noise: bool = True,
+    executor: Executor | None = None,
 ) -> tuple[FittedModel, tuple[Candidate, ...]]:
     """Choose among models by leaving out families.
 
@@ -79,6 +82,10 @@ def select_model(
     refine : callable, optional
         From the best candidate to more that are to be tried, until none of them is better by
         `REFINEMENT`.
+    weigh_noise : bool, optional
+        Count noisy cases for less in the fits that are compared, as in the one that follows.
+    executor : concurrent.futures.Executor, optional
+        What fits without some of the families each, as for `leave_one_family_out`.
 
     Returns
     -------
@@ -104,6 +111,8 @@ def select_model(
             try:
                 recipe = recipe_of(model, starts=_STARTS, tolerance=_TOLERANCE)
                 inputs = inputs_of(observations, model)
+                if weigh_noise:
+                    recipe = weighted_by_noise(observations, model, recipe, inputs=inputs)
                 fitted = estimate(observations, model, recipe, inputs=inputs)
                 if not fitted.converged:
                     failures[name] = f"the solver stopped early: {fitted.message}"
@@ -115,6 +124,7 @@ def select_model(
                     fitted=fitted,
                     inputs=inputs,
                     with_difficulty=False,
+                    executor=executor,
                 )
             except FitError as error:
                 failures[name] = str(error)

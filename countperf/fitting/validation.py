@@ -7,7 +7,9 @@ remain in the fit. So whole families are left out, one at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +28,11 @@ from countperf.models.weights import WeightSet
 
 _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
+
+_PARTS = 8
+"""Into so many parts families go that are left out by several processes."""
+
+_Predicted = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +92,7 @@ def leave_one_family_out(
     inputs: Mapping[int, ModelInputs] | None = None,
     with_difficulty: bool = True,
     with_correction: bool = False,
+    executor: Executor | None = None,
 ) -> tuple[HeldOutCase, ...]:
     """Predict each family of kernels with a fit of the other families.
 
@@ -104,6 +112,9 @@ def leave_one_family_out(
         Whether to say how hard each case is, which takes as long as the fits.
     with_correction : bool, optional
         Whether to correct each case by kernels of the other families that are like it.
+    executor : concurrent.futures.Executor, optional
+        What fits without some of the families each; by default it is done here, one after the
+        other. The results are the same.
 
     Returns
     -------
@@ -119,24 +130,30 @@ def leave_one_family_out(
     definition = as_model(model)
     chosen = recipe or recipe_of(definition)
     inputs = inputs or inputs_of(observations, definition)
-    families = dict.fromkeys(case.family for case in observations)
+    families = tuple(dict.fromkeys(case.family for case in observations))
     near = fitted or estimate(observations, definition, chosen, inputs=inputs)
+    without = partial(
+        _without,
+        observations,
+        [inputs[id(case)] for case in observations],
+        near,
+        chosen,
+        with_difficulty=with_difficulty,
+        with_correction=with_correction,
+    )
+    if executor is None:
+        found = without(families)
+    else:
+        parts = [families[first::_PARTS] for first in range(min(_PARTS, len(families)))]
+        found = {
+            family: each for part in executor.map(without, parts) for family, each in part.items()
+        }
     held_out: list[HeldOutCase] = []
     for family in families:
+        predicted = found[family]
+        if isinstance(predicted, str):
+            raise FitNotConvergedError(f"without the family {family!r}: {predicted}")
         inside = [case for case in observations if case.family == family]
-        outside = [case for case in observations if case.family != family]
-        try:
-            predicted = _predict(
-                inside,
-                outside,
-                near,
-                chosen,
-                inputs,
-                with_difficulty=with_difficulty,
-                with_correction=with_correction,
-            )
-        except FitNotConvergedError as error:
-            raise FitNotConvergedError(f"without the family {family!r}: {error}") from error
         held_out += (
             HeldOutCase(
                 name=c.name,
@@ -157,6 +174,36 @@ def leave_one_family_out(
     return tuple(held_out)
 
 
+def _without(
+    observations: Sequence[Observation],
+    given: Sequence[ModelInputs],
+    near: Estimate,
+    recipe: Recipe,
+    families: Sequence[str],
+    *,
+    with_difficulty: bool,
+    with_correction: bool,
+) -> dict[str, list[_Predicted] | str]:
+    """Predict some families, each without itself; or say why a fit did not converge."""
+    inputs = {id(case): each for case, each in zip(observations, given, strict=True)}
+    found: dict[str, list[_Predicted] | str] = {}
+    for family in families:
+        try:
+            found[family] = _predict(
+                [case for case in observations if case.family == family],
+                [case for case in observations if case.family != family],
+                near,
+                recipe,
+                inputs,
+                with_difficulty=with_difficulty,
+                with_correction=with_correction,
+            )
+        except FitNotConvergedError as error:
+            found[family] = str(error)
+            break
+    return found
+
+
 def _predict(
     inside: Sequence[Observation],
     outside: Sequence[Observation],
@@ -166,7 +213,7 @@ def _predict(
     *,
     with_difficulty: bool,
     with_correction: bool,
-) -> list[tuple[float | None, float | None, float | None]]:
+) -> list[_Predicted]:
     """Return time, difficulty and corrected time of each case inside, from those outside."""
     try:
         fitted = estimate(outside, near.function.model, recipe, inputs=inputs, near=near)

@@ -49,7 +49,6 @@ _FAR_ACCESSES = {
     "scalar": ("walk", "far", "wide", "vast", "data"),
     "vector": ("strided",),
 }
-_SPACES = ("gmem", "lmem")
 _UNITS = ("vector", "scalar")
 
 OVERHEAD = (
@@ -71,24 +70,40 @@ COMPUTE = (
     *(f"run.{unit}.special.*.*" for unit in _UNITS),
     "run.vector.conditional.*.*",
 )
+_NEAR = (
+    *("same", "next", "offset", "shifted", "masked", "near", "walk", "far", "data"),
+    *("strided", "gather", "scatter"),
+)
+"""What accesses are called that say nothing of the cache that serves them."""
+
 ACCESSES = (
     *(f"run.{unit}.guarded.*.*" for unit in _UNITS),
     *(
-        f"run.{unit}.{space}.{direction}.*"
-        for space in _SPACES
+        f"run.{unit}.{space}.{direction}.{kind}"
+        for space, kinds in (("gmem", _NEAR), ("lmem", ("*",)))
+        for kind in kinds
         for direction in ("load", "store")
         for unit in _UNITS
     ),
 )
+MISSES = tuple(  # accesses that come back to a line too late
+    f"run.{unit}.gmem.{direction}.{kind}"
+    for kind in ("wide", "vast", "pitch")
+    for direction in ("load", "store")
+    for unit in _UNITS
+)
 CHAINS = tuple(f"run.{unit}.chain.*.*" for unit in _UNITS)
 
 OVERLAPS = {
-    "": "overhead + compute + accesses + chains + traffic",
-    "overlap3": "overhead + overlap(compute + accesses, chains, traffic)",
-    "overlap4": "overlap(overhead + compute, accesses, chains, traffic)",
+    "": "overhead + compute + accesses + chains + misses + traffic",
+    "overlap3": "overhead + overlap(compute + accesses + misses, chains, traffic)",
+    "overlap4": "overlap(overhead + compute, accesses + misses, chains, traffic)",
+    "memory3": "overhead + overlap(compute + accesses, chains, misses + traffic)",
+    "memory4": "overlap(overhead + compute, accesses, chains, misses + traffic)",
 }
 """Which terms overlap, by the end of a model's name: none; what is issued, chains that wait for
-results, and traffic; or accesses apart from all else that is issued, too."""
+results, and traffic; or accesses apart from all else that is issued, too; accesses that come back
+too late for a cache cost with all others (``overlap``), or with traffic (``memory``)."""
 
 
 def structural(
@@ -115,9 +130,9 @@ def structural(
         short, and what overlaps.
     expression : str, optional
         Instead of that of `overlap`, of the terms ``launch``, ``overhead``, ``compute``,
-        ``accesses``, ``chains`` and ``traffic``, and ``code`` with `code`, which all have to occur,
-        and of ``rounds``, where a policy has `units`: by default all but ``launch`` is multiplied
-        by ``rounds``.
+        ``accesses``, ``chains``, ``misses`` and ``traffic``, and ``code`` with `code`, which all
+        have to occur, and of ``rounds``, where a policy has `units`: by default all but ``launch``
+        is multiplied by ``rounds``.
     description : str, optional
         One line for people.
 
@@ -184,6 +199,7 @@ def structural(
             **({"code": Term(charged=("code.*",))} if code else {}),
             "accesses": Term(charged=ACCESSES),
             "chains": Term(charged=CHAINS),
+            "misses": Term(charged=MISSES),
             "traffic": Term(charged=traffic),
         },
         expression=expression or f"launch + {work}",

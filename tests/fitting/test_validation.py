@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 
 from countperf import workflow
-from countperf.errors import FitError
+from countperf.errors import FitError, FitNotConvergedError
+from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import fit
 from countperf.fitting.validation import evaluate, leave_one_family_out, log_scatter
 from countperf.metrics import Evaluation
 from countperf.models.linear import LINEAR
+from countperf.models.shipped import fitted_model
+from countperf.tuning.pools import process_pool
 from tests.fitting.builders import (
     KERNELS,
     TEST_KERNEL,
@@ -32,6 +36,30 @@ def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None
     assert undetermined == {"stride1", "stride2", "arithmetic"}
     assert [held_out[f"empty/n={n}"].predicted_s for n in (1, 2)] == pytest.approx([4e-6, 4e-6])
     assert len(held_out) == 17
+
+
+def test_any_executor_leaves_families_out_alike() -> None:
+    alone = leave_one_family_out(observe_all(), LINEAR.features)
+    assert any(case.difficulty is not None for case in alone)
+
+    with ThreadPoolExecutor(2) as threads, process_pool(2) as processes:
+        for executor in (threads, processes):
+            assert leave_one_family_out(observe_all(), LINEAR.features, executor=executor) == alone
+
+
+def test_a_fit_that_stops_early_says_so_from_any_executor() -> None:
+    cases = observe_all()
+    model = fitted_model("overlap")
+    whole = estimate(cases, model, recipe_of(model))
+    hasty = recipe_of(model, max_evaluations=1)
+
+    said: list[str] = []
+    with process_pool(2) as processes:
+        for executor in (None, processes):
+            with pytest.raises(FitNotConvergedError, match="without the family") as caught:
+                leave_one_family_out(cases, model, recipe=hasty, fitted=whole, executor=executor)
+            said.append(str(caught.value))
+    assert said[0] == said[1]
 
 
 def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
