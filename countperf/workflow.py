@@ -671,7 +671,7 @@ def fit(
     weigh_noise: bool = True,
     output: Path | str | None = None,
     executor: Executor | None = None,
-    workers: int | None = None,
+    workers: int = 1,
 ) -> FitResult:
     """Fit a model to measurements; test kernels among them are never used.
 
@@ -699,10 +699,11 @@ def fit(
     output : Path or str, optional
         Where to write the weights document.
     executor : concurrent.futures.Executor, optional
-        What fits without some of the families of kernels each; by default a pool of `workers`
-        processes, one for each processor, where there are so many cases that it is worth it.
+        What fits without some of the families of kernels each; by default `workers` processes.
     workers : int, optional
-        How many processes; 1: none beside this one.
+        How many processes do, where there are so many cases that it is worth it; 1: none beside
+        this one. A script that asks for more has to call from ``if __name__ == "__main__"``, for
+        each of them imports it.
 
     Returns
     -------
@@ -726,7 +727,7 @@ def fit(
         model = from_expression(expression)
     found = _measurements(measurements)
     with contextlib.ExitStack() as stack:
-        if executor is None and workers != 1 and (workers or len(found) >= _MANY_CASES):
+        if executor is None and workers > 1 and len(found) >= _MANY_CASES:
             executor = stack.enter_context(process_pool(workers))
         result = fit_model(
             found,

@@ -68,6 +68,7 @@ def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     from countperf.models.library import user_fits_folder
     from countperf.report import fit_object, fit_text
+    from countperf.tuning.pools import processors
     from countperf.workflow import fit, known_device
 
     result = fit(
@@ -79,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         loss=options.loss,
         loss_scale=options.loss_scale,
         weigh_noise=not options.ignore_noise,
-        workers=options.workers,
+        workers=options.workers or processors(),
     )
     output = options.output
     if output is None:

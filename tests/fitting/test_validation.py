@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +45,29 @@ def test_any_executor_leaves_families_out_alike() -> None:
     with ThreadPoolExecutor(2) as threads, process_pool(2) as processes:
         for executor in (threads, processes):
             assert leave_one_family_out(observe_all(), LINEAR.features, executor=executor) == alone
+
+
+def test_many_cases_are_left_out_by_as_many_processes_as_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int | None] = []
+
+    def pool(workers: int | None = None) -> Executor:
+        asked.append(workers)
+        return ThreadPoolExecutor(workers)
+
+    monkeypatch.setattr("countperf.tuning.pools.process_pool", pool)
+    measured = measure()
+    alone = workflow.fit(measured, workers=2)
+    assert not asked  # there are few cases
+
+    monkeypatch.setattr("countperf.workflow._MANY_CASES", len(measured))
+    found = workflow.fit(measured, workers=2)
+
+    assert asked == [2]
+    assert found.held_out == alone.held_out
+    workflow.fit(measured)
+    assert asked == [2]
 
 
 def test_a_fit_that_stops_early_says_so_from_any_executor() -> None:
