@@ -721,14 +721,13 @@ def fit(
     """
     from countperf.fitting.fit import fit as fit_model
     from countperf.models.standard import from_expression
-    from countperf.tuning.pools import process_pool
+    from countperf.tuning.pools import pool_or
 
     if expression is not None:
         model = from_expression(expression)
     found = _measurements(measurements)
-    with contextlib.ExitStack() as stack:
-        if executor is None and workers > 1 and len(found) >= _MANY_CASES:
-            executor = stack.enter_context(process_pool(workers))
+    is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
+    with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
         result = fit_model(
             found,
             model=model,
@@ -738,7 +737,7 @@ def fit(
             loss_scale=loss_scale,
             weigh_noise=weigh_noise,
             suppliers=catalogue_suppliers,
-            executor=executor,
+            executor=pool,
         )
     if output is not None:
         path = Path(output)
