@@ -248,7 +248,7 @@ class Candidates:
         """Return a variant that may be the fastest, but was disturbed when it ran; None if none.
 
         It is slower than the best by no more than another thread on the same core costs, and to run
-        it again takes little against building another one.
+        it again, once the device is warm, takes little against building another one.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ class Candidates:
             if best_s is not None
             and key not in settled
             and best_s < tried.time_s < _DISTURBED * best_s
-            and sum(tried.samples_s) < most_s
+            and self._plan.warm_up_s + sum(tried.samples_s) < most_s
         ]
         return min(doubtful, key=lambda tried: tried.time_s, default=None)
 

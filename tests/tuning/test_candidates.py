@@ -98,23 +98,35 @@ def test_what_is_built_already_is_tried_if_it_is_nearly_as_good() -> None:
     assert candidates.worth_a_try(INFINITE, keys[2:], keys[:1]) is None
 
 
-def test_what_may_only_have_been_disturbed_is_worth_another_look() -> None:
+def _looks(build_s: float) -> tuple[Callable[..., Key | None], list[Key]]:
+    """Five variants that took so long to build; what is looked at again, given what is settled."""
     points = [_point(place, 1e-3) for place in range(1, 6)]
     candidates = _known(*points)
-    keys = [as_key(point.choice) for point in points]
     for point, time_s in zip(points, (1e-3, 1.9e-3, 1.2e-3, 2.1e-3, 1.5), strict=True):
-        candidates.learn(
-            Tried(choice=point.choice, predicted_s=1e-3, samples_s=(time_s,)), build_s=0.1
-        )
+        tried = Tried(choice=point.choice, predicted_s=1e-3, samples_s=(time_s,))
+        candidates.learn(tried, build_s=build_s)
 
     def looked_at(*settled: Key, left_s: float = INFINITE) -> Key | None:
         found = candidates.disturbed(settled, left_s)
         return None if found is None else as_key(found.choice)
 
+    return looked_at, [as_key(point.choice) for point in points]
+
+
+def test_what_may_only_have_been_disturbed_is_worth_another_look() -> None:
+    looked_at, keys = _looks(build_s=0.3)
+
     assert looked_at() == keys[2]
     assert looked_at(keys[2]) == keys[1]
     assert looked_at(keys[2], keys[1]) is None
-    assert looked_at(left_s=1.1e-3) is None
+    assert looked_at(left_s=Plan().warm_up_s + 1.1e-3) is None
+
+
+def test_where_variants_build_fast_another_look_costs_too_much() -> None:
+    """The device has to be warm for it, which takes as long as half a build."""
+    looked_at, _ = _looks(build_s=2 * Plan().warm_up_s)
+
+    assert looked_at() is None
 
 
 def test_measurements_say_what_promises_short_times() -> None:
