@@ -95,11 +95,11 @@ def test_every_kernel_compiles_without_spills(capability: str) -> None:
 @needs_nvcc
 @pytest.mark.filterwarnings("ignore:.*:loopy.diagnostic.LoopyWarning")
 def test_kernels_beyond_the_paper_compile() -> None:
-    """All extended classes, and some of the random shapes and variants (all 946 take minutes)."""
+    """Some of the extended classes, the random shapes and the variants (all 2145 take minutes)."""
     some = [
-        *entries(element_type=None, collection="extended"),
-        *entries(element_type=None, collection="random")[::12],
-        *entries(element_type=None, collection=None, purpose="variant")[::8],
+        *entries(element_type=None, collection="extended")[::3],
+        *entries(element_type=None, collection="random")[::24],
+        *entries(element_type=None, collection=None, purpose="variant")[::12],
     ]
     code = {each.name: generate_cuda(each.build()) for each in some}
 
