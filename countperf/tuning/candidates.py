@@ -221,8 +221,7 @@ class Candidates:
     def _gains(self, left_s: float, begun: Collection[Key]) -> Array:
         """Return what trying each candidate promises; below zero where there is no time for it."""
         times = self._times
-        run_s = FEWEST_RUNS * times.center_s
-        run_s += np.where(times.center_s < self._plan.warm_up_s, self._plan.warm_up_s, 0.0)
+        run_s = FEWEST_RUNS * times.center_s + self._warming_s(times.center_s)
         cost_s = self._builds.expected_s(self._written) + run_s
         eligible = self.remaining
         if self.tried or self.refused:  # the first one is always tried
@@ -234,6 +233,10 @@ class Candidates:
         if left_s < np.inf:
             gain = gain / (cost_s + _PATIENCE * left_s)
         return np.where(eligible, gain, -1.0)
+
+    def _warming_s(self, run_s: Array | float) -> Array:
+        """Return how long runs of so many seconds are repeated until the device is warm, s."""
+        return np.where(run_s < self._plan.warm_up_s, self._plan.warm_up_s, 0.0)
 
     def _found_at(self, keys: Collection[Key]) -> list[int]:
         return sorted(self._places[key] for key in keys if key in self._places)
@@ -265,7 +268,7 @@ class Candidates:
             if best_s is not None
             and key not in settled
             and best_s < tried.time_s < _DISTURBED * best_s
-            and self._plan.warm_up_s + sum(tried.samples_s) < most_s
+            and self._warming_s(tried.time_s) + sum(tried.samples_s) < most_s
         ]
         return min(doubtful, key=lambda tried: tried.time_s, default=None)
 
