@@ -60,31 +60,40 @@ def _accuracy_rows(evaluations: Sequence[Evaluation | None], suffix: str) -> lis
     return rows
 
 
-def ranking_markdown(rankings: Sequence[RankingEvaluation]) -> str:
+def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = True) -> str:
     """Write how well variants are put in order as a Markdown table: a row for each device and set.
 
     Kendall's tau with noise as ties, pairs in the right order, and the time of the best of the 1
     and 5 variants that are predicted to be fastest, as a multiple of the fastest one's. Of models
     without their corrections only the means over all sets.
+
+    Parameters
+    ----------
+    rankings : sequence of RankingEvaluation
+        One of each device and model.
+    by_set : bool
+        Whether each set has a row beside the means over all sets.
     """
+    numbers = ["tau", "pairs right", *(f"top {k}" for k in _TOP)]
     rows = [
-        ["device, model", "set", "variants", "tau", "pairs right", *(f"top {k}" for k in _TOP)],
-        ["---", "---", *["---:"] * (3 + len(_TOP))],
+        ["device, model", *(["set"] if by_set else []), "variants", *numbers],
+        ["---", *(["---"] if by_set else []), *["---:"] * (1 + len(numbers))],
     ]
     for each in rankings:
         label = f"{each.device}, {_short(each.model)}"
-        rows += [
-            [
-                label,
-                found.family.removeprefix("variants-") + _size(found),
-                str(len(found.variants)),
-                *ranking_cells(found, _TOP),
+        if by_set and _short(each.model) != PLAIN:
+            rows += [
+                [
+                    label,
+                    found.family.removeprefix("variants-") + _size(found),
+                    str(len(found.variants)),
+                    *ranking_cells(found, _TOP),
+                ]
+                for found in each.sets
             ]
-            for found in each.sets
-            if _short(each.model) != PLAIN
-        ]
         number = sum(len(found.variants) for found in each.sets)
-        rows.append([label, "**all**", str(number), *ranking_cells(each, _TOP)])
+        overall = ["**all**"] if by_set else []
+        rows.append([label, *overall, str(number), *ranking_cells(each, _TOP)])
     return _markdown(rows)
 
 
@@ -98,7 +107,7 @@ def _short(model: str) -> str:
     return next((kind for kind in kinds if model.startswith(f"{kind}-")), model)
 
 
-def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
+def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]], *, by_family: bool = True) -> str:
     """Write what searches found as a Markdown table: a row for each device and search.
 
     Parameters
@@ -107,7 +116,12 @@ def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
         Contents of ``tuning.json`` files, as ``scripts/benchmark_tuning.py`` writes them, and of
         ``live-tuning.json``: the time of the fastest variant as a fraction of that of the one that
         was found.
+    by_family : bool
+        Whether families of variants stand beside each other; if not, devices do, with geometric
+        means over the families.
     """
+    if not by_family:
+        return _tuning_means(benchmarks)
     families = list(dict.fromkeys(name for each in benchmarks for name in each["families"]))
     rows = [
         ["device", "search", *families, "geometric mean"],
@@ -122,6 +136,19 @@ def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
                 for name in families
             ]
             rows.append([each["device"]["slug"], search, *found, format_percent(mean)])
+    return _markdown(rows)
+
+
+def _tuning_means(benchmarks: Sequence[Mapping[str, Any]]) -> str:
+    means: dict[str, dict[str, float]] = {}
+    for each in benchmarks:
+        for search, mean in each["geometric_mean"].items():
+            means.setdefault(search, {})[each["device"]["slug"]] = mean
+    devices = sorted({device for found in means.values() for device in found})
+    rows = [["search", *devices], ["---", *["---:"] * len(devices)]]
+    for search, found in means.items():
+        cells = (format_percent(found[device]) if device in found else "" for device in devices)
+        rows.append([search, *cells])
     return _markdown(rows)
 
 
