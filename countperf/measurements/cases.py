@@ -55,6 +55,9 @@ class KernelCase:
         Small sizes at which numbers are checked before it is timed.
     statistics : Mapping from str to number or str
         What counting has to know of the data at ``parameters``.
+    inputs : str
+        Cases that name the same here, and have the same ``make_arguments`` and parameters, get the
+        same inputs; by default each kernel has its own.
     """
 
     name: str
@@ -72,3 +75,4 @@ class KernelCase:
     global_memory_bytes: int
     check_parameters: Mapping[str, int]
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])
+    inputs: str = ""

@@ -257,4 +257,5 @@ class SearchSpace:
             purpose="test",
             global_memory_bytes=0,
             check_parameters=wanted if self.check_sizes is None else self.check_sizes(choice),
+            inputs=self.name,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,37 @@ def test_arrays_of_another_round_lie_behind_memory_of_another_size(
             run()
 
     assert sizes[0] != sizes[len(sizes) // 2]
+
+
+@pytest.mark.device
+def test_cases_that_share_inputs_draw_them_once_and_alike(runner: KernelRunner) -> None:
+    drawn: list[Mapping[str, int]] = []
+    given: list[Any] = []
+    upload = runner.session.upload
+
+    def draw(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
+        drawn.append(dict(parameters))
+        given.append(random.random(parameters["n"], dtype=np.float32))
+        return {"a": given[-1]}
+
+    first = make_loopy_case("one", make_arguments=draw, inputs="shared")
+    second = replace(first, name="other/n=1024", kernel="other")
+    larger = replace(second, name="other/n=2048", parameters={"n": 2048})
+    uploaded: list[Any] = []
+
+    def note(array: Any) -> Any:
+        uploaded.append(array)
+        return upload(array)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner.session, "upload", note)
+        for case in (first, second, larger, first):
+            with runner.loaded(case) as run:
+                run()
+
+    assert [each["n"] for each in drawn] == [1024, 2048, 1024]
+    assert uploaded[0] is uploaded[1]
+    np.testing.assert_array_equal(given[0], given[2])
 
 
 @pytest.mark.device
