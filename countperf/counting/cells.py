@@ -10,8 +10,8 @@ from countperf.counting.keys import Case, FirstIteration
 from countperf.symbolic import sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-FOOTPRINT_OPERATIONS = 100_000
-"""Of isl, a second or so, and ten where they are slow: beyond, a footprint is refused."""
+FOOTPRINT_OPERATIONS = 500_000
+"""Of isl, a second or so: beyond, a footprint is refused."""
 
 __all__ = ["FOOTPRINT_OPERATIONS", "accessed_cells"]
 

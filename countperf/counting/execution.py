@@ -55,7 +55,7 @@ from loopy.symbolic import DependencyMapper, get_dependencies
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.alike import Packs, packs
-from countperf.counting.cells import accessed_cells
+from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.divisions import divisions_that_shift
 from countperf.counting.domains import Domains, Grid
@@ -106,8 +106,6 @@ PACKED_OPERATIONS = 4
 """Minima, maxima and functions of all copies from which on LLVM packs them."""
 SHORT_LOOP = 32
 _FAR = 2**30
-_FOOTPRINT_OPERATIONS = 2_000_000
-"""Of isl, for all footprints of an array."""
 _BESIDE = frozenset({"stride1", "uniform"})
 """Patterns of accesses through data whose items stay in the same lines."""
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
@@ -922,7 +920,7 @@ class _Executions:
             for axis in sorted(grid.groups.keys() - set(axes)):
                 repeats[axes] *= grid.groups[axis]
         what = f"kernel '{self.kernel.name}': the footprint of array '{array}'"
-        with sets.limited_operations(_FOOTPRINT_OPERATIONS, what):
+        with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
             thin = next((m.thin for _, m in members if m.thin is not None), None)
             for axes, some in by_axes.items():
