@@ -23,6 +23,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_model(command)
     command.add_argument("--force", action="store_true", help="evaluate weights of another device")
     command.add_argument("--output", metavar="FILE", help="also write the evaluation as a document")
+    command.add_argument(
+        "--figure", metavar="FILE", help="also draw the errors (.svg, .png, .pdf; needs matplotlib)"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -34,8 +37,12 @@ def run(options: argparse.Namespace) -> None:
         ranking_evaluation_object,
         ranking_evaluation_text,
     )
+    from countperf.report.comparison import check_figure_path
+    from countperf.report.evaluation_figure import draw_evaluations
     from countperf.workflow import evaluate, evaluate_ranking
 
+    if options.figure:
+        check_figure_path(options.figure)  # before the work, not after it
     found = MeasurementSet.read_file(options.measurements)
     evaluation = evaluate(
         found,
@@ -46,6 +53,8 @@ def run(options: argparse.Namespace) -> None:
     )
     if options.output:
         evaluation.write_file(options.output)
+    if options.figure:
+        draw_evaluations([evaluation], options.figure)
     ranking = evaluate_ranking(
         found, weights=options.weights, model=options.model, force=options.force
     )
