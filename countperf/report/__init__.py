@@ -7,7 +7,12 @@ rely on.
 
 from __future__ import annotations
 
-from countperf.report.accuracy import accuracy_markdown, ranking_markdown, tuning_markdown
+from countperf.report.accuracy import (
+    accuracy_markdown,
+    ranking_markdown,
+    tuning_markdown,
+    tuning_means_markdown,
+)
 from countperf.report.doctor import DeviceFinding, doctor_text
 from countperf.report.numbers import (
     format_percent,
@@ -57,6 +62,7 @@ __all__ = [
     "ranking_markdown",
     "si_prefix",
     "tuning_markdown",
+    "tuning_means_markdown",
     "verdicts_text",
     "weights_text",
 ]

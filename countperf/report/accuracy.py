@@ -14,7 +14,9 @@ from countperf.report.ranking import ranking_cells
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation
 
-_PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
+PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
+"""What kernels that judge fits are for, and how they are called."""
+
 _TOP = (1, 5)
 
 
@@ -41,7 +43,7 @@ def _accuracy_rows(evaluations: Sequence[Evaluation | None], suffix: str) -> lis
     """Return the rows of a model; those of single kernels if it has no suffix."""
     rows: list[list[str]] = []
     by_purpose = [{} if each is None else each.by_purpose() for each in evaluations]
-    for purpose, plural in _PURPOSES.items():
+    for purpose, plural in PURPOSES.items():
         parts = [found.get(purpose) for found in by_purpose]
         means = [{} if part is None else part.by_kernel() for part in parts]
         kernels = dict.fromkeys(kernel for found in means for kernel in found)
@@ -107,7 +109,7 @@ def _short(model: str) -> str:
     return next((kind for kind in kinds if model.startswith(f"{kind}-")), model)
 
 
-def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]], *, by_family: bool = True) -> str:
+def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
     """Write what searches found as a Markdown table: a row for each device and search.
 
     Parameters
@@ -116,12 +118,7 @@ def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]], *, by_family: bool 
         Contents of ``tuning.json`` files, as ``scripts/benchmark_tuning.py`` writes them, and of
         ``live-tuning.json``: the time of the fastest variant as a fraction of that of the one that
         was found.
-    by_family : bool
-        Whether families of variants stand beside each other; if not, devices do, with geometric
-        means over the families.
     """
-    if not by_family:
-        return _tuning_means(benchmarks)
     families = list(dict.fromkeys(name for each in benchmarks for name in each["families"]))
     rows = [
         ["device", "search", *families, "geometric mean"],
@@ -139,7 +136,11 @@ def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]], *, by_family: bool 
     return _markdown(rows)
 
 
-def _tuning_means(benchmarks: Sequence[Mapping[str, Any]]) -> str:
+def tuning_means_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
+    """Write geometric means over the families as a Markdown table: a row for each search.
+
+    Devices go across; otherwise as `tuning_markdown`.
+    """
     means: dict[str, dict[str, float]] = {}
     for each in benchmarks:
         for search, mean in each["geometric_mean"].items():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.errors import ParameterError
+from countperf.report.accuracy import PURPOSES
 from countperf.report.comparison import check_figure_path, new_figure
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def draw_evaluations(evaluations: Sequence[Evaluation], path: Path | str) -> Non
                 marker,
                 color=color,
                 markersize=3,
-                label=f"{purpose} kernels" if purpose == "test" else f"{purpose}s",
+                label=PURPOSES[purpose],
                 gid=purpose,
             )
         for factor, style in ((1.0, "-"), (1.6, ":"), (1 / 1.6, ":")):
