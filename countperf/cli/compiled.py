@@ -6,6 +6,7 @@ import argparse
 
 from countperf.cli.common import as_dict, print_json, size
 from countperf.errors import ParameterError
+from countperf.models.definition import CODE, LATE
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -97,7 +98,11 @@ def _executed(options: argparse.Namespace) -> None:
 
     sizes = as_dict(options.parameters)
     vector = with_compiled_code(options.kernel, sizes, device=options.device)
-    counts = {name: n for name, n in vector.evaluate(sizes).items() if name.startswith("code.")}
+    counts = {
+        name: number
+        for name, number in vector.evaluate(sizes).items()
+        if name.startswith((CODE, LATE))
+    }
     if options.json:
         print_json(counts)
         return

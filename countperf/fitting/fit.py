@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -86,7 +87,8 @@ def fit(
         ship which predicts families of measurement kernels best that were left out, among them
         models of execution policies where kernels were counted in the structure view, the policies
         of shipped fits included; or ``structural``, to choose among those alone; or ``compiled``,
-        to choose among those that read compiled code, from the cases for which it is there.
+        to choose among those that read compiled code, from the cases for which it is there, if the
+        best of them predicts left-out families better than it does without the code.
     nonnegative : bool, optional
         Keep weights at least zero; the paper's are free.
     residual : {"relative", "log"}, optional
@@ -123,7 +125,8 @@ def fit(
     Raises
     ------
     FitError
-        There is nothing to fit, or kernels were counted in different views;
+        There is nothing to fit, kernels were counted in different views, or compiled code that is
+        to be read gains nothing;
         `FitNotConvergedError` if the solver stopped early, and
         `RankDeficientFitError` with `require_full_rank`: both carry the result.
     ParameterError
@@ -160,10 +163,12 @@ def fit(
         definition, candidates = select_model(
             observations,
             available,
-            refine=partial(structural.refinements, units=units),
+            refine=partial(_refinements, units=units, needs_code=model == COMPILED),
             weigh_noise=weigh_noise,
             executor=executor,
         )
+        if model == COMPILED:
+            _require_gain(definition, candidates)
     else:
         definition = fitted_model(model) if isinstance(model, str) else model
     if definition.policy is not None:
@@ -248,6 +253,24 @@ def fit(
         verdict = result.verdicts[0]
         raise RankDeficientFitError(f"{verdict.message}: {verdict.remedy}", result=result)
     return result
+
+
+def _refinements(model: FittedModel, *, units: int, needs_code: bool) -> Mapping[str, FittedModel]:
+    """Return what a model is compared with; nothing, once code that is to be read is not."""
+    return structural.refinements(model, units) if model.reads_code or not needs_code else {}
+
+
+def _require_gain(definition: FittedModel, candidates: Sequence[Candidate]) -> None:
+    """Refuse a model that does not read compiled code, where one that does was asked for."""
+    if definition.reads_code:
+        return
+    first = next(each for each in candidates if each.model.startswith(COMPILED))
+    off, without = (each.held_out_factor or math.inf for each in (first, candidates[0]))
+    raise FitError(
+        "compiled code gains nothing here: families of kernels that are left out are off by a"
+        f" factor of {off:.4g} with it ({first.model}) and of {without:.4g} without it"
+        f" ({definition.name}); fit --model structural instead"
+    )
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:

@@ -65,6 +65,9 @@ Loss = Literal["linear", "soft_l1", "huber"]
 CODE = "code."
 """What names of properties of compiled code begin with."""
 
+LATE = "late."
+"""What names of those begin with that say what of compiled code's accesses comes back late."""
+
 _WEIGHT_PREFIX = "w_"
 _PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
 
@@ -309,18 +312,23 @@ class FittedModel(Document):
         """
         if self.policy is None:
             return {name: count for name, count in counts.items() if is_emitted(name)}
-        code = {name: count for name, count in counts.items() if name.startswith(CODE)}
-        rest = (
-            {name: count for name, count in counts.items() if name not in code} if code else counts
+        code = {n: count for n, count in counts.items() if n.startswith((CODE, LATE))}
+        rest = {n: count for n, count in counts.items() if n not in code} if code else counts
+        read = {n: count for n, count in code.items() if n.startswith(self._roots_of_code)}
+        return self.policy.apply(rest) | read
+
+    @cached_property
+    def _roots_of_code(self) -> tuple[str, ...]:
+        """What names of properties of compiled code begin with that terms charge."""
+        patterns = [pattern for term in self.terms.values() for pattern in term.charged]
+        return tuple(
+            root for root in (CODE, LATE) if any(each.startswith(root) for each in patterns)
         )
-        issued = self.policy.apply(rest)
-        return issued | code if self.reads_code else issued
 
     @cached_property
     def reads_code(self) -> bool:
         """Whether a term charges instructions of compiled code."""
-        patterns = (pattern for term in self.terms.values() for pattern in term.charged)
-        return any(pattern.startswith(CODE) for pattern in patterns)
+        return CODE in self._roots_of_code
 
     @cached_property
     def formula(self) -> Formula:

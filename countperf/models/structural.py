@@ -199,7 +199,7 @@ def structural(
             **({"code": Term(charged=("code.*",))} if code else {}),
             "accesses": Term(charged=ACCESSES),
             "chains": Term(charged=CHAINS),
-            "misses": Term(charged=MISSES),
+            "misses": Term(charged=(*MISSES, "late.*.*") if code else MISSES),
             "traffic": Term(charged=traffic),
         },
         expression=expression or f"launch + {work}",
@@ -268,8 +268,8 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     """List models that differ from one in a detail of its policy, or in what overlaps, by name.
 
     There are none of a model without a policy; of one that reads compiled code only what overlaps
-    changes. What overlaps is known by the model's expression;
-    of one that is none of these models', only the policy changes, and nothing overlaps.
+    changes, or it is not read. What overlaps is known by the model's expression; of one that is
+    none of these models', only the policy changes, and nothing overlaps.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         structural(policy, overlap=name, code=code) for name in OVERLAPS if name != overlap
     )
     if code:  # what runs in vectors is known from it
-        return others
+        return others | _by_name([structural(policy, overlap=overlap)])
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
         return others | _changed(policy, changes, overlap)

@@ -141,6 +141,16 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "instructions of compiled code that all groups execute, by class",
         ),
         (
+            r"late\.crowded\.(?:load|store)",
+            "access",
+            "accesses of compiled code that come back too late, since their lines crowd a set",
+        ),
+        (
+            r"late\.stack\.(?:load|store)",
+            "B",
+            "bytes that compiled code keeps on the stack for each item, beyond a first-level cache",
+        ),
+        (
             rf"run\.(?:vector|scalar)\.arithmetic\.{_REAL}(?:\.\w+)?",
             "instruction",
             "additions, multiplications and fused ones as a device issues them",
@@ -204,9 +214,12 @@ PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 """What property names begin with."""
 
 
+_NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late"})
+
+
 def is_emitted(name: str) -> bool:
     """Whether a property is of what Loopy emits, not of how that is executed."""
-    return name.split(".", 1)[0] not in ("exec", "run", "bytes", "segments", "code")
+    return name.split(".", 1)[0] not in _NOT_EMITTED
 
 
 def describe(name: str) -> KernelProperty:

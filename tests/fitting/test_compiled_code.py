@@ -10,7 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from countperf.errors import CountingError, FitError, PredictionError
+from countperf.errors import (
+    CountingError,
+    FitError,
+    PredictionError,
+    UnmeasuredPropertyError,
+)
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.ranking import evaluate_ranking
@@ -169,5 +174,64 @@ def test_which_models_there_are() -> None:
     assert found.name == f"compiled-{POLICY.slug}"
     assert "compute + code" in found.expression
     others = refinements(found)
-    assert len(others) == len(OVERLAPS) - 1
-    assert all(model.reads_code and model.policy == POLICY for model in others.values())
+    assert all(model.policy == POLICY for model in others.values())
+    assert sum(model.reads_code for model in others.values()) == len(OVERLAPS) - 1
+    assert [name for name, model in others.items() if not model.reads_code] == [
+        structural(POLICY).name
+    ]
+
+
+def choose(measurements: MeasurementSet, monkeypatch: pytest.MonkeyPatch) -> WeightSet:
+    monkeypatch.setattr("countperf.fitting.fit.shipped_policies", lambda: [POLICY])
+    return fit(measurements, model="compiled", correct=False).weights
+
+
+def test_code_is_read_where_left_out_families_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = choose(measured(), monkeypatch)
+    assert found.definition.reads_code
+    factors = {each.model: each.held_out_factor for each in found.candidates}
+    without = factors[structural(POLICY).name]
+    chosen = factors[found.definition.name]
+    assert chosen is not None
+    assert without is not None
+    assert chosen < without
+
+
+def test_code_that_tells_nothing_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [kernel(family, place) for family in range(FAMILIES) for place in range(EACH)]
+    draw = np.random.default_rng(3)
+    lines = []
+    for each in measure(made, weights=WEIGHTS, features=FEATURES):
+        code = {"code.gather": int(draw.integers(1, 10**6))}
+        off = draw.lognormal(0, 0.05)
+        samples = tuple(tuple(run * off for run in runs) for runs in each.samples_s)
+        lines.append(
+            each.model_copy(
+                update={"code": code, "samples_s": samples, "time_s": each.time_s * off}
+            )
+        )
+    chance = replace(measured(), measurements=tuple(lines))
+    with pytest.raises(FitError, match=r"compiled code gains nothing here.*--model structural"):
+        choose(chance, monkeypatch)
+
+
+def with_late(family: int, place: int) -> PropertyVector:
+    def code(parameters: Mapping[str, int]) -> dict[str, int]:
+        n = parameters["n"]
+        return code_of(family, place, n) | {"late.crowded.load": 1000 * n}
+
+    return vector(family, place).with_code(code)
+
+
+def test_models_without_late_accesses_leave_them_alone() -> None:
+    definition = structural(POLICY, code=True)
+    terms = dict(definition.terms)
+    charged = tuple(p for p in terms["misses"].charged if not p.startswith("late."))
+    assert len(charged) < len(terms["misses"].charged)
+    terms["misses"] = terms["misses"].model_copy(update={"charged": charged})
+    older = definition.model_copy(update={"terms": terms})
+    found = fit(measured(), model=older, correct=False).weights
+    with_it, without = found.predict(with_late(2, 3), n=64), found.predict(with_its_code(), n=64)
+    assert with_it.time_s == without.time_s
+    with pytest.raises(UnmeasuredPropertyError, match=r"late\.crowded\.load"):
+        weights().predict(with_late(2, 3), n=64)

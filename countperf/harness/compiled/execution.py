@@ -50,8 +50,10 @@ from countperf.harness.compiled.machine import (
     Read,
     Value,
     action_of,
+    address_of,
     canonical,
     condition_of,
+    operands_of,
     reader,
     signed,
 )
@@ -60,8 +62,12 @@ from countperf.harness.compiled.packed import leads_to_integers, packed_action, 
 MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
 
-_STACK = 0x7FFF_0000_0000
+STACK = 0x7FFF_0000_0000
+"""Where the stack of a function that is followed begins."""
+
 _DEEPEST = 16
+_NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")
+_DECORATION = re.compile(r"\{.*?\}")
 _DECIDING = ("cmov", "set", "adc", "sbb")
 _ENDLESS = 1 << 30
 _CALL = 1000
@@ -187,16 +193,16 @@ class Program:
             return None
 
     @cached_property
-    def _blocks(self) -> dict[int, _Block]:
+    def _blocks(self) -> dict[tuple[int, bool], _Block]:
         return {}
 
-    def _block(self, start: int) -> _Block:
-        found = self._blocks.get(start)
+    def _block(self, start: int, *, notes: bool = False) -> _Block:
+        found = self._blocks.get((start, notes))
         if found is None:
-            found = self._blocks[start] = self._made(start)
+            found = self._blocks[start, notes] = self._made(start, notes=notes)
         return found
 
-    def _made(self, start: int) -> _Block:
+    def _made(self, start: int, *, notes: bool) -> _Block:
         actions: list[Action] = []
         steps = 1
         vectors: set[int] = set()
@@ -239,6 +245,8 @@ class Program:
                 if called is None:
                     called = _unknown_place
                 break
+            if notes and "(" in line.operands and not name.startswith(_NO_ACCESS):
+                actions += _notes_of(place - 1, line.operands)
             if name.startswith(_DECIDING):
                 actions.append(_note_decision(name.removeprefix("cmov").removeprefix("set")))
             step = note_of_step(name, line.operands)
@@ -287,7 +295,8 @@ class Program:
         entry : str
             The function.
         machine : Machine
-            Registers and memory as they are when it is called; its stack is provided.
+            Registers and memory as they are when it is called; its stack is provided. Afterwards
+            it has noted where lines accessed memory when they were executed first.
         most_steps : int, optional
             Integer instructions after which the function is given up.
 
@@ -298,7 +307,7 @@ class Program:
         """
         if entry not in self.entries or self.entries[entry] not in self._places:
             raise CountingError(f"there is no function {entry!r}: {', '.join(self.entries)}")
-        machine.registers[STACK_POINTER] = _STACK
+        machine.registers[STACK_POINTER] = STACK
         machine.constants = self.constants
         start = copy.deepcopy(machine)
         try:
@@ -309,6 +318,8 @@ class Program:
             # vectors may have written what is read one by one
             self._minds_vectors = True
             self._blocks.clear()
+            start.accessed = machine.accessed
+            machine.accessed.clear()
             return self._followed(entry, start, most_steps)
 
     def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
@@ -318,7 +329,7 @@ class Program:
         steps = 0
         loops = Loops(machine)
         while place is not None:
-            block = self._block(place)
+            block = self._block(place, notes=place not in counts)
             for action in block.actions:
                 action(machine)
             counts[place] += 1
@@ -353,6 +364,7 @@ class Program:
                 taken = self._shorter(block) if stack else self._guess(block, place)
             loops.passed(place, block.suffix, taken, flags)
             if taken and block.target == place:
+                block = self._block(place)
                 left = (most_steps - steps) // block.steps
                 more, followed = self._repeated(block, machine, left)
                 counts[place] += more
@@ -515,6 +527,21 @@ def _forget(machine: Machine) -> None:
     machine.vectors[:] = [UNKNOWN_LANES] * len(machine.vectors)
     machine.masks[:] = [(0, 0)] * len(machine.masks)
     machine.flags = None
+
+
+def _notes_of(number: int, operands: str) -> list[Action]:
+    """Return what notes where an instruction accesses memory, but for gathers and scatters."""
+    place = next(part for part in operands_of(operands) if "(" in part)
+    address = address_of(_DECORATION.sub("", place))
+    if address is None:
+        return []
+
+    def note(machine: Machine) -> None:
+        value = address(machine)
+        if value is not None:
+            machine.accessed.setdefault(number, value)
+
+    return [note]
 
 
 def _note_decision(suffix: str) -> Action:

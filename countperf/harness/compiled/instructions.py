@@ -21,6 +21,10 @@ others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``
 ``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
                          of innermost loops; ``cycles_throughput``, if nothing waited for results;
                          ``cycles_operations``, micro operations
+``late.crowded.load``    loads that come back too late for a cache, since their lines crowd a set
+                         (`crowding`); and ``late.crowded.store``
+``late.stack.load``      bytes that are kept on the stack for each item, as far as the stack is
+                         beyond a cache; and ``late.stack.store``
 =======================  ==========================================================================
 """
 
@@ -36,7 +40,13 @@ from typing import Any
 import numpy as np
 
 from countperf.errors import CountingError, KernelBuildError
-from countperf.harness.compiled.execution import Program
+from countperf.harness.compiled.crowding import (
+    beyond_cache,
+    crowded,
+    directions_of,
+    is_on_stack,
+)
+from countperf.harness.compiled.execution import STACK, Program
 from countperf.harness.compiled.groups import intel_group, middle_group, pocl_group
 from countperf.harness.compiled.launches import KernelLaunch, launches_of
 from countperf.harness.compiled.listing import entry_of
@@ -128,9 +138,38 @@ class CompiledKernel:
                 line = program.lines[place]
                 for name, number in properties_of(line.mnemonic, line.operands):
                     found[name] += number * count * launch.number_of_groups
+            for name, number in late_of(program, executed, machine.accessed).items():
+                found[name] += number * launch.number_of_groups
             for name, number in cycles_of(program, executed, self.analyzed).items():
                 found[f"{ROOT}.{name}"] += number * launch.number_of_groups
         return dict(sorted((name, number) for name, number in found.items() if number))
+
+
+def late_of(
+    program: Program, executed: Mapping[int, int], accessed: Mapping[int, int]
+) -> Counter[str]:
+    """Return what a group accesses that comes back too late for a first-level cache.
+
+    Parameters
+    ----------
+    program : Program
+        Its code.
+    executed : mapping from int to int
+        How often each line is.
+    accessed : mapping from int to int
+        Where lines accessed memory when they were executed first.
+    """
+    shares = crowded((block for block, _ in program.straight(executed)), accessed)
+    beyond = beyond_cache(accessed, STACK)
+    found: Counter[str] = Counter()
+    for number, address in accessed.items():
+        line, count = program.lines[number], executed[number]
+        for direction, size, goes_along in directions_of(line.mnemonic, line.operands):
+            if number in shares:
+                found[f"late.crowded.{direction}"] += round(shares[number] * count)
+            if goes_along and is_on_stack(address, STACK):
+                found[f"late.stack.{direction}"] += round(beyond * size * count)
+    return found
 
 
 def read_compiled(

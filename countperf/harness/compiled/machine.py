@@ -149,6 +149,8 @@ class Machine:
         What a function that divides is about to return.
     journal : Journal
         What instructions did since it was begun.
+    accessed : dict from int to int
+        Where instructions that were asked to note it accessed memory, by their number.
     """
 
     registers: list[Value] = field(default_factory=lambda: [None] * 16)
@@ -162,6 +164,7 @@ class Machine:
     stored: int = 0
     quotient: Lanes = UNKNOWN_LANES
     journal: Journal = field(default_factory=Journal)
+    accessed: dict[int, int] = field(default_factory=dict[int, int])
 
     def load(self, address: Value, bits: int) -> Value:
         """Return what is in memory."""
