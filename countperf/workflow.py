@@ -717,7 +717,7 @@ def fit(
     ExpressionError
         The expression cannot be read, or has unknown names.
     ParameterError
-        There is no such model.
+        There is no such model, residual or loss, or the loss scale is not positive.
     """
     from countperf.fitting.fit import fit as fit_model
     from countperf.models.standard import from_expression

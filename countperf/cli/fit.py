@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import natural, print_json
+from countperf.cli.common import natural, positive, print_json
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--loss-scale",
-        type=float,
+        type=positive,
         metavar="NUMBER",
         help="size of the residuals from which on a robust loss counts them for less",
     )

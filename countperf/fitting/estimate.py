@@ -207,9 +207,15 @@ def weighted_by_noise(
 
 
 def recipe_of(model: FittedModel, **changes: object) -> Recipe:
-    """Return how a model asks to be fitted; changes that are None are left out."""
+    """Return how a model asks to be fitted; changes that are None are left out.
+
+    Raises
+    ------
+    ParameterError
+        A change is none that a recipe can have.
+    """
     fields = {"residual": model.residual, "loss": model.loss, "loss_scale": model.loss_scale}
-    return Recipe(**(fields | {k: v for k, v in changes.items() if v is not None}))  # pyright: ignore[reportArgumentType] - checked where they come from
+    return Recipe(**(fields | {k: v for k, v in changes.items() if v is not None}))  # pyright: ignore[reportArgumentType] - a recipe checks them
 
 
 def estimate(

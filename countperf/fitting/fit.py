@@ -22,6 +22,7 @@ from countperf.fitting.design import (
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
 from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
+from countperf.fitting.nonlinear import Recipe
 from countperf.fitting.result import FitResult
 from countperf.fitting.selection import REFINEMENT, held_out_figure, select_model
 from countperf.fitting.validation import (
@@ -127,7 +128,7 @@ def fit(
         `FitNotConvergedError` if the solver stopped early, and
         `RankDeficientFitError` with `require_full_rank`: both carry the result.
     ParameterError
-        No such model.
+        No such model, residual or loss, or a loss scale that is not positive.
 
     Notes
     -----
@@ -141,6 +142,8 @@ def fit(
     (`countperf.measurements.summary`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
     the model's own typical error :math:`e`, found from a first fit in which all count the same.
     """
+    changes = {"residual": residual, "loss": loss, "loss_scale": loss_scale}
+    Recipe(**{name: value for name, value in changes.items() if value is not None})  # pyright: ignore[reportArgumentType] - before anything takes time
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
     view = common_view(kept)
@@ -170,13 +173,7 @@ def fit(
         _require_structure(view, definition.name)
     if nonnegative:
         definition = _nonnegative(definition)
-    recipe = recipe_of(
-        definition,
-        residual=residual,
-        loss=loss,
-        loss_scale=loss_scale,
-        max_evaluations=max_evaluations,
-    )
+    recipe = recipe_of(definition, max_evaluations=max_evaluations, **changes)
     definition = definition.model_copy(
         update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
     )

@@ -107,6 +107,21 @@ def test_what_is_no_model_is_an_error_in_one_line(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("scale", ["0", "-3", "nan", "wide"])
+def test_a_loss_scale_that_cannot_be_is_refused_and_nothing_written(
+    store: Path, tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "w.json"
+    asked = ["fit", str(store), "--loss", "huber", f"--loss-scale={scale}"]
+
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, "--output", str(weights)])
+
+    assert ended.value.code == 2
+    assert "--loss-scale" in capsys.readouterr().err
+    assert not weights.exists()
+
+
 def test_auto_prints_the_candidates_and_stores_them(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

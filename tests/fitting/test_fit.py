@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,27 @@ def test_weights_are_recovered_from_exact_times(nonnegative: bool) -> None:
 
     assert _values(result) == pytest.approx(TRUE_WEIGHTS, rel=1e-9)
     assert result.relative_errors == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parameter"),
+    [
+        pytest.param({"loss": "huber", "loss_scale": 0.0}, "loss_scale", id="no size"),
+        pytest.param({"loss": "huber", "loss_scale": -3.0}, "loss_scale", id="negative"),
+        pytest.param({"loss_scale": float("nan")}, "loss_scale", id="no number, though unused"),
+        pytest.param({"loss_scale": float("inf")}, "loss_scale", id="infinite"),
+        pytest.param({"loss": "cauchy"}, "loss", id="another loss of SciPy's"),
+        pytest.param({"residual": "absolute"}, "residual", id="no residual"),
+    ],
+)
+@pytest.mark.parametrize("model", ["bounded-log", "auto"])
+def test_a_recipe_that_cannot_be_is_refused(
+    model: str, recipe: dict[str, Any], parameter: str
+) -> None:
+    with pytest.raises(ParameterError) as caught:
+        fit(measure(), model=model, **recipe)
+
+    assert caught.value.parameter == parameter
 
 
 @given(st.dictionaries(st.sampled_from(sorted(TRUE_WEIGHTS)), st.floats(1e-13, 1e-5), min_size=6))
