@@ -205,6 +205,8 @@ def extrapolation_verdict(
     counts: Mapping[str, Quantity],
     parts: Mapping[str, Quantity],
     also: Sequence[str] = (),
+    *,
+    has_interval: bool = True,
 ) -> Verdict:
     """Say which notable features lie far above the range of the measurements.
 
@@ -216,6 +218,8 @@ def extrapolation_verdict(
         Feature values, and seconds, by the names of the breakdown.
     also : sequence of str, optional
         Names of the expression that lie far above theirs.
+    has_interval : bool, optional
+        Whether the prediction has an interval, which is wider then.
     """
     whole = sum((np.abs(part) for part in parts.values()), start=np.zeros(()))
     outside: list[str] = []
@@ -233,8 +237,8 @@ def extrapolation_verdict(
     return Verdict(
         name="extrapolation",
         passed=False,
-        message=f"far above the largest value measured: {', '.join(outside)}; the interval is"
-        " widened",
+        message=f"far above the largest value measured: {', '.join(outside)}"
+        + ("; the interval is widened" if has_interval else ""),
         remedy="measure kernels of such sizes, and refit",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -307,27 +307,36 @@ class WeightSet(Document):
             time_s = time_s if np.ndim(time_s) else float(time_s)
             parts = {**parts, CORRECTION: time_s - plain_s}
             corrected = self.correction.verdict(log_factor, told)
-        outside = self._variables_outside(inputs)
+        is_extrapolated = partial(
+            extrapolation_verdict,
+            self.weights,
+            charge.values,
+            parts,
+            self._variables_outside(inputs),
+        )
+        complete = incomplete_verdict(missing)
+        told_apart = indistinguishable_verdict(self.indistinguishable, changes)
+        interval_s = None
+        if complete.passed and told_apart.passed:
+            outside = not is_extrapolated().passed
+            interval_s = self._interval(
+                time_s, plain_s, gradient, level, arguments, outside=outside
+            )
         verdicts = (
-            incomplete_verdict(missing),
-            indistinguishable_verdict(self.indistinguishable, changes),
-            extrapolation_verdict(self.weights, charge.values, parts, outside),
+            complete,
+            told_apart,
+            is_extrapolated(has_interval=interval_s is not None),
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),
         )
-        certain = verdicts[0].passed and verdicts[1].passed
         return Prediction(
             kernel=vector.kernel,
             device=self.device.slug if device is None else device.slug,
             model=self.model,
             parameters=values,
             time_s=time_s,
-            interval_s=self._interval(
-                time_s, plain_s, gradient, level, arguments, outside=not verdicts[2].passed
-            )
-            if certain
-            else None,
+            interval_s=interval_s,
             interval_level=level,
             breakdown=largest_first(parts),
             missing=missing,

@@ -62,7 +62,11 @@ def prediction_text(prediction: Prediction) -> str:
     """Write a prediction: the time, then seconds per property, largest first, then caveats."""
     if isinstance(prediction.time_s, np.ndarray):
         where = f"{prediction.kernel} on {prediction.device}"
-        parts = [f"{where}, {prediction.model} model", _indented(_times_table(prediction))]
+        mark = _incomplete(prediction)
+        parts = [
+            f"{where}, {prediction.model} model{mark and f'; at least these times{mark}'}",
+            _indented(_times_table(prediction)),
+        ]
     else:
         whole = float(prediction.time_s)
         rows = [
@@ -101,11 +105,20 @@ def prediction_head(prediction: Prediction) -> list[str]:
         + ")"
     )
     given = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    mark = _incomplete(prediction)
     return [
-        f"{format_quantity(float(prediction.time_s), 's')}{interval}",
+        f"{'at least ' if mark else ''}{format_quantity(float(prediction.time_s), 's')}"
+        f"{interval}{mark}",
         f"{prediction.kernel} on {prediction.device}{', ' if given else ''}{given};"
         f" {prediction.model} model",
     ]
+
+
+def _incomplete(prediction: Prediction) -> str:
+    """Say that a time is without some costs, so that it is a lower bound; nothing if it is not."""
+    if prediction.complete:
+        return ""
+    return f" (incomplete: without the cost of {some_of(prediction.missing, most=NAMED_OTHERS)})"
 
 
 def comparison_text(first: Prediction, second: Prediction) -> str:
@@ -132,12 +145,17 @@ def comparison_text(first: Prediction, second: Prediction) -> str:
     ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
     return "\n".join(
         [
-            f"{names[1]}: {ratio} the time of {names[0]}",
+            f"{names[1]}: {ratio} the time of {names[0]}{_incomplete_ones(names, first, second)}",
             _indented(format_table(rows, header=("", *names, "difference"), right=(1, 2, 3))),
             *_caveat_lines(first.caveats),
             *_caveat_lines(second.caveats),
         ]
     )
+
+
+def _incomplete_ones(names: tuple[str, str], *predictions: Prediction) -> str:
+    found = [n for n, each in zip(names, predictions, strict=True) if not each.complete]
+    return f" (incomplete, a lower bound: {' and '.join(found)})" if found else ""
 
 
 def _names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:

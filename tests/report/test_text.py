@@ -55,7 +55,7 @@ def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
     text = prediction_text(WEIGHTS.predict({"launches": 1, "flop.div.f32": 1}, incomplete_ok=True))
 
     assert text == (
-        "1.00 µs\n"
+        "at least 1.00 µs (incomplete: without the cost of flop.div.f32)\n"
         "by hand on pocl-testchip; linear model\n"
         "  1.00 µs  100 %  launches\n"
         "!!  complete: without the cost of flop.div.f32\n"
@@ -76,6 +76,32 @@ def test_a_prediction_at_arrays_is_a_table_of_times() -> None:
         "     10  1.01 µs\n"
         "  10000  11.0 µs"
     )
+
+
+def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
+    counts: dict[str, str | int] = {"launches": 1, "flop.div.f32": "[n] -> { n }"}
+    several = WEIGHTS.predict(counts, n=np.array([1, 2]), incomplete_ok=True)
+    lacking = WEIGHTS.predict({"launches": 1, "flop.div.f32": 2}, incomplete_ok=True)
+
+    assert prediction_text(several).splitlines()[0] == (
+        "by hand on pocl-testchip, linear model; at least these times"
+        " (incomplete: without the cost of flop.div.f32)"
+    )
+    assert (
+        comparison_text(WEIGHTS.predict(VECTOR, n=1), lacking)
+        .splitlines()[0]
+        .endswith("times the time of axpy (incomplete, a lower bound: by hand)")
+    )
+
+
+def test_where_there_is_no_interval_none_is_widened() -> None:
+    counts = {"launches": 1, "flop.add.f32": 10**8}
+
+    said = prediction_text(WEIGHTS.predict(counts))
+    without = prediction_text(WEIGHTS.predict({**counts, "flop.div.f32": 1}, incomplete_ok=True))
+
+    assert "far above the largest value measured: flop.add.f32; the interval is widened" in said
+    assert "far above the largest value measured: flop.add.f32\n" in without
 
 
 def test_a_table_of_times_has_intervals_where_they_are_known() -> None:
