@@ -872,6 +872,7 @@ def coverage(
     /,
     *,
     weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
     measurements: MeasurementSet | Path | str | None = None,
     device: str | None = None,
     force: bool = False,
@@ -882,7 +883,7 @@ def coverage(
 
     Parameters
     ----------
-    kernel, weights, device, force, statistics
+    kernel, weights, model, device, force, statistics
         As for `predict`.
     parameters, **more : int
         Values of the size parameters; without any, what holds at all sizes is said.
@@ -905,7 +906,7 @@ def coverage(
     from countperf.fitting.exercise import exercise
     from countperf.fitting.fit import observations_of
 
-    weights = weights_for(weights, device)
+    weights = weights_for(weights, device, model=model)
     weights.check_device(named_device(device), force=force)
     recorded = None
     if measurements is not None:

@@ -38,7 +38,8 @@ RELATION_TOLERANCE = 1e-6
 
 EXTRAPOLATION_FACTOR = 2.0
 """How far above its largest measured value a feature may lie before a verdict says so. Below the
-smallest there is nothing to extrapolate: the launch overhead is measured by itself."""
+smallest there is nothing to extrapolate, for the launch overhead is measured by itself; how far
+below a kernel lies says `countperf.models.coverage`."""
 
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
@@ -233,7 +234,7 @@ def extrapolation_verdict(
             outside.append(key)
     outside += also
     if not outside:
-        return Verdict(name="extrapolation", passed=True, message="not beyond what was measured")
+        return Verdict(name="extrapolation", passed=True, message="not far above what was measured")
     return Verdict(
         name="extrapolation",
         passed=False,

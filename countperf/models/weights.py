@@ -62,7 +62,7 @@ from countperf.models.validity import (
     log_quantile,
     sign_verdict,
 )
-from countperf.predictions import ParameterValue, Prediction, Quantity, largest_first
+from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View
 
 if TYPE_CHECKING:
@@ -299,14 +299,9 @@ class WeightSet(Document):
         plain_s, parts, changes = charge.time_s, charge.parts, charge.changes
         arguments = self._arguments(inputs)
         gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
-        time_s, corrected = plain_s, None
-        if self.correction is not None:
-            told = profile(self.function, arguments[0], gradient, self.unknowns)
-            log_factor = self.correction.corrector.log_factor(*told)
-            time_s = plain_s * np.exp(log_factor)
-            time_s = time_s if np.ndim(time_s) else float(time_s)
+        time_s, corrected = self.corrected(inputs, charge)
+        if corrected is not None:
             parts = {**parts, CORRECTION: time_s - plain_s}
-            corrected = self.correction.verdict(log_factor, told)
         is_extrapolated = partial(
             extrapolation_verdict,
             self.weights,
@@ -397,6 +392,26 @@ class WeightSet(Document):
             changes={key: _plain(row) for key, row in zip(keys, gradient, strict=True)},
             parts=self.function.breakdown(time_s, gradient, self.unknowns),
         )
+
+    def corrected(self, inputs: ModelInputs, charge: Charge) -> tuple[Quantity, Verdict | None]:
+        """Return the time that is predicted, s, and what measured kernels it is corrected by.
+
+        Parameters
+        ----------
+        inputs : ModelInputs
+            What the model sees of a kernel.
+        charge : Charge
+            What `charge` returns for them.
+        """
+        if self.correction is None:
+            return charge.time_s, None
+        values, _ = self._arguments(inputs)
+        gradient = np.array(np.broadcast_arrays(*charge.changes.values()), np.float64)
+        told = profile(self.function, values, gradient, self.unknowns)
+        log_factor = self.correction.corrector.log_factor(*told)
+        time_s = charge.time_s * np.exp(log_factor)
+        verdict = self.correction.verdict(log_factor, told)
+        return time_s if np.ndim(time_s) else float(time_s), verdict
 
     def _variables_outside(self, inputs: ModelInputs) -> tuple[str, ...]:
         return tuple(
