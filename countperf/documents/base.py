@@ -182,7 +182,8 @@ def validate(
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
-        found = "" if first["type"] == "missing" else f" (found: {_abbreviated(first['input'])})"
+        is_whole = first["type"] == "missing" or not first["loc"]
+        found = "" if is_whole else f" (found: {_abbreviated(first['input'])})"
         others = error.error_count() - 1
         more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
         said = first["msg"].removeprefix(_OWN_WORDS)

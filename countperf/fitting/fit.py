@@ -49,6 +49,7 @@ from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.structural import COMPILED, STRUCTURAL
 from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
+from countperf.properties.group_shape import says_group_shape
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.properties.vector import PropertyVector
 
@@ -81,7 +82,8 @@ def fit(
     Parameters
     ----------
     measurements : MeasurementSet
-        Only those whose purpose is ``measurement`` are used, never those that judge fits.
+        Only those whose purpose is ``measurement`` are used, never those that judge fits; by a
+        model that names the shape of work groups, only those whose groups are all alike.
     model : str or FittedModel, optional
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
         ship which predicts families of measurement kernels best that were left out, among them
@@ -171,6 +173,9 @@ def fit(
         definition = fitted_model(model) if isinstance(model, str) else model
     if definition.policy is not None:
         _require_structure(view, definition.name)
+    if definition.named_shape:
+        _require_structure(view, definition.name, "names the shape of work groups")
+        observations = tuple(case for case in observations if says_group_shape(case.counts))
     if nonnegative:
         definition = _nonnegative(definition)
     recipe = recipe_of(definition, max_evaluations=max_evaluations, **changes)
@@ -196,7 +201,8 @@ def fit(
             )
     except FitNotConvergedError as error:
         stopped = error
-    fitted_view = "source" if view == "structure" and definition.policy is None else view
+    is_emitted = definition.policy is None and not definition.named_shape
+    fitted_view = "source" if view == "structure" and is_emitted else view
     quality = _quality(observations, fitted, held_out, recipe.model_error)
     correction = _correction(observations, fitted, held_out, quality)
     if correction is not None:
@@ -260,10 +266,12 @@ def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
     return found
 
 
-def _require_structure(view: View, model: str) -> None:
+def _require_structure(
+    view: View, model: str, why: str = "is made of what the device issues"
+) -> None:
     if view != "structure":
         raise FitError(
-            f"the {model} model is made of what the device issues, and the measured"
+            f"the {model} model {why}, and the measured"
             f" kernels were counted in the {view} view: count them again in the structure view"
             " (countperf.workflow.recount)"
         )

@@ -604,8 +604,8 @@ class WeightSet(Document):
         if self.view == "source":
             vector = vector.emitted()
         if vector.view == self.view:
-            is_source = self.definition.policy is None
-            return vector if is_source else vector.mapped(self.definition.issued)
+            is_source = self.view != "structure"
+            return vector if is_source else vector.mapped(self.definition.made_of)
         raise ViewMismatchError(
             f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
             f" {self.device.slug} were fitted to the {self.view} view: count it with"

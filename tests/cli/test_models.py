@@ -96,6 +96,18 @@ def test_a_formula_is_fitted(
     [
         pytest.param(["--expression", "launch +"], "column 9", id="syntax"),
         pytest.param(["--expression", "launch + chip"], "unknown name 'chip'", id="unknown name"),
+        pytest.param(
+            ["--expression", "launch + w_b*bytes_group_load_dense"], "--policy", id="no policy"
+        ),
+        pytest.param(
+            ["--expression", "launch + compute", "--policy", "pocl-epyc-zen5"],
+            "counted in the source view",
+            id="a policy, and no structure",
+        ),
+        pytest.param(["--policy", "pocl-epyc-zen5"], "is for an expression", id="policy alone"),
+        pytest.param(
+            ["--expression", "launch + w_x*gmem_load_99_stride1"], "unknown name", id="no such size"
+        ),
         pytest.param(["--model", "cubic"], "there is linear, bounded", id="unknown model"),
         pytest.param(["--model", "no/such.toml"], "cannot be read", id="no file"),
     ],
