@@ -9,7 +9,7 @@ import numpy as np
 
 from countperf.devices.parameters import some_of
 from countperf.models.correction import CORRECTION
-from countperf.models.units import DERIVED, as_weight, parameter_unit
+from countperf.models.units import as_weight, parameter_unit, unit_of
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
@@ -186,7 +186,7 @@ def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> 
         [
             key,
             weight_value(weight),
-            f"per {key if weight.unit == DERIVED else weight.unit}",
+            f"per {unit_of(weight, model)}",
             implied_rate(weight, model),
             weight_remark(shared.get(key), weight, device, model),
         ]
