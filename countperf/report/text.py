@@ -10,6 +10,7 @@ import numpy as np
 from countperf.devices.parameters import some_of
 from countperf.models.correction import CORRECTION
 from countperf.models.units import as_weight, parameter_unit, unit_of
+from countperf.report.accuracy import width_text
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
@@ -324,6 +325,9 @@ def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
         for case in evaluation.cases
     ]
     covered, intervals = evaluation.coverage()
+    factor = evaluation.interval_factor()
+    width = "" if factor is None else f", median half-width {width_text(factor)}"
+    held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
     worst = evaluation.worst_factors()
     means = [
         [kernel, format_percent(mean.value), f"{worst[kernel]:.3g}"]
@@ -335,7 +339,7 @@ def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
         [
             f"{_PURPOSE_TITLES.get(purpose, purpose)}: error {format_percent(overall.value)}"
             f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros}{raised})",
-            *([f"  90 % intervals hold {covered} of {intervals} times"] if intervals else []),
+            *held,
             _indented(
                 format_table(cases, header=titles, right=(2, 3, 4, 5) if noisy else (2, 3, 4))
             ),

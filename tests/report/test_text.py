@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -228,7 +229,7 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
     lines = evaluation_text(base.model_copy(update={"cases": cases})).splitlines()
 
     assert lines[2:6] == [
-        "  90 % intervals hold 1 of 2 times",
+        "  90 % intervals hold 1 of 2 times, median half-width ×1.2",
         "  kernel  parameters  measured  predicted  error  noise",
         "  fast    n = 8        1.00 ms    1.10 ms   10 %  6.0 %  within noise",
         "  slow    n = 8         1.00 s     600 ms   40 %  1.0 %  incomplete, outside its interval",
@@ -263,12 +264,32 @@ def test_the_accuracy_table_has_kernels_by_the_structural_models_and_means_of_ot
         "| fast | 10 % | 40 % |",
         "| slow | 40 % | 90 % |",
         "| **test kernels** | 20 % | 60 % |",
-        "| cases in their 90 % intervals |  |  |",
+        "| cases in their 90 % intervals, half-width |  |  |",
         "| **test kernels**, plain | 32 % |  |",
-        "| cases in their 90 % intervals, plain |  |  |",
+        "| cases in their 90 % intervals, half-width, plain |  |  |",
         f"| **test kernels**, {linear.model} | 71 % |  |",
-        f"| cases in their 90 % intervals, {linear.model} |  |  |",
+        f"| cases in their 90 % intervals, half-width, {linear.model} |  |  |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        pytest.param(((0.5, 2.0), (0.1, 3.6)), "100 % of 2, ×4.0", id="two"),
+        pytest.param(((1e-3, 1e3), None), "100 % of 1, ×1000", id="so wide that they say nothing"),
+        pytest.param(((0.0, 2.0), (0.0, 0.5)), "50 % of 2, ×inf", id="down to zero"),
+    ],
+)
+def test_the_accuracy_table_says_how_wide_intervals_are(ends: Any, said: str) -> None:
+    base = _evaluation("pocl", fast=1.1, slow=0.6)
+    cases = tuple(
+        case.model_copy(update={"measured_s": 1.0, "interval_s": low_high})
+        for case, low_high in zip(base.cases, ends, strict=True)
+    )
+
+    table = accuracy_markdown([base.model_copy(update={"cases": cases})])
+
+    assert table.splitlines()[-1] == f"| cases in their 90 % intervals, half-width | {said} |"
 
 
 def test_the_accuracy_table_without_a_structural_model_has_kernels_by_the_first() -> None:
