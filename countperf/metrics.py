@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -277,6 +278,17 @@ class Evaluation(Document):
         """Return how many of the cases' 90 % intervals hold the time, and of how many."""
         found = [case.is_covered for case in self.cases if case.is_covered is not None]
         return sum(found), len(found)
+
+    def interval_factor(self) -> float | None:
+        """Return by which factor the ends of 90 % intervals lie from their middle, in the median.
+
+        The middle is that of the logarithms. Infinite where most intervals reach down to zero; None
+        if no case has an interval.
+        """
+        ends = [case.interval_s for case in self.cases if case.interval_s is not None]
+        if not ends:
+            return None
+        return median(math.sqrt(high / low) if low > 0 else math.inf for low, high in ends)
 
 
 def mean_of_means(means: Mapping[str, MeanError], *, floor: float = 0.0) -> MeanError:

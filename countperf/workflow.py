@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from countperf.models.definition import FittedModel, Loss, Residual
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
+    from countperf.policies import ExecutionPolicy
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
@@ -649,7 +650,7 @@ def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
     """
     from countperf.features import suppliers_of
 
-    issued = {name: model.issued(vector) for name, vector in _catalogue_vectors().items()}
+    issued = {name: model.made_of(vector) for name, vector in _catalogue_vectors().items()}
     return suppliers_of(model.features, issued)
 
 
@@ -664,6 +665,7 @@ def fit(
     *,
     model: str | FittedModel = "linear",
     expression: str | None = None,
+    policy: ExecutionPolicy | Path | str | None = None,
     nonnegative: bool = False,
     residual: Residual | None = None,
     loss: Loss | None = None,
@@ -686,6 +688,9 @@ def fit(
     expression : str, optional
         Instead of a model: a formula of standard terms, properties and parameters, such as
         ``launch + w_group*groups + overlap(global_memory, on_chip)``.
+    policy : ExecutionPolicy, Path or str, optional
+        For a formula of what a device issues (`countperf.models.standard.from_expression`): how it
+        runs work groups, or the slug or file of a fit, or the file of a model, that says so.
     nonnegative : bool
         Keep weights at least zero.
     residual : {"relative", "log"}, optional
@@ -717,14 +722,23 @@ def fit(
     ExpressionError
         The expression cannot be read, or has unknown names.
     ParameterError
-        There is no such model.
+        There is no such model, residual or loss, or the loss scale is not positive; or a policy is
+        given without an expression, or the fit that is to give one has none.
     """
     from countperf.fitting.fit import fit as fit_model
+    from countperf.models.library import policy_of
     from countperf.models.standard import from_expression
     from countperf.tuning.pools import pool_or
 
+    if policy is not None and expression is None:
+        raise ParameterError(
+            "a policy is for an expression; models by name and documents have their own",
+            parameter="policy",
+        )
     if expression is not None:
-        model = from_expression(expression)
+        if isinstance(policy, Path | str):
+            policy = policy_of(policy)
+        model = from_expression(expression, policy=policy)
     found = _measurements(measurements)
     is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
@@ -872,6 +886,7 @@ def coverage(
     /,
     *,
     weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
     measurements: MeasurementSet | Path | str | None = None,
     device: str | None = None,
     force: bool = False,
@@ -882,7 +897,7 @@ def coverage(
 
     Parameters
     ----------
-    kernel, weights, device, force, statistics
+    kernel, weights, model, device, force, statistics
         As for `predict`.
     parameters, **more : int
         Values of the size parameters; without any, what holds at all sizes is said.
@@ -905,7 +920,7 @@ def coverage(
     from countperf.fitting.exercise import exercise
     from countperf.fitting.fit import observations_of
 
-    weights = weights_for(weights, device)
+    weights = weights_for(weights, device, model=model)
     weights.check_device(named_device(device), force=force)
     recorded = None
     if measurements is not None:

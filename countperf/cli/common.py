@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,17 @@ def natural(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no integer") from error
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
+def positive(text: str) -> float:
+    """Parse a finite number above 0, for argparse."""
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
     return value
 
 

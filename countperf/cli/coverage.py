@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_device, add_kernel, as_dict, print_json
+from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -21,6 +21,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="what the weights were fitted to (.jsonl), for weights that do not record which "
         "measurements exercise what",
     )
+    add_model(command)
     add_device(command, "without it, the weights' device is meant")
     command.add_argument(
         "--force", action="store_true", help="use weights that do not match the device"
@@ -36,6 +37,7 @@ def run(options: argparse.Namespace) -> None:
         options.kernel,
         as_dict(options.parameters),
         weights=options.weights,
+        model=options.model,
         measurements=options.measurements,
         device=options.device,
         force=options.force,

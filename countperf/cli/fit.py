@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import natural, print_json
+from countperf.cli.common import natural, positive, print_json
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -27,6 +27,13 @@ def configure(command: argparse.ArgumentParser) -> None:
         ' on_chip)"',
     )
     command.add_argument(
+        "--policy",
+        metavar="SLUG|FILE",
+        help="for an --expression of what the device issues (run_vector_gmem_load_next,"
+        " bytes_group_load_dense, load_beyond2 ...; terms compute, accesses, chains, traffic ...):"
+        " the execution policy, as that of a fit or of a model document",
+    )
+    command.add_argument(
         "--residual", choices=("relative", "log"), help="what to make small (default: the model's)"
     )
     command.add_argument(
@@ -36,7 +43,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--loss-scale",
-        type=float,
+        type=positive,
         metavar="NUMBER",
         help="size of the residuals from which on a robust loss counts them for less",
     )
@@ -75,6 +82,7 @@ def run(options: argparse.Namespace) -> None:
         options.measurements,
         model=options.model,
         expression=options.expression,
+        policy=options.policy,
         nonnegative=options.nonnegative,
         residual=options.residual,
         loss=options.loss,

@@ -22,6 +22,9 @@ from countperf.errors import DocumentError
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 _Part = TypeVar("_Part", bound="Part")
 
+_OWN_WORDS = "Value error, "
+"""What pydantic says before the message of an error that a validator of ours raises."""
+
 
 class Part(BaseModel):
     """A validated, immutable object inside a document, or one line of a file of lines."""
@@ -179,10 +182,12 @@ def validate(
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
-        found = "" if first["type"] == "missing" else f" (found: {_abbreviated(first['input'])})"
+        is_whole = first["type"] == "missing" or not first["loc"]
+        found = "" if is_whole else f" (found: {_abbreviated(first['input'])})"
         others = error.error_count() - 1
         more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
-        message = located(f"{field}: {first['msg']}{found}{more}", path)
+        said = first["msg"].removeprefix(_OWN_WORDS)
+        message = located(f"{field}: {said}{found}{more}", path)
         raise DocumentError(message, path=path_text(path), field=field) from error
 
 

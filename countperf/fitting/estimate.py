@@ -207,9 +207,15 @@ def weighted_by_noise(
 
 
 def recipe_of(model: FittedModel, **changes: object) -> Recipe:
-    """Return how a model asks to be fitted; changes that are None are left out."""
+    """Return how a model asks to be fitted; changes that are None are left out.
+
+    Raises
+    ------
+    ParameterError
+        A change is none that a recipe can have.
+    """
     fields = {"residual": model.residual, "loss": model.loss, "loss_scale": model.loss_scale}
-    return Recipe(**(fields | {k: v for k, v in changes.items() if v is not None}))  # pyright: ignore[reportArgumentType] - checked where they come from
+    return Recipe(**(fields | {k: v for k, v in changes.items() if v is not None}))  # pyright: ignore[reportArgumentType] - a recipe checks them
 
 
 def estimate(
@@ -325,6 +331,16 @@ def _solution_of(solution: Solution, kept: NDArray[np.bool_]) -> Solution:
     )
 
 
+def _where(name: str) -> str:
+    """Say where properties are counted that kernels as they are measured do not have."""
+    if name.startswith("flop.fma."):
+        return (
+            " (fused operations are counted in the compiled view; under an execution policy they"
+            f" are run.vector.arithmetic.{name.rpartition('.')[2]}.fma, and run.scalar... likewise)"
+        )
+    return ""
+
+
 def _linear(design: Design, model_error: float | None) -> Estimate:
     function = design.function
     zero = np.zeros(len(function.keys))
@@ -333,9 +349,10 @@ def _linear(design: Design, model_error: float | None) -> Estimate:
     if not (np.all(np.isfinite(matrix)) and np.all(np.isfinite(offset))):
         raise no_finite_value(function.model.expression)
     if dead := [k for k, c in zip(function.keys, matrix.T, strict=True) if not np.any(c)]:
+        absent = "".join(f"; no case has {name}{_where(name)}" for name in design.unexercised)
         raise FitError(
-            f"no measured case depends on {', '.join(dead)}: nothing determines it; measure kernels"
-            " that have what it multiplies, or leave it out of the expression"
+            f"no measured case depends on {', '.join(dead)}: nothing determines it{absent}; measure"
+            " kernels that have what it multiplies, or leave it out of the expression"
         )
     rows = row_weights(design, model_error)
     solution = least_squares(

@@ -47,7 +47,7 @@ def exercise(
     shares = np.array(unknowns, np.float64)[:, np.newaxis] * relative
     families = [case.family for case in observations]
     needed = _needed_families(function.keys, relative.T, families)
-    issued = [function.model.issued(case.counts) for case in observations]
+    issued = [function.model.made_of(case.counts) for case in observations]
     groups = np.array([_number(case.counts.get("groups", 0)) for case in observations])
     behind = properties_behind(
         function, {name for counts in issued for name, count in counts.items() if _number(count)}

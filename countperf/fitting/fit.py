@@ -23,6 +23,7 @@ from countperf.fitting.design import (
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
 from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
+from countperf.fitting.nonlinear import Recipe
 from countperf.fitting.result import FitResult
 from countperf.fitting.selection import REFINEMENT, held_out_figure, select_model
 from countperf.fitting.validation import (
@@ -49,6 +50,7 @@ from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.structural import COMPILED, STRUCTURAL
 from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
+from countperf.properties.group_shape import says_group_shape
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
 from countperf.properties.vector import PropertyVector
 
@@ -81,7 +83,8 @@ def fit(
     Parameters
     ----------
     measurements : MeasurementSet
-        Only those whose purpose is ``measurement`` are used, never those that judge fits.
+        Only those whose purpose is ``measurement`` are used, never those that judge fits; by a
+        model that names the shape of work groups, only those whose groups are all alike.
     model : str or FittedModel, optional
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
         ship which predicts families of measurement kernels best that were left out, among them
@@ -130,7 +133,7 @@ def fit(
         `FitNotConvergedError` if the solver stopped early, and
         `RankDeficientFitError` with `require_full_rank`: both carry the result.
     ParameterError
-        No such model.
+        No such model, residual or loss, or a loss scale that is not positive.
 
     Notes
     -----
@@ -144,6 +147,8 @@ def fit(
     (`countperf.measurements.summary`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
     the model's own typical error :math:`e`, found from a first fit in which all count the same.
     """
+    changes = {"residual": residual, "loss": loss, "loss_scale": loss_scale}
+    Recipe(**{name: value for name, value in changes.items() if value is not None})  # pyright: ignore[reportArgumentType] - before anything takes time
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
     view = common_view(kept)
@@ -173,15 +178,12 @@ def fit(
         definition = fitted_model(model) if isinstance(model, str) else model
     if definition.policy is not None:
         _require_structure(view, definition.name)
+    if definition.named_shape:
+        _require_structure(view, definition.name, "names the shape of work groups")
+        observations = tuple(case for case in observations if says_group_shape(case.counts))
     if nonnegative:
         definition = _nonnegative(definition)
-    recipe = recipe_of(
-        definition,
-        residual=residual,
-        loss=loss,
-        loss_scale=loss_scale,
-        max_evaluations=max_evaluations,
-    )
+    recipe = recipe_of(definition, max_evaluations=max_evaluations, **changes)
     definition = definition.model_copy(
         update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
     )
@@ -204,7 +206,8 @@ def fit(
             )
     except FitNotConvergedError as error:
         stopped = error
-    fitted_view = "source" if view == "structure" and definition.policy is None else view
+    is_emitted = definition.policy is None and not definition.named_shape
+    fitted_view = "source" if view == "structure" and is_emitted else view
     quality = _quality(observations, fitted, held_out, recipe.model_error)
     correction = _correction(observations, fitted, held_out, quality)
     if correction is not None:
@@ -286,10 +289,12 @@ def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
     return found
 
 
-def _require_structure(view: View, model: str) -> None:
+def _require_structure(
+    view: View, model: str, why: str = "is made of what the device issues"
+) -> None:
     if view != "structure":
         raise FitError(
-            f"the {model} model is made of what the device issues, and the measured"
+            f"the {model} model {why}, and the measured"
             f" kernels were counted in the {view} view: count them again in the structure view"
             " (countperf.workflow.recount)"
         )

@@ -15,14 +15,15 @@ the best guess alone; elsewhere, the trust region follows where no step makes th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import FitError, FitNotConvergedError
+from countperf.errors import FitError, FitNotConvergedError, ParameterError
 from countperf.fitting.design import Design, row_weights
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
@@ -68,6 +69,11 @@ class Recipe:
         Relative change of cost, unknowns and gradient that ends it.
     model_error : float or None
         As for `countperf.fitting.design.row_weights`.
+
+    Raises
+    ------
+    ParameterError
+        There is no such residual or loss, or the loss scale is not positive and finite.
     """
 
     residual: Residual = "relative"
@@ -77,6 +83,19 @@ class Recipe:
     max_evaluations: int = 1000
     tolerance: float = 1e-9
     model_error: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("residual", Residual), ("loss", Loss)):
+            found, known = getattr(self, name), get_args(kinds)
+            if found not in known:
+                message = f"{name} {found!r} is none of {', '.join(known)}"
+                raise ParameterError(message, parameter=name)
+        if not 0 < self.loss_scale < math.inf:
+            raise ParameterError(
+                f"loss_scale {self.loss_scale:g} is the size of no residual: give a number above 0,"
+                " such as 0.1",
+                parameter="loss_scale",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -25,6 +25,7 @@ from countperf.models.definition import FittedModel
 from countperf.models.function import ModelInputs
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
+from countperf.properties.group_shape import says_group_shape
 
 _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
@@ -266,7 +267,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         Weights of the device that was measured.
     measurements : iterable of Measurement
         Cases that the fit has not seen; those whose kernel could not be counted are left out, and
-        those whose compiled code is not known, if the model reads it.
+        those whose compiled code is not known, if the model reads it, or whose groups have several
+        shapes, if it names their shape.
 
     Returns
     -------
@@ -285,6 +287,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     for measurement in measurements:
         vector = measurement.property_vector()
         if vector is None or (weights.definition.reads_code and not vector.has_code):
+            continue
+        if weights.definition.named_shape and not says_group_shape(vector):
             continue
         check_counting_rules(measurement)
         prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True, level=0.9)

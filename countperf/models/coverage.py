@@ -48,6 +48,11 @@ class FeatureCoverage:
         How many times the largest measured value the kernel's is, the worse of the two; at least 1.
     beyond_in : {"", "launch", "work group"}
         In which of the two.
+    below : float
+        How many times the kernel's the smallest measured value is, the worse of the two; at least
+        1. Nothing is extrapolated there: what a launch costs by itself is measured.
+    below_in : {"", "launch", "work group"}
+        In which of the two.
     relative_error : float or None
         Standard error of the weight over its value; None where it has none.
     idle : bool
@@ -72,6 +77,8 @@ class FeatureCoverage:
     measured_per_group: Range | None = None
     beyond: float = 1.0
     beyond_in: Part = ""
+    below: float = 1.0
+    below_in: Part = ""
     relative_error: float | None = None
     idle: bool = False
     exercise: Exercise | None = None
@@ -83,6 +90,15 @@ class FeatureCoverage:
     def matters(self) -> bool:
         """Whether enough of the time goes to it to matter, or that is not known."""
         return self.share is None or abs(self.share) >= NOTABLE_SHARE
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs nothing, and the kernel has at least 5 % of the most measured."""
+        pairs = ((self.value, self.measured), (self.per_group, self.measured_per_group))
+        return self.idle and any(
+            value is not None and found is not None and value >= NOTABLE_SHARE * found.largest
+            for value, found in pairs
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +114,13 @@ class Coverage:
     needs_sizes : bool
         Whether the kernel has sizes and none were given, so that ranges could not be looked at.
     time_s : float or None
-        Predicted time, without what was not measured; None without sizes.
+        Predicted time, as `WeightSet.predict` gives it, without what was not measured; None without
+        sizes.
+    correction : Verdict or None
+        By what and after which measured kernels it is corrected, if it is; its share is the feature
+        ``correction``.
     weights_error : float or None
-        Relative standard error of it from the weights alone; None if unknown.
+        Relative standard error of the uncorrected time from the weights alone; None if unknown.
     features : tuple of FeatureCoverage
         Those of the kernel, what was never measured first, then by share of the time.
     ignored : tuple of str
@@ -119,6 +139,7 @@ class Coverage:
     parameters: Mapping[str, int]
     needs_sizes: bool
     time_s: float | None
+    correction: Verdict | None
     weights_error: float | None
     features: tuple[FeatureCoverage, ...]
     ignored: tuple[str, ...]
@@ -159,8 +180,14 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
         found.append(
             "every feature was measured; with sizes, ranges can be looked at"
             if needs_sizes
-            else f"every feature that matters lies within {EXTRAPOLATION_FACTOR:g} times what was"
-            " measured"
+            else "no feature that matters is more than"
+            f" {EXTRAPOLATION_FACTOR:g} times the largest measured"
+        )
+    found += _said_of_small(features)
+    if free := [row for row in features if row.is_free]:
+        found.append(
+            "at no cost in this fit, hidden in what others cost, though the kernel has much:"
+            f" {_names(free)}"
         )
     return grade, Verdict(
         name="coverage",
@@ -168,6 +195,20 @@ def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tup
         message="; ".join(found),
         remedy="; ".join(dict.fromkeys(mends)),
     )
+
+
+def _said_of_small(features: Sequence[FeatureCoverage]) -> list[str]:
+    """Say how far below the smallest measured value features lie, and how much of the time."""
+    below = [r for r in features if r.below > EXTRAPOLATION_FACTOR and not r.idle]
+    if not below:
+        return []
+    notable = [f"{r.name} {r.below:.3g} times (per {r.below_in})" for r in below if r.matters]
+    others = [row for row in below if not row.matters]
+    if others:
+        share = 100 * sum(abs(row.share or 0.0) for row in others)
+        which = f"{len(others)} {'other' if notable else 'feature'}{'s'[: len(others) != 1]}"
+        notable.append(f"{which} with {share:.2g} % of the time")
+    return [f"below the smallest measured: {', '.join(notable)}"]
 
 
 def _names(rows: Sequence[FeatureCoverage]) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countperf.errors import ParameterError
 from countperf.models.charge import Charge
+from countperf.models.correction import CORRECTION
 from countperf.models.coverage import Coverage, FeatureCoverage, Part, Status, verdict_of
 from countperf.models.exercise import Exercise, properties_behind
 from countperf.models.function import ModelInputs, model_inputs
 from countperf.models.records import IndistinguishableGroup, Range
 from countperf.models.unmeasured import Suppliers
 from countperf.models.validity import EXTRAPOLATION_FACTOR, broken_groups
+from countperf.predictions import Quantity
 from countperf.properties.taxonomy import describe
 
 if TYPE_CHECKING:
@@ -43,11 +46,12 @@ def coverage(
     known = weights.exercise if exercise is None else exercise
     asked = suppliers or (lambda name: weights.suppliers.get(name, ()))
     charge = None if needs_sizes else weights.charge(inputs)
+    time_s, correction = (None, None) if charge is None else weights.corrected(inputs, charge)
     table = _Table(
         weights,
         inputs,
         [name for name, count in counts.items() if count],
-        charge=charge,
+        charge=charge if correction is None else _with_correction(charge, time_s),
         groups=float(counts.get("groups", 0)),
         exercise=known,
         suppliers=asked,
@@ -62,7 +66,8 @@ def coverage(
         model=weights.model,
         parameters={name: int(value) for name, value in parameters.items()},
         needs_sizes=needs_sizes,
-        time_s=None if charge is None else float(charge.time_s),
+        time_s=None if time_s is None else float(time_s),
+        correction=correction,
         weights_error=_weights_error(weights, charge),
         features=tuple(features),
         ignored=inputs.ignored,
@@ -75,6 +80,13 @@ def coverage(
 def _stand_ins(vector: PropertyVector) -> dict[str, float]:
     """Return values, no two alike, so that every property that can be other than zero is seen."""
     return {name: 1e6 + 7919.0 * i for i, name in enumerate(vector)}
+
+
+def _with_correction(charge: Charge | None, time_s: Quantity | None) -> Charge | None:
+    """Return a charge among whose parts is what corrects it to a time."""
+    if charge is None or time_s is None:
+        return charge
+    return replace(charge, parts={**charge.parts, CORRECTION: time_s - charge.time_s})
 
 
 class _Table:
@@ -133,6 +145,10 @@ class _Table:
                 for parameter in weights.parameters
                 if parameter.name in self.charge.parts
             ]
+        if self.charge is not None and CORRECTION in self.charge.parts:
+            rows.append(
+                FeatureCoverage(name=CORRECTION, status="covered", share=self._share(CORRECTION))
+            )
         missing = weights.missing(self.inputs)
         rows += [
             FeatureCoverage(name=name, status="unmeasured", suppliers=tuple(self.suppliers(name)))
@@ -160,6 +176,7 @@ class _Table:
         per_group = value / self.groups if sized and counted else None
         each = exercise.per_group if exercise is not None and counted else None
         beyond, where = self._beyond(value, measured, per_group, each) if sized else (1.0, "")
+        below, below_in = self._below(value, measured, per_group, each) if sized else (1.0, "")
         substituted = (
             tuple(n for n in self.behind.get(key, ()) if n not in exercise.properties)
             if exercise is not None
@@ -183,6 +200,8 @@ class _Table:
             measured_per_group=each,
             beyond=beyond,
             beyond_in=where,
+            below=below,
+            below_in=below_in,
             exercise=exercise,
             together_with=self._together_with(key),
             substituted=substituted,
@@ -205,6 +224,16 @@ class _Table:
     ) -> tuple[float, Part]:
         launch = value / measured.largest if measured.largest > 0 else 1.0
         group = per_group / each.largest if per_group and each and each.largest > 0 else 1.0
+        if max(launch, group) <= 1:
+            return 1.0, ""
+        return (launch, "launch") if launch >= group else (group, "work group")
+
+    @staticmethod
+    def _below(
+        value: float, measured: Range, per_group: float | None, each: Range | None
+    ) -> tuple[float, Part]:
+        launch = measured.smallest / value if value > 0 else 1.0
+        group = each.smallest / per_group if per_group and each and per_group > 0 else 1.0
         if max(launch, group) <= 1:
             return 1.0, ""
         return (launch, "launch") if launch >= group else (group, "work group")

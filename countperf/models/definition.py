@@ -25,6 +25,13 @@ A model is a formula of terms, features and parameters, in TOML or JSON::
 - A *term* is a sum over features: each property that its patterns match, or derived feature that
   they name, gets a weight of its own, in s per unit.
 - A *derived feature* is a formula of properties, written with underscores.
+- With an execution policy (``[policy]`` and ``width = 8`` below it; `countperf.policies`) the
+  properties are those of what a device issues: ``run.vector.gmem.load.next``, the bytes and pieces
+  of memory that groups touch (``bytes.group.load.dense``, ``segments.group.load``), ``groups``,
+  ``launches``, ``barrier.local``. Without one they are those of what Loopy emits.
+- ``items`` and ``rows`` are the work items of all groups, and their rows along local axis 0:
+  ``items/groups`` is the size of a group, ``items/rows`` the length of its rows. Kernels are then
+  counted in the structure view.
 - Other names are properties (``groups``), derived features, or *parameters*, each one fitted
   number. A name that begins with ``w_`` is a parameter that need not be declared: a cost in s per
   unit, at least zero; ``sharpness`` is one of an overlap.
@@ -57,6 +64,7 @@ from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
 from countperf.policies import ExecutionPolicy
+from countperf.properties.group_shape import GROUP_SHAPE, group_shape
 from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
 
 Residual = Literal["relative", "log"]
@@ -68,6 +76,11 @@ CODE = "code."
 LATE = "late."
 """What names of those begin with that say what of compiled code's accesses comes back late."""
 
+_NEEDS_POLICY = (
+    "is of what a device issues, which an execution policy says: give one (in a model's document"
+    " [policy] with width = 8 below it, and whatever else countperf.policies has; beside an"
+    " --expression --policy with the slug of a fit, such as pocl-epyc-zen5, or a file)"
+)
 _WEIGHT_PREFIX = "w_"
 _PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
 
@@ -287,6 +300,32 @@ class FittedModel(Document):
             raise ValueError("the expression has nothing to fit: no term and no parameter")
         return self
 
+    @model_validator(mode="after")
+    def _names_what_it_is_made_of(self) -> Self:
+        named = [
+            *self.base_properties.values(),
+            *(p for term in self.terms.values() for p in term.charged if p not in self.derived),
+        ]
+        for name in named:
+            if why := self._why_never_there(name):
+                raise ValueError(f"{name} {why}")
+        return self
+
+    def _why_never_there(self, name: str) -> str:
+        """Say why a property, or what a pattern matches, is never there; nothing if it can be."""
+        root = name.split(".")[0]
+        if root == "exec":
+            return "is what kernels have before a policy says how it is issued: name run... instead"
+        if self.policy is None:
+            return "" if is_emitted(name) else _NEEDS_POLICY
+        if is_emitted(name) and name not in (*GROUP_SHAPE, *self.policy.apply({name: 1})):
+            return (
+                "is what a kernel does, and a model with a policy is made of what a device issues:"
+                " run.vector.arithmetic.f32.add, run.scalar.gmem.load.walk, bytes.group.load.dense"
+                " and so on"
+            )
+        return ""
+
     @classmethod
     def read_toml(cls, path: Path | str) -> Self:
         """Read a model from a TOML file.
@@ -329,6 +368,29 @@ class FittedModel(Document):
     def reads_code(self) -> bool:
         """Whether a term charges instructions of compiled code."""
         return CODE in self._roots_of_code
+
+    def made_of(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what is `issued`, and the shape of work groups as far as the model names it.
+
+        Parameters
+        ----------
+        counts : Mapping from str to a number, an array or a count
+            By property name, of any view.
+
+        Raises
+        ------
+        CountingError
+            The model names the shape of work groups, and the counts do not say it.
+        """
+        found = {n: count for n, count in self.issued(counts).items() if n not in GROUP_SHAPE}
+        wanted = self.named_shape
+        known = counts if all(name in counts for name in wanted) else group_shape(counts)
+        return found | {name: known[name] for name in wanted if name in known}
+
+    @cached_property
+    def named_shape(self) -> tuple[str, ...]:
+        """Those of `GROUP_SHAPE` that the model names, which the structure view has."""
+        return tuple(name for name in GROUP_SHAPE if self.features.feature_of(name) is not None)
 
     @cached_property
     def formula(self) -> Formula:

@@ -49,7 +49,7 @@ class ModelInputs:
     ignored, unknown : tuple of str
         Properties that are not zero and that the model ignores, or has no rule for.
     issued : tuple of str
-        All properties that it is made of (`FittedModel.issued`), be they zero.
+        All properties that it is made of (`FittedModel.made_of`), be they zero.
     """
 
     values: dict[Column, Quantity]
@@ -69,7 +69,7 @@ def model_inputs(model: FittedModel, counts: Mapping[str, CountValue]) -> ModelI
     counts : Mapping from str to int, Fraction or ndarray
         Property values, as ``PropertyVector.evaluate`` returns them.
     """
-    seen = model.issued(counts)
+    seen = model.made_of(counts)
     present = {name: count for name, count in seen.items() if _is_not_zero(count)}
     values: dict[Column, Quantity] = {}
     covered: set[str] = set()

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from countperf.errors import DocumentError
+from countperf.documents import read_file_text
+from countperf.documents.files import parse_json
+from countperf.errors import DocumentError, ParameterError
 from countperf.models.correction import PLAIN
+from countperf.models.definition import FittedModel
 from countperf.models.weights import WeightSet
 from countperf.policies import ExecutionPolicy
 
@@ -15,6 +18,7 @@ DEFAULT_STEMS = ("weights", "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the
 model chosen for it, else that of the paper's model."""
 
+_MODEL_FORMAT = FittedModel.model_fields["format"].default
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -65,6 +69,37 @@ def shipped_policies() -> tuple[ExecutionPolicy, ...]:
     chosen = available_weights(model="weights", folders=shipped).values()
     policies = (WeightSet.read_file(path).definition.policy for path in chosen)
     return tuple(dict.fromkeys(policy for policy in policies if policy is not None))
+
+
+def policy_of(name: Path | str) -> ExecutionPolicy:
+    """Return the execution policy of a fit, by its slug or path, or of a model document.
+
+    Raises
+    ------
+    DocumentError
+        There is no such fit or file, or it is bad.
+    ParameterError
+        Its model has no policy.
+    """
+    path = Path(name)
+    if path.suffix == ".toml":
+        model = FittedModel.read_toml(path)
+    elif path.is_file() and _format_of(path) == _MODEL_FORMAT:
+        model = FittedModel.read_file(path)
+    else:
+        model = load_weights(name).definition
+    if model.policy is None:
+        raise ParameterError(
+            f"the {model.name} model of {name} has no execution policy: name a fit or a model that"
+            " has one, such as pocl-epyc-zen5",
+            parameter="policy",
+        )
+    return model.policy
+
+
+def _format_of(path: Path) -> object:
+    content = parse_json(read_file_text(path), path=path)
+    return content.get("format") if isinstance(content, dict) else None
 
 
 def _stems(model: str | None) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from countperf.errors import DocumentError, ExpressionError
 from countperf.models.definition import FittedModel, is_implied, property_of
 from countperf.models.expressions import parse
+from countperf.models.structural import structural
+from countperf.policies import ExecutionPolicy
 
 NOT_WORK = (
     "gmem.min.*.*",
@@ -41,7 +43,14 @@ STANDARD_TERMS: Mapping[str, tuple[str, ...]] = {
 """Terms that an expression on the command line can name."""
 
 
-def from_expression(expression: str, *, name: str = "custom") -> FittedModel:
+OTHER_WORDS = ("bytes.*", "segments.*")
+"""What models with a policy leave out unless they name it: bytes and pieces of memory are those of
+accesses, seen otherwise."""
+
+
+def from_expression(
+    expression: str, *, name: str = "custom", policy: ExecutionPolicy | None = None
+) -> FittedModel:
     """Make a model of an expression and the terms that come with countperf.
 
     Parameters
@@ -50,6 +59,11 @@ def from_expression(expression: str, *, name: str = "custom") -> FittedModel:
         A formula of `STANDARD_TERMS`, properties, and parameters (``w_...``, ``sharpness``).
     name : str, optional
         Its name in documents.
+    policy : ExecutionPolicy, optional
+        How the device runs work groups, for a formula of what it issues: of terms and derived
+        features of `structural` instead (``compute``, ``accesses``, ``chains``, ``traffic``;
+        ``load_beyond1``, bytes beyond a second-level cache ...), and properties such as
+        ``run_vector_gmem_load_next`` and ``bytes_group_load_dense``.
 
     Raises
     ------
@@ -60,21 +74,44 @@ def from_expression(expression: str, *, name: str = "custom") -> FittedModel:
     --------
     >>> from_expression("launch + w_group*groups + overlap(global_memory, on_chip)").variables
     ('groups',)
+    >>> model = from_expression("launch + w_far*load_beyond2", policy=ExecutionPolicy(width=8))
+    >>> list(model.derived)
+    ['beyond2', 'load_beyond2']
     """
     formula = parse(expression)
-    terms = {term: list(STANDARD_TERMS[term]) for term in formula.names if term in STANDARD_TERMS}
+    whole = None if policy is None else structural(policy)
+    there = (
+        STANDARD_TERMS
+        if whole is None
+        else {term: content.charged for term, content in whole.terms.items()}
+    )
+    derived = {} if whole is None else whole.derived
+    terms = {term: list(there[term]) for term in formula.names if term in there}
     implied = [n for n in formula.names if property_of(n) or is_implied(n, formula)]
-    formula.refuse_unknown([*STANDARD_TERMS, *implied])
+    formula.refuse_unknown([*there, *derived, *implied])
+    charged = [feature for features in terms.values() for feature in features]
+    content = {
+        "format": "countperf-model",
+        "version": 1,
+        "name": name,
+        "expression": expression,
+        "terms": terms,
+        "derived": _needed(derived, [*formula.names, *charged]),
+        "ignored": list(NOT_WORK if policy is None else OTHER_WORDS),
+    }
+    if policy is not None:
+        content["policy"] = policy.model_dump(mode="json")
     try:
-        return FittedModel.from_object(
-            {
-                "format": "countperf-model",
-                "version": 1,
-                "name": name,
-                "expression": expression,
-                "terms": terms,
-                "ignored": list(NOT_WORK),
-            }
-        )
+        return FittedModel.from_object(content)
     except DocumentError as error:
-        raise ExpressionError(str(error), text=expression) from error
+        said = str(error).removeprefix(f"{error.field}: ")
+        raise ExpressionError(said, text=expression) from error
+
+
+def _needed(derived: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the derived features among some names, and those that they are made of."""
+    needed = set(names)
+    for name in reversed(list(derived)):
+        if name in needed:
+            needed.update(parse(derived[name]).names)
+    return {name: text for name, text in derived.items() if name in needed}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from countperf.models.definition import FittedModel
@@ -13,6 +13,12 @@ from countperf.properties.taxonomy import describe
 
 DERIVED = "unit"
 """Unit of a weight of a derived feature, in documents: the feature itself."""
+
+_SHARED = ("bytes", "segments", "run")
+"""What properties begin with of which models charge shares."""
+
+_PLAIN = {"segment": "piece", "B": "byte"}
+"""Units of documents, as people call them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +34,15 @@ class Charged:
         What amounts are counted in, such as ``byte`` or ``flop``.
     size : float
         How many of these one unit of the feature is.
+    is_share : bool
+        Whether it is a share of what is counted, by other properties, as of bytes that lie beyond a
+        cache.
     """
 
     kind: str
     unit: str
     size: float = 1.0
+    is_share: bool = False
 
 
 def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charged | None:
@@ -44,12 +54,16 @@ def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charge
         As in a `Weight`.
     model : FittedModel, optional
         Its model, which defines derived features. One that sums accesses to global memory times
-        their bytes is counted in byte.
+        their bytes is counted in byte, and shares of what is issued in what that is counted in.
     """
     kind, *rest = feature.split(".")
     if unit == DERIVED or (model is not None and feature in model.derived):
         if model is None or feature not in model.derived:
             return None
+        whole = _share_of(model, feature)
+        if whole is not None and whole.split(".")[0] in _SHARED:
+            amount = charged(whole, describe(whole).unit)
+            return None if amount is None else replace(amount, is_share=True)
         if counts_bytes(model, feature):
             return Charged(kind="gmem", unit="byte")
         return Charged(kind="derived", unit=feature)
@@ -61,7 +75,15 @@ def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charge
         return Charged(kind="gmem", unit="byte")
     if kind == "flop":
         return Charged(kind=kind, unit="flop", size=2.0 if rest[0] == "fma" else 1.0)
-    return Charged(kind=kind, unit=unit)
+    return Charged(kind=kind, unit=_PLAIN.get(unit, unit))
+
+
+def unit_of(weight: Weight, model: FittedModel) -> str:
+    """Return in what the feature of a weight is counted, for people."""
+    if weight.unit != DERIVED:
+        return _PLAIN.get(weight.unit, weight.unit)
+    amount = charged(weight.feature, weight.unit, model)
+    return weight.feature if amount is None else amount.unit
 
 
 def counts_bytes(model: FittedModel, name: str) -> bool:

@@ -56,8 +56,8 @@ class Unmeasured:
         )
         message = (
             f"kernel {self.kernel!r} needs {', '.join(self.suppliers)}, for which the weights of"
-            f" {self.device} have no value ({mends}); refit with such measurements, or ask for an"
-            " incomplete prediction"
+            f" {self.device} have no value ({mends}); refit with such measurements, or ask for a"
+            " prediction without their cost (--incomplete; incomplete_ok=True in Python)"
         )
         return UnmeasuredPropertyError(
             message, properties=tuple(self.suppliers), suppliers=dict(self.suppliers)

@@ -38,7 +38,8 @@ RELATION_TOLERANCE = 1e-6
 
 EXTRAPOLATION_FACTOR = 2.0
 """How far above its largest measured value a feature may lie before a verdict says so. Below the
-smallest there is nothing to extrapolate: the launch overhead is measured by itself."""
+smallest there is nothing to extrapolate, for the launch overhead is measured by itself; how far
+below a kernel lies says `countperf.models.coverage`."""
 
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
@@ -205,6 +206,8 @@ def extrapolation_verdict(
     counts: Mapping[str, Quantity],
     parts: Mapping[str, Quantity],
     also: Sequence[str] = (),
+    *,
+    has_interval: bool = True,
 ) -> Verdict:
     """Say which notable features lie far above the range of the measurements.
 
@@ -216,6 +219,8 @@ def extrapolation_verdict(
         Feature values, and seconds, by the names of the breakdown.
     also : sequence of str, optional
         Names of the expression that lie far above theirs.
+    has_interval : bool, optional
+        Whether the prediction has an interval, which is wider then.
     """
     whole = sum((np.abs(part) for part in parts.values()), start=np.zeros(()))
     outside: list[str] = []
@@ -229,12 +234,12 @@ def extrapolation_verdict(
             outside.append(key)
     outside += also
     if not outside:
-        return Verdict(name="extrapolation", passed=True, message="not beyond what was measured")
+        return Verdict(name="extrapolation", passed=True, message="not far above what was measured")
     return Verdict(
         name="extrapolation",
         passed=False,
-        message=f"far above the largest value measured: {', '.join(outside)}; the interval is"
-        " widened",
+        message=f"far above the largest value measured: {', '.join(outside)}"
+        + ("; the interval is widened" if has_interval else ""),
         remedy="measure kernels of such sizes, and refit",
     )
 

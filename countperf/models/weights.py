@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -62,7 +62,7 @@ from countperf.models.validity import (
     log_quantile,
     sign_verdict,
 )
-from countperf.predictions import ParameterValue, Prediction, Quantity, largest_first
+from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View
 
 if TYPE_CHECKING:
@@ -299,35 +299,39 @@ class WeightSet(Document):
         plain_s, parts, changes = charge.time_s, charge.parts, charge.changes
         arguments = self._arguments(inputs)
         gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
-        time_s, corrected = plain_s, None
-        if self.correction is not None:
-            told = profile(self.function, arguments[0], gradient, self.unknowns)
-            log_factor = self.correction.corrector.log_factor(*told)
-            time_s = plain_s * np.exp(log_factor)
-            time_s = time_s if np.ndim(time_s) else float(time_s)
+        time_s, corrected = self.corrected(inputs, charge)
+        if corrected is not None:
             parts = {**parts, CORRECTION: time_s - plain_s}
-            corrected = self.correction.verdict(log_factor, told)
-        outside = self._variables_outside(inputs)
+        is_extrapolated = partial(
+            extrapolation_verdict,
+            self.weights,
+            charge.values,
+            parts,
+            self._variables_outside(inputs),
+        )
+        complete = incomplete_verdict(missing)
+        told_apart = indistinguishable_verdict(self.indistinguishable, changes)
+        interval_s = None
+        if complete.passed and told_apart.passed:
+            outside = not is_extrapolated().passed
+            interval_s = self._interval(
+                time_s, plain_s, gradient, level, arguments, outside=outside
+            )
         verdicts = (
-            incomplete_verdict(missing),
-            indistinguishable_verdict(self.indistinguishable, changes),
-            extrapolation_verdict(self.weights, charge.values, parts, outside),
+            complete,
+            told_apart,
+            is_extrapolated(has_interval=interval_s is not None),
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),
         )
-        certain = verdicts[0].passed and verdicts[1].passed
         return Prediction(
             kernel=vector.kernel,
             device=self.device.slug if device is None else device.slug,
             model=self.model,
             parameters=values,
             time_s=time_s,
-            interval_s=self._interval(
-                time_s, plain_s, gradient, level, arguments, outside=not verdicts[2].passed
-            )
-            if certain
-            else None,
+            interval_s=interval_s,
             interval_level=level,
             breakdown=largest_first(parts),
             missing=missing,
@@ -388,6 +392,26 @@ class WeightSet(Document):
             changes={key: _plain(row) for key, row in zip(keys, gradient, strict=True)},
             parts=self.function.breakdown(time_s, gradient, self.unknowns),
         )
+
+    def corrected(self, inputs: ModelInputs, charge: Charge) -> tuple[Quantity, Verdict | None]:
+        """Return the time that is predicted, s, and what measured kernels it is corrected by.
+
+        Parameters
+        ----------
+        inputs : ModelInputs
+            What the model sees of a kernel.
+        charge : Charge
+            What `charge` returns for them.
+        """
+        if self.correction is None:
+            return charge.time_s, None
+        values, _ = self._arguments(inputs)
+        gradient = np.array(np.broadcast_arrays(*charge.changes.values()), np.float64)
+        told = profile(self.function, values, gradient, self.unknowns)
+        log_factor = self.correction.corrector.log_factor(*told)
+        time_s = charge.time_s * np.exp(log_factor)
+        verdict = self.correction.verdict(log_factor, told)
+        return time_s if np.ndim(time_s) else float(time_s), verdict
 
     def _variables_outside(self, inputs: ModelInputs) -> tuple[str, ...]:
         return tuple(
@@ -580,8 +604,8 @@ class WeightSet(Document):
         if self.view == "source":
             vector = vector.emitted()
         if vector.view == self.view:
-            is_source = self.definition.policy is None
-            return vector if is_source else vector.mapped(self.definition.issued)
+            is_source = self.view != "structure"
+            return vector if is_source else vector.mapped(self.definition.made_of)
         raise ViewMismatchError(
             f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
             f" {self.device.slug} were fitted to the {self.view} view: count it with"

@@ -48,6 +48,8 @@ class KernelProperty:
 
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
+_BITS = r"(?P<bits>[1-9]\d*)"
+"""Of an element: any number of bytes, for there are vectors and structures."""
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 _SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop[248]?)\.\d+x\d+"
 _STEP = r"(?:same|next|offset|shifted|masked|near|(?:far|wide|vast)[1-3]?|(?:wide|vast)?data)"
@@ -68,16 +70,16 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (rf"flop\.neg\.{_REAL}", "operation", "multiplications by -1 (free on most devices)"),
         (rf"iop\.\w+\.{_INTEGER}(?:\.\w+)?", "operation", "integer operations on data"),
         (
-            rf"gmem\.(?:load|store)\.\d+\.(?:{_CLASS})",
+            rf"gmem\.(?:load|store)\.{_BITS}\.(?:{_CLASS})",
             "access",
             "accesses to global memory by element size in bits and amortized stride",
         ),
         (
-            rf"gmem\.min\.\d+\.(?:{_CLASS})",
+            rf"gmem\.min\.{_BITS}\.(?:{_CLASS})",
             "access",
             "the smaller of loads and stores of a class",
         ),
-        (r"lmem\.(?:load|store)\.\d+", "access", "accesses to local memory by size in bits"),
+        (rf"lmem\.(?:load|store)\.{_BITS}", "access", "accesses to local memory by size in bits"),
         (r"barrier\.(?:local|global)", "barrier x work item", "barriers that work items wait at"),
         (
             rf"exec\.{_SITE}\.(?:flop\.\w+\.{_REAL}|iop\.\w+\.{_INTEGER})(?:\.\w+)?",
@@ -85,7 +87,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "operations by site",
         ),
         (
-            rf"exec\.{_SITE}\.[gl]mem\.(?:load|store)\.\d+\.{_STEP}(?:_{_STEP})?(?:\.{_STEP})?",
+            rf"exec\.{_SITE}\.[gl]mem\.(?:load|store)\.{_BITS}\.{_STEP}(?:_{_STEP})?(?:\.{_STEP})?",
             "access",
             "accesses by site, by the step of the address from item to item and in a loop",
         ),
@@ -100,7 +102,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "loads in loops with barriers, by how many an item has there",
         ),
         (
-            rf"exec\.{_SITE}\.guarded\.[gl]mem\.(?:load|store)\.\d+\.\w+",
+            rf"exec\.{_SITE}\.guarded\.[gl]mem\.(?:load|store)\.{_BITS}\.\w+",
             "access",
             "accesses under a condition that tells neighboring items apart",
         ),
@@ -202,6 +204,8 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "other operations as a device issues them",
         ),
         (r"groups", "work group", "work groups launched"),
+        (r"items", "work item", "work items of all groups, where a model names them"),
+        (r"rows", "row", "rows of work items along local axis 0, of all groups, likewise"),
         (r"launches", "launch", "kernel launches"),
     )
 )
@@ -236,7 +240,8 @@ def describe(name: str) -> KernelProperty:
 
 def _rule_of(name: str) -> tuple[re.Pattern[str], str, str]:
     for rule in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
-        if rule[0].fullmatch(name):
+        found = rule[0].fullmatch(name)
+        if found is not None and int(found.groupdict().get("bits", 8)) % 8 == 0:
             return rule
     raise PropertyNameError(
         f"{name!r} is no property name; names look like flop.add.f32, flop.special.f32.rsqrt, "

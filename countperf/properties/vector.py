@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from countperf.counting.keys import Granularity
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
+from countperf.properties.group_shape import GROUP_SHAPE
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
     VIEWS,
@@ -545,7 +546,10 @@ class CompiledVector:
         return np.array(rows, dtype=np.float64)
 
 
-_GRANULARITIES = {"groups": Granularity.WORK_GROUP, "launches": Granularity.LAUNCH}
+_GRANULARITIES = {
+    **dict.fromkeys(("groups", *GROUP_SHAPE), Granularity.WORK_GROUP),
+    "launches": Granularity.LAUNCH,
+}
 
 
 def _code_at(code: CodeCounts, values: Mapping[str, Any]) -> dict[str, Any]:

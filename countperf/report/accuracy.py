@@ -18,6 +18,7 @@ PURPOSES = {"test": "test kernels", "application": "applications", "variant": "v
 """What kernels that judge fits are for, and how they are called."""
 
 _TOP = (1, 5)
+_WHOLE = 10  # factors from which on no decimals are of interest
 
 
 def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
@@ -25,7 +26,8 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
 
     Kernels go down, by purpose, with their geometric mean (of variants only that), and devices
     across: by the `structural` models, or by the first model, if none is of that name. At last how
-    many of all cases lie in their 90 % intervals. Of other models means alone follow below.
+    many of all cases lie in their 90 % intervals, and how wide these are: the median factor by
+    which their ends lie from the middle. Of other models means alone follow below.
     """
     devices = list(dict.fromkeys(each.device for each in evaluations))
     models = list(dict.fromkeys(_short(each.model) for each in evaluations))
@@ -56,10 +58,20 @@ def _accuracy_rows(evaluations: Sequence[Evaluation | None], suffix: str) -> lis
             ]
         overall = ["" if part is None else format_percent(part.overall().value) for part in parts]
         rows.append([f"**{plural}**{suffix}", *overall])
-    held = [(0, 0) if each is None else each.coverage() for each in evaluations]
-    shares = (f"{format_percent(inside / of)} of {of}" if of else "" for inside, of in held)
-    rows.append([f"cases in their 90 % intervals{suffix}", *shares])
+    held = ["" if each is None else _held(each) for each in evaluations]
+    rows.append([f"cases in their 90 % intervals, half-width{suffix}", *held])
     return rows
+
+
+def _held(evaluation: Evaluation) -> str:
+    inside, of = evaluation.coverage()
+    factor = evaluation.interval_factor()
+    return "" if factor is None else f"{format_percent(inside / of)} of {of}, {width_text(factor)}"
+
+
+def width_text(factor: float) -> str:
+    """Write how far the ends of intervals lie from their middle: ``×2.1``."""
+    return f"×{factor:.1f}" if factor < _WHOLE else f"×{factor:.0f}"
 
 
 def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = True) -> str:

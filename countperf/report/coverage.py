@@ -51,6 +51,8 @@ def coverage_text(coverage: Coverage) -> str:
     for line, feature in zip(body, coverage.features, strict=True):
         lines.append(f"  {line}")
         lines += [f"    - {remark}" for remark in _remarks(feature)]
+    if coverage.correction is not None:
+        lines.append(f"{coverage.correction.name}: {coverage.correction.message}")
     if coverage.ignored:
         lines.append(f"not charged by this model: {', '.join(coverage.ignored)}")
     return "\n".join(lines)
@@ -103,10 +105,13 @@ def _remarks(feature: FeatureCoverage) -> list[str]:
         said.append(f"{', '.join(feature.substituted)} charged as {measured}")
     if feature.beyond > 1:
         said.append(f"{feature.beyond:.3g} times the largest (per {feature.beyond_in})")
+    if feature.below > 1:
+        said.append(f"{feature.below:.3g} times below the smallest (per {feature.below_in})")
     if feature.exercise is not None and feature.exercise.relies_on:
         said.append(f"rests on {' and on '.join(feature.exercise.relies_on)}")
     if feature.idle:
-        said.append("costs nothing in this fit: hidden in others")
+        much = ", though the kernel has much of it" if feature.is_free else ""
+        said.append(f"costs nothing in this fit: hidden in others{much}")
     elif feature.relative_error is not None and feature.relative_error > 0.5:
         said.append("not told from zero")
     return said
@@ -130,12 +135,12 @@ def coverage_object(coverage: Coverage) -> dict[str, Any]:
     """Return the verdict, and each feature with what exercises it; nothing is rounded.
 
     The shape is ``{"kernel", "device", "model", "parameters", "grade", "verdict": {"name",
-    "passed", "message", "remedy"}, "time_s", "weights_error", "recorded", "features": [{"name",
-    "status", "unit", "value", "per_group", "share", "measured": {"smallest", "largest"} | null,
-    "measured_per_group", "beyond", "beyond_in", "relative_error", "together_with", "substituted",
-    "suppliers", "exercise": {"families": {family: cases}, "kernels", "properties", "mean_share",
-    "largest_share", "per_group", "relies_on"} | null}], "ignored"}``; what sizes would tell is null
-    without them.
+    "passed", "message", "remedy"}, "time_s", "correction": {...} | null, "weights_error",
+    "recorded", "features": [{"name", "status", "unit", "value", "per_group", "share", "measured":
+    {"smallest", "largest"} | null, "measured_per_group", "beyond", "beyond_in", "below",
+    "below_in", "idle", "relative_error", "together_with", "substituted", "suppliers", "exercise":
+    {"families": {family: cases}, "kernels", "properties", "mean_share", "largest_share",
+    "per_group", "relies_on"} | null}], "ignored"}``; what sizes would tell is null without them.
     """
     return {
         "kernel": coverage.kernel,
@@ -145,6 +150,7 @@ def coverage_object(coverage: Coverage) -> dict[str, Any]:
         "grade": coverage.grade,
         "verdict": verdict_object(coverage.verdict),
         "time_s": coverage.time_s,
+        "correction": None if coverage.correction is None else verdict_object(coverage.correction),
         "weights_error": coverage.weights_error,
         "recorded": coverage.recorded,
         "features": [_feature_object(feature) for feature in coverage.features],
@@ -167,6 +173,9 @@ def _feature_object(feature: FeatureCoverage) -> dict[str, Any]:
         "measured_per_group": dumped(feature.measured_per_group),
         "beyond": feature.beyond,
         "beyond_in": feature.beyond_in,
+        "below": feature.below,
+        "below_in": feature.below_in,
+        "idle": feature.idle,
         "relative_error": feature.relative_error,
         "together_with": list(feature.together_with),
         "substituted": list(feature.substituted),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from countperf.models.units import DERIVED
+from countperf.models.units import unit_of
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import prediction_object
 from countperf.report.plausibility import implied_rate, rate_of
@@ -100,7 +100,7 @@ def _parts_table(
 def _weight_cells(part: ExplainedPart, weights: WeightSet) -> list[str]:
     if part.weight is None or part.count is None:
         return ["", "", ""]
-    unit = part.weight.feature if part.weight.unit == DERIVED else part.weight.unit
+    unit = unit_of(part.weight, weights.definition)
     count = f"{part.count:.6g}" if part.count < 1e6 else format_quantity(part.count, "").strip()
     return [
         count,

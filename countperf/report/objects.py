@@ -68,11 +68,12 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
     The shape is ``{"device", "cases": [{"kernel", "purpose", "parameters", "measured_s",
     "predicted_s", "relative_error", "noise", "within_noise", "interval_s": [low, high] | null}],
     "geometric_mean": MEANS, "by_purpose": {purpose: MEANS}, "coverage": {"level", "covered",
-    "cases"}}``, where MEANS is ``{"overall", "by_kernel": {kernel: mean}, "worst_factor": {kernel:
-    factor | null}, "cases", "zero_errors", "floor"}``; a factor is null where a prediction is not
-    positive.
+    "cases", "median_factor": factor | null}}``, where MEANS is ``{"overall", "by_kernel": {kernel:
+    mean}, "worst_factor": {kernel: factor | null}, "cases", "zero_errors", "floor"}``; a factor is
+    null where a prediction is not positive.
     """
     covered, cases = evaluation.coverage()
+    factor = evaluation.interval_factor()
     return {
         "device": evaluation.device,
         "cases": [
@@ -93,7 +94,12 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
         "by_purpose": {
             purpose: _means(part, floor) for purpose, part in evaluation.by_purpose().items()
         },
-        "coverage": {"level": 0.9, "covered": covered, "cases": cases},
+        "coverage": {
+            "level": 0.9,
+            "covered": covered,
+            "cases": cases,
+            "median_factor": None if factor is None or math.isinf(factor) else factor,
+        },
     }
 
 

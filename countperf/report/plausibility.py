@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 UNKNOWN = "no such rate of the device is known"
 
+SLOW_SHARE = 0.01
+"""Below this share of what a device reaches a rate is called slow: single items in the place of
+vectors, or a line for each element, are 16 times slower, and hardly both."""
+
 
 def rate_of(weight: Weight, model: FittedModel | None = None) -> tuple[float, str] | None:
     """Return how much of a feature per second a weight amounts to, with its unit, or None.
@@ -53,10 +57,12 @@ def plausibility(
     Returns
     -------
     str
-        A share of what was measured, or else of the peak; that caches must have served accesses to
-        global memory beyond it; that more operations are impossible, so that their cost is in other
-        weights; that no such rate of the device is known; or nothing, where the weight is no rate
-        or nothing is known of the device.
+        A share of what was measured, or else of the peak, called slow below `SLOW_SHARE`; that
+        caches must have served accesses to global memory beyond it, farther ones for what lies
+        beyond a cache, unless the weight is too small; that more operations are impossible, so that
+        their cost is in other weights; how many cycles an issued instruction takes a compute unit,
+        called slow where that is less than `SLOW_SHARE` of one a cycle; that no such rate of the
+        device is known; or nothing, where the weight is no rate or nothing is known of the device.
     """
     if device is None:
         return ""
@@ -71,15 +77,31 @@ def plausibility(
         reference = device.bandwidth_byte_per_s if amount.kind == "gmem" else device.peak_flops
         what = "peak"
     if reference is None:
-        return UNKNOWN
+        return _of_cycles(weight, device) if amount.kind == "run" else UNKNOWN
     share = found[0] / reference
     limit = format_quantity(reference, found[1])
     if share <= 1:
-        return f"{format_percent(share)} of {what}"
+        slow = "slow: " if share < SLOW_SHARE else ""
+        return f"{slow}{format_percent(share)} of {what}"
+    if amount.kind == "gmem" and amount.is_share:
+        return (
+            f"beyond memory's {limit}: a farther cache serves part of it, or the weight is too"
+            " small"
+        )
     if amount.kind == "gmem":
         return f"beyond memory's {limit}: caches serve it"
     beyond = f"beyond the peak of {limit}" if what == "peak" else f"beyond the {limit} measured"
     return f"{beyond}: its cost is in other weights"
+
+
+def _of_cycles(weight: Weight, device: DeviceParameters) -> str:
+    """Write how long a compute unit takes for what is issued, where all of them issue."""
+    if device.clock_hz is None or device.num_compute_units is None:
+        return UNKNOWN
+    cycles = weight.value_s * device.clock_hz * device.num_compute_units
+    slow = "slow: " if cycles * SLOW_SHARE > 1 else ""
+    number = f"{cycles:.3g}" if cycles < 1000 else f"{cycles:.0f}"
+    return f"{slow}{number} cycles of a compute unit each"
 
 
 def _of_launches(weight: Weight, overhead_s: float | None) -> str:

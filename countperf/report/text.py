@@ -9,7 +9,8 @@ import numpy as np
 
 from countperf.devices.parameters import some_of
 from countperf.models.correction import CORRECTION
-from countperf.models.units import DERIVED, as_weight, parameter_unit
+from countperf.models.units import as_weight, parameter_unit, unit_of
+from countperf.report.accuracy import width_text
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
@@ -62,7 +63,11 @@ def prediction_text(prediction: Prediction) -> str:
     """Write a prediction: the time, then seconds per property, largest first, then caveats."""
     if isinstance(prediction.time_s, np.ndarray):
         where = f"{prediction.kernel} on {prediction.device}"
-        parts = [f"{where}, {prediction.model} model", _indented(_times_table(prediction))]
+        mark = _incomplete(prediction)
+        parts = [
+            f"{where}, {prediction.model} model{mark and f'; at least these times{mark}'}",
+            _indented(_times_table(prediction)),
+        ]
     else:
         whole = float(prediction.time_s)
         rows = [
@@ -101,11 +106,20 @@ def prediction_head(prediction: Prediction) -> list[str]:
         + ")"
     )
     given = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    mark = _incomplete(prediction)
     return [
-        f"{format_quantity(float(prediction.time_s), 's')}{interval}",
+        f"{'at least ' if mark else ''}{format_quantity(float(prediction.time_s), 's')}"
+        f"{interval}{mark}",
         f"{prediction.kernel} on {prediction.device}{', ' if given else ''}{given};"
         f" {prediction.model} model",
     ]
+
+
+def _incomplete(prediction: Prediction) -> str:
+    """Say that a time is without some costs, so that it is a lower bound; nothing if it is not."""
+    if prediction.complete:
+        return ""
+    return f" (incomplete: without the cost of {some_of(prediction.missing, most=NAMED_OTHERS)})"
 
 
 def comparison_text(first: Prediction, second: Prediction) -> str:
@@ -132,12 +146,17 @@ def comparison_text(first: Prediction, second: Prediction) -> str:
     ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
     return "\n".join(
         [
-            f"{names[1]}: {ratio} the time of {names[0]}",
+            f"{names[1]}: {ratio} the time of {names[0]}{_incomplete_ones(names, first, second)}",
             _indented(format_table(rows, header=("", *names, "difference"), right=(1, 2, 3))),
             *_caveat_lines(first.caveats),
             *_caveat_lines(second.caveats),
         ]
     )
+
+
+def _incomplete_ones(names: tuple[str, str], *predictions: Prediction) -> str:
+    found = [n for n, each in zip(names, predictions, strict=True) if not each.complete]
+    return f" (incomplete, a lower bound: {' and '.join(found)})" if found else ""
 
 
 def _names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
@@ -168,7 +187,7 @@ def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> 
         [
             key,
             weight_value(weight),
-            f"per {key if weight.unit == DERIVED else weight.unit}",
+            f"per {unit_of(weight, model)}",
             implied_rate(weight, model),
             weight_remark(shared.get(key), weight, device, model),
         ]
@@ -306,6 +325,9 @@ def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
         for case in evaluation.cases
     ]
     covered, intervals = evaluation.coverage()
+    factor = evaluation.interval_factor()
+    width = "" if factor is None else f", median half-width {width_text(factor)}"
+    held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
     worst = evaluation.worst_factors()
     means = [
         [kernel, format_percent(mean.value), f"{worst[kernel]:.3g}"]
@@ -317,7 +339,7 @@ def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
         [
             f"{_PURPOSE_TITLES.get(purpose, purpose)}: error {format_percent(overall.value)}"
             f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros}{raised})",
-            *([f"  90 % intervals hold {covered} of {intervals} times"] if intervals else []),
+            *held,
             _indented(
                 format_table(cases, header=titles, right=(2, 3, 4, 5) if noisy else (2, 3, 4))
             ),

@@ -27,6 +27,9 @@ family                      what it varies
 ``precision``               f64, and f64 sums of f32 numbers
 ``integer``                 integer arithmetic: products, remainders, quotients
 ``group-reduction``         sums that the items of a group make together
+``function-maps``           special functions and powers of each element
+``function-loops``          sums of them in loops, called by all items or by some
+``guards``                  copies, stencils and others in groups that need not divide the sizes
 ==========================  ====================================================================
 
 Indices with divisions (``a[i // 4]``) are not among them: accesses whose address does not change

@@ -96,6 +96,18 @@ def test_a_formula_is_fitted(
     [
         pytest.param(["--expression", "launch +"], "column 9", id="syntax"),
         pytest.param(["--expression", "launch + chip"], "unknown name 'chip'", id="unknown name"),
+        pytest.param(
+            ["--expression", "launch + w_b*bytes_group_load_dense"], "--policy", id="no policy"
+        ),
+        pytest.param(
+            ["--expression", "launch + compute", "--policy", "pocl-epyc-zen5"],
+            "counted in the source view",
+            id="a policy, and no structure",
+        ),
+        pytest.param(["--policy", "pocl-epyc-zen5"], "is for an expression", id="policy alone"),
+        pytest.param(
+            ["--expression", "launch + w_x*gmem_load_99_stride1"], "unknown name", id="no such size"
+        ),
         pytest.param(["--model", "cubic"], "there is linear, bounded", id="unknown model"),
         pytest.param(["--model", "no/such.toml"], "cannot be read", id="no file"),
     ],
@@ -105,6 +117,21 @@ def test_what_is_no_model_is_an_error_in_one_line(
 ) -> None:
     assert main(["fit", str(store), *arguments]) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scale", ["0", "-3", "nan", "wide"])
+def test_a_loss_scale_that_cannot_be_is_refused_and_nothing_written(
+    store: Path, tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "w.json"
+    asked = ["fit", str(store), "--loss", "huber", f"--loss-scale={scale}"]
+
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, "--output", str(weights)])
+
+    assert ended.value.code == 2
+    assert "--loss-scale" in capsys.readouterr().err
+    assert not weights.exists()
 
 
 def test_auto_prints_the_candidates_and_stores_them(

@@ -25,6 +25,7 @@ from countperf.models.weights import WeightSet
 from countperf.policies import ExecutionPolicy
 from countperf.properties.vector import PropertyVector
 from countperf.report import prediction_text
+from countperf.report.coverage import coverage_text
 from countperf.report.explanation import explanation_text
 from tests.fitting.builders import KERNELS, MadeUpKernel, measure, observe_all
 
@@ -162,6 +163,23 @@ def test_predictions_are_multiplied_and_say_so() -> None:
     assert "correction" not in prediction_text(plain)
     assert found.interval_s is not None
     assert float(found.interval_s[0]) < float(found.time_s) < float(found.interval_s[1])
+
+
+def test_coverage_is_of_the_same_prediction() -> None:
+    found, predicted = weights().coverage(NEW, n=4096), weights().predict(NEW, n=4096)
+    plain = weights().plain.coverage(NEW, n=4096)
+
+    assert found.time_s == pytest.approx(float(predicted.time_s), rel=1e-12)
+    assert found.correction == predicted.verdicts[-1]
+    whole = sum(abs(float(part)) for part in predicted.breakdown.values())
+    shares = {each.name: each.share for each in found.features if each.share is not None}
+    assert {name: share for name, share in shares.items() if share} == pytest.approx(
+        {name: float(part) / whole for name, part in predicted.breakdown.items() if part}
+    )
+    assert coverage_text(found).splitlines()[-1] == f"correction: {predicted.verdicts[-1].message}"
+    assert plain.correction is None
+    assert plain.time_s == pytest.approx(float(weights().plain.predict(NEW, n=4096).time_s))
+    assert weights().coverage(NEW).correction is None  # without sizes
 
 
 def test_the_plain_model_has_its_own_name_and_intervals() -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.errors import FitError, ParameterError, RankDeficientFitError
+from countperf.errors import CountingError, FitError, ParameterError, RankDeficientFitError
+from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
+from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
+from countperf.policies import ExecutionPolicy
+from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
 
 SCALE_ADD = MadeUpKernel(
@@ -55,6 +60,102 @@ def test_weights_are_recovered_from_exact_times(nonnegative: bool) -> None:
 
     assert _values(result) == pytest.approx(TRUE_WEIGHTS, rel=1e-9)
     assert result.relative_errors == pytest.approx(0, abs=1e-12)
+
+
+SHAPED = tuple(
+    MadeUpKernel(
+        name=f"groups-{row}x{rows}",
+        family=f"rows-of-{row}",
+        counts={
+            "groups": "[n] -> { n }",
+            f"exec.free.flat.{row}x{rows}.passes": "[n] -> { n }",
+        },
+        view="structure",
+    )
+    for row, rows in ((1, 1), (16, 4), (64, 1), (8, 8), (32, 2), (16, 1))
+)
+
+
+def _shaped_set() -> MeasurementSet:
+    """Of kernels whose groups take 2 ns, 3 ps an item, and 50 ps a row."""
+    features = FeatureSpec(charged=("groups", "launches"), ignored=("exec.*",))
+    sets = [
+        measure(
+            (kernel,),
+            weights={
+                "launches": 4e-6,
+                "groups": 2e-9 + row * rows * 3e-12 + rows * 50e-12,
+            },
+            features=features,
+        )
+        for kernel in SHAPED
+        for row, rows in [map(int, kernel.name.partition("-")[2].split("x"))]
+    ]
+    return replace(sets[0], measurements=tuple(m for each in sets for m in each))
+
+
+@pytest.mark.parametrize("policy", [None, ExecutionPolicy(width=8)])
+def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | None) -> None:
+    expression = "launch + w_group*groups + w_item*items + w_row*rows"
+    passes = " + 0*run_vector_passes_free + 0*run_vector_rows_free" if policy else ""
+    model = from_expression(expression + passes, policy=policy)
+
+    weights = fit(_shaped_set(), model=model, correct=False).weights
+
+    found = {parameter.name: parameter.value for parameter in weights.parameters}
+    assert found == pytest.approx({"w_group": 2e-9, "w_item": 3e-12, "w_row": 5e-11}, rel=1e-6)
+    assert weights.view == "structure"
+    assert {"items", "rows"} <= set(weights.exercise)
+    new = PropertyVector.from_mapping(
+        {
+            **{"launches": 1, "groups": "[n] -> { n }"},
+            "exec.free.flat.4x32.passes": "[n] -> { n }",
+        },
+        view="structure",
+    )
+    true_s = 4e-6 + 1000 * (2e-9 + 128 * 3e-12 + 32 * 50e-12)
+    assert weights.predict(new, n=1000).time_s == pytest.approx(true_s, rel=1e-6)
+    assert weights.compile(new)(n=1000) == pytest.approx(true_s, rel=1e-6)
+    again = WeightSet.read_text(weights.write_text())
+    assert again.predict(new, n=1000).time_s == pytest.approx(true_s, rel=1e-6)
+    with pytest.raises(CountingError, match="several shapes"):
+        weights.predict(
+            PropertyVector.from_mapping(
+                {"groups": 2, "exec.free.flat.4x1.idle": 1, "exec.free.flat.8x1.idle": 1},
+                view="structure",
+            )
+        )
+
+
+def test_the_shape_of_groups_needs_counts_that_say_it() -> None:
+    with pytest.raises(FitError, match=r"names the shape of work groups.*structure view"):
+        fit(measure(), model=from_expression("launch + w_item*items"))
+
+
+def test_fused_operations_that_no_view_has_say_where_they_are() -> None:
+    with pytest.raises(FitError, match=r"no case has flop\.fma\.f32 \(.*compiled view"):
+        fit(measure(), model=from_expression("launch + arithmetic + w_f*flop_fma_f32"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parameter"),
+    [
+        pytest.param({"loss": "huber", "loss_scale": 0.0}, "loss_scale", id="no size"),
+        pytest.param({"loss": "huber", "loss_scale": -3.0}, "loss_scale", id="negative"),
+        pytest.param({"loss_scale": float("nan")}, "loss_scale", id="no number, though unused"),
+        pytest.param({"loss_scale": float("inf")}, "loss_scale", id="infinite"),
+        pytest.param({"loss": "cauchy"}, "loss", id="another loss of SciPy's"),
+        pytest.param({"residual": "absolute"}, "residual", id="no residual"),
+    ],
+)
+@pytest.mark.parametrize("model", ["bounded-log", "auto"])
+def test_a_recipe_that_cannot_be_is_refused(
+    model: str, recipe: dict[str, Any], parameter: str
+) -> None:
+    with pytest.raises(ParameterError) as caught:
+        fit(measure(), model=model, **recipe)
+
+    assert caught.value.parameter == parameter
 
 
 @given(st.dictionaries(st.sampled_from(sorted(TRUE_WEIGHTS)), st.floats(1e-13, 1e-5), min_size=6))

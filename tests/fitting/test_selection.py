@@ -23,6 +23,7 @@ from countperf.fitting.selection import (
     select_model,
 )
 from countperf.fitting.validation import HeldOutCase
+from countperf.measurements import PURPOSES
 from countperf.models.definition import FittedModel
 from countperf.models.records import Support
 from countperf.models.shipped import MODELS
@@ -145,7 +146,7 @@ def test_kernels_that_only_launch_do_not_count() -> None:
     assert interval_calibration([*cases, empty]) == interval_calibration(cases)
 
 
-def test_test_kernels_are_never_looked_at() -> None:
+def test_kernels_that_judge_fits_are_never_looked_at() -> None:
     noise = np.random.default_rng(11)
     twins = tuple(
         MadeUpKernel(
@@ -154,8 +155,14 @@ def test_test_kernels_are_never_looked_at() -> None:
         for each in KERNELS
     )
     alone = measure((*KERNELS, *twins), noise=noise)
-    bait = measure((TEST_KERNEL,), weights=dict.fromkeys(_charged(), 1.0))
+    baits = tuple(
+        replace(TEST_KERNEL, name=f"{TEST_KERNEL.name}-{purpose}", purpose=purpose)
+        for purpose in PURPOSES
+        if purpose != "measurement"
+    )
+    bait = measure(baits, weights=dict.fromkeys(_charged(), 1.0))
     both = type(alone)(header=alone.header, measurements=(*alone.measurements, *bait.measurements))
+    assert {m.purpose for m in both} == {"measurement", "test", "application", "variant"}
 
     chosen = fit(alone, model="auto").weights
 

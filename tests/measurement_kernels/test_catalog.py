@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -7,6 +8,7 @@ from collections import Counter
 import pytest
 
 from countperf.errors import KernelSpecificationError, ParameterError
+from measurement_kernels import extended
 from measurement_kernels.catalog import entries, entry, families
 
 MEASURED = {
@@ -149,6 +151,15 @@ def test_collections_are_listed_apart() -> None:
     assert set(families(collection="extended")) == set(EXTENDED)
     assert entries(collection="random", purpose="test") == ()
     assert {e.collection for e in entries(purpose=None)} == {"paper"}
+
+
+def test_the_table_of_the_extended_collection_has_all_its_families() -> None:
+    table = extended.__doc__ or ""
+    listed = re.findall(r"^``([a-z0-9-]+)``", table, re.MULTILINE)
+
+    found = {each.family for each in entries(element_type=None, collection="extended")}
+
+    assert sorted(listed) == sorted(found)
 
 
 def test_filters_combine() -> None:

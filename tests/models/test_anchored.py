@@ -98,17 +98,18 @@ def test_a_kernel_with_its_own_factor_is_found_within_the_stated_scatter() -> No
     random = np.random.default_rng(6)
     errors: list[float] = []
     weights = _weights()
-    for _ in range(60):
+    predicted = {n: float(weights.predict(KERNEL, n=n).time_s) for n in (100, 1000)}
+    draws = 1000
+    for _ in range(draws):
         own = random.normal(0, 0.5)
-        run, new = (
-            float(weights.predict(KERNEL, n=n).time_s) * np.exp(own + random.normal(0, 0.1))
-            for n in (100, 1000)
-        )
+        run, new = (time * np.exp(own + random.normal(0, 0.1)) for time in predicted.values())
         anchored = weights.anchored(KERNEL, ({"n": 100}, float(run)))
-        errors.append(float(np.log(new / anchored.predict(KERNEL, n=1000).time_s)))
+        errors.append(float(np.log(new / (anchored.factor * predicted[1000]))))
 
-    # (1/104 + 0.01)**0.5; 60 draws tell it to 9 %
-    assert np.std(errors) == pytest.approx(0.14, rel=0.3)
+    # three standard errors, of a standard deviation and of a mean
+    stated = (1 / 104 + 0.01) ** 0.5
+    assert np.std(errors) == pytest.approx(stated, rel=3 / (2 * draws) ** 0.5)
+    assert np.mean(errors) == pytest.approx(0, abs=3 * stated / draws**0.5)
 
 
 def test_anchored_weights_are_a_time_model_of_their_kernel_alone() -> None:

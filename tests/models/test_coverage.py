@@ -13,7 +13,7 @@ from countperf.models.exercise import Exercise
 from countperf.models.records import Range
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from tests.models.builders import TWO_TO_ONE, make_weights
+from tests.models.builders import TWO_TO_ONE, make_weight, make_weights
 
 VALUES = {
     "flop.add.f32": 1e-9,
@@ -64,6 +64,42 @@ def test_a_kernel_within_the_measured_range_is_covered() -> None:
     assert found.time_s == pytest.approx(10_500e-9)
     # both weights are uncertain by a tenth, independently
     assert found.weights_error == pytest.approx(0.1 * (10_000**2 + 500**2) ** 0.5 / 10_500)
+
+
+def test_what_lies_below_the_smallest_measured_is_said_and_is_no_extrapolation() -> None:
+    low = {"smallest": 131072.0, "largest": 1e9}
+    values = {"launches": 1e-6, "gmem.load.32.stride1": 1e-11, "gmem.store.32.stride1": 1e-9}
+    few = tuple(
+        make_weight(name, value, **({} if name == "launches" else low))
+        for name, value in values.items()
+    )
+    weights = make_weights(values, weights=few)
+
+    found = cover(weights, launches=1, gmem_load_32_stride1=2000, gmem_store_32_stride1=1000)
+
+    assert (found.grade, found.verdict.passed) == ("covered", True)
+    loads = row(found, "gmem.load.32.stride1")
+    assert (loads.status, loads.below_in) == ("covered", "launch")
+    assert loads.below == pytest.approx(131072 / 2000)
+    # 1 us of 2.02 us go to stores, 20 ns to loads
+    assert found.verdict.message == (
+        "no feature that matters is more than 2 times the largest measured;"
+        " below the smallest measured: gmem.store.32.stride1 131 times (per launch),"
+        " 1 other with 0.99 % of the time"
+    )
+
+
+def test_a_feature_that_costs_nothing_is_named_where_the_kernel_has_much_of_it() -> None:
+    weights = make_weights({**VALUES, "groups": 0.0})
+
+    little = cover(weights, flop_add_f32=10_000, groups=40_000)
+    much = cover(weights, flop_add_f32=10_000, groups=60_000)  # 1e6 were measured
+
+    assert (little.grade, much.grade) == ("covered", "covered")
+    assert not row(little, "groups").is_free
+    assert row(much, "groups").is_free
+    assert "at no cost" not in little.verdict.message
+    assert much.verdict.message.endswith("though the kernel has much: groups")
 
 
 @pytest.mark.parametrize(

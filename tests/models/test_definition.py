@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.errors import DocumentError, ExpressionError, ParameterError
+from countperf.errors import CountingError, DocumentError, ExpressionError, ParameterError
 from countperf.models.definition import FittedModel, property_of
 from countperf.models.function import ModelFunction, column_keys, model_inputs
 from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.standard import from_expression
+from countperf.policies import ExecutionPolicy
 
 TEXT = """
 format = "countperf-model"
@@ -101,6 +102,102 @@ def test_a_property_covered_by_a_derived_feature_alone_is_known() -> None:
 
     assert inputs.unknown == ()
     assert np.array_equal(inputs.values["cost", "both"], [5.0, 6.0])
+
+
+POLICY = ExecutionPolicy(width=8)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "launch + w_b*bytes_group_load_dense",
+        "launch + w_g*run_vector_gmem_load_next",
+        "launch + w_s*segments_group_load/groups",
+    ],
+)
+def test_what_a_device_issues_asks_for_a_policy(expression: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        from_expression(expression)
+
+    said = str(caught.value)
+    assert said.count(" is of what a device issues") == 1
+    assert all(each in said for each in ("[policy]", "width = 8", "--policy"))
+    assert not any(each in said for each in ("Value error", "found:", "$"))
+    assert from_expression(expression, policy=POLICY).policy == POLICY
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param({"terms": {"cost": ["run.*.*"]}}, r"\[policy\]", id="a term without"),
+        pytest.param(
+            {"derived": {"d": "4*bytes_group_load_dense"}, "expression": "cost + w_d*d"},
+            "--policy",
+            id="a derived feature without",
+        ),
+        pytest.param(
+            {"terms": {"cost": ["flop.add.*"]}, "policy": {"width": 8}},
+            "flop.add.* is what a kernel does",
+            id="a term with",
+        ),
+        pytest.param(
+            {"expression": "cost + w_l*lmem_load_32", "policy": {"width": 8}},
+            "run.vector.arithmetic.f32.add",
+            id="a name with",
+        ),
+        pytest.param(
+            {"expression": "cost + w_e*exec_free_flat_16x1_flop_add_f32", "policy": {"width": 8}},
+            "name run... instead",
+            id="what becomes something else",
+        ),
+        pytest.param({"terms": {"cost": ["code.*"]}}, "--policy", id="code without"),
+    ],
+)
+def test_names_that_no_model_of_the_kind_has_are_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DocumentError, match=said):
+        FittedModel.from_object(_document(**changes))
+
+
+def test_an_expression_with_a_policy_has_the_terms_and_features_of_structural_models() -> None:
+    model = from_expression(
+        "launch + rounds*(overhead + overlap(compute, w_far*load_beyond2))",
+        policy=ExecutionPolicy(width=8, units=2),
+    )
+
+    assert list(model.terms) == ["launch", "overhead", "compute"]
+    assert list(model.derived) == ["beyond2", "rounds", "load_beyond2"]
+    counts = {"launches": 1, "groups": 3, "barrier.local": 96, "bytes.kernel.load": 2**27}
+    counts |= {"bytes.group.load.dense": 2**20, "exec.free.flat.16x1.flop.add.f32": 48}
+    inputs = model_inputs(model, counts)
+    assert inputs.variables == {"rounds": pytest.approx(4 / 3), "load_beyond2": 0.75 * 2**20}
+    assert inputs.values["compute", "run.vector.arithmetic.f32"] == 6.0
+    assert inputs.ignored == ()  # bytes are named
+    assert inputs.unknown == ()
+    with pytest.raises(ExpressionError, match="unknown name 'on_chip'"):
+        from_expression("launch + on_chip", policy=POLICY)
+
+
+def test_only_models_that_name_the_shape_of_groups_see_it() -> None:
+    counts = {"launches": 1, "groups": 10, "exec.free.flat.16x4.passes": 10, "flop.add.f32": 5}
+    named = from_expression("launch + w_item*items/groups + w_row*(items/rows) + arithmetic")
+    policy = from_expression("launch + w_item*items + w_p*run_vector_passes_free", policy=POLICY)
+
+    inputs = model_inputs(named, counts)
+
+    assert inputs.variables == {"items": 640.0, "groups": 10.0, "rows": 40.0}
+    assert inputs.unknown == ()
+    assert model_inputs(policy, counts).variables["items"] == 640.0
+    assert "items" not in from_expression("launch + arithmetic").made_of({**counts, "items": 640})
+    again = policy.made_of(policy.made_of(counts))
+    assert again == policy.made_of(counts)
+    with pytest.raises(CountingError, match="how many items work groups have"):
+        model_inputs(named, {"launches": 1, "groups": 10, "flop.add.f32": 5})
+    assert (
+        model_inputs(named, {"launches": 1, "groups": 10, "items": 7, "rows": 1}).variables["items"]
+        == 7.0
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from countperf.errors import DocumentError
+from countperf.errors import DocumentError, ParameterError
 from countperf.models import library
-from countperf.models.library import available_weights, fits_folders, load_weights
+from countperf.models.library import available_weights, fits_folders, load_weights, policy_of
+from countperf.models.standard import from_expression
+from countperf.policies import ExecutionPolicy
 from tests.models.builders import make_device, make_weights
 
 
@@ -91,6 +93,25 @@ def test_the_users_own_folder_wins_and_a_checkout_has_its_fits(
 
     assert installed == (library.user_fits_folder(), tmp_path / "countperf" / "_fits")
     assert checkout == (*installed, tmp_path / "fits")
+
+
+def test_a_policy_is_that_of_a_fit_or_of_a_models_document(tmp_path: Path) -> None:
+    model = from_expression("launch + w_p*run_vector_passes_free", policy=ExecutionPolicy(width=4))
+    model.write_file(tmp_path / "model.json")
+    (tmp_path / "model.toml").write_text(
+        'format = "countperf-model"\nversion = 1\nname = "mine"\n'
+        'expression = "w_p*run_vector_passes_free"\n[policy]\nwidth = 4\n'
+    )
+    shipped = load_weights("pocl-epyc-zen5").definition.policy
+
+    assert policy_of("pocl-epyc-zen5") == shipped != ExecutionPolicy()
+    for name in ("model.json", "model.toml"):
+        assert policy_of(tmp_path / name) == ExecutionPolicy(width=4)
+    without = _store(tmp_path, "pocl-a")
+    with pytest.raises(ParameterError, match=r"linear model of .* has no execution policy"):
+        policy_of(without)
+    with pytest.raises(DocumentError, match="did you mean pocl-epyc-zen5"):
+        policy_of("pocl-epyc-zen55")
 
 
 def test_policies_are_those_of_shipped_fits_whatever_the_user_has(

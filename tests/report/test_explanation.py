@@ -11,11 +11,14 @@ from countperf.devices.parameters import InstructionClass, declare_device
 from countperf.errors import ParameterError
 from countperf.fitting.fit import fit
 from countperf.models.definition import FittedModel
-from countperf.models.records import FittedParameter, IndistinguishableGroup, Range
-from countperf.models.units import counts_bytes, parameter_unit
+from countperf.models.records import FittedParameter, IndistinguishableGroup, Range, Weight
+from countperf.models.structural import structural
+from countperf.models.units import counts_bytes, parameter_unit, unit_of
 from countperf.models.weights import WeightSet
+from countperf.policies import ExecutionPolicy
 from countperf.properties.vector import PropertyVector
 from countperf.report.explanation import difference_text, explanation_object, explanation_text
+from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility
 from countperf.report.text import weights_text
 from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
@@ -138,7 +141,7 @@ def test_weights_of_expressions_have_units_rates_and_the_names_they_are_mixed_up
     lines = weights_text(make_overlapping(indistinguishable=(group,)), DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
 
-    assert "per traffic" in cells["traffic"]
+    assert "per byte" in cells["traffic"]
     assert "per work group" in cells["w_group"]
     assert cells["w_group"].endswith("not told apart from launches")
     assert cells["launches"].endswith("not told apart from w_group")
@@ -213,10 +216,58 @@ def test_arrays_of_sizes_are_refused() -> None:
         make_overlapping().explain(VECTOR, {"n": np.array([1, 2])})  # pyright: ignore[reportArgumentType] - that is the test
 
 
-def test_a_share_of_bytes_counts_bytes() -> None:
-    from countperf.models.structural import structural
-    from countperf.policies import ExecutionPolicy
+@pytest.mark.parametrize(
+    ("feature", "value_s", "rate", "unit", "said"),
+    [
+        pytest.param(
+            *("bytes.group.load.dense", 1e-11, "100 Gbyte/s", "byte"),
+            "beyond memory's 20.0 Gbyte/s: caches serve it",
+            id="whatever groups touch",
+        ),
+        pytest.param(
+            *("load_beyond2", 1e-11, "100 Gbyte/s", "byte"),
+            "beyond memory's 20.0 Gbyte/s: a farther cache serves part of it, or the weight is too"
+            " small",
+            id="what no cache below should serve",
+        ),
+        pytest.param(*("load_beyond2", 1e-10, "10.0 Gbyte/s", "byte"), "50 % of peak", id="memory"),
+        pytest.param(
+            *("load_segments_beyond2", 1e-9, "1.00 Gpiece/s", "piece"),
+            UNKNOWN,
+            id="share of pieces",
+        ),
+        pytest.param(
+            *("segments.group.load", 1e-9, "1.00 Gpiece/s", "piece"), UNKNOWN, id="pieces"
+        ),
+        pytest.param(
+            *("scalar_load_far_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
+            "90 cycles of a compute unit each",
+            id="share of instructions",
+        ),
+        pytest.param(
+            *("run.vector.pow.f32", 112e-9, "8.93 Minstruction/s", "instruction"),
+            "slow: 112 cycles of a compute unit each",
+            id="a slow instruction",
+        ),
+    ],
+)
+def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
+    feature: str, value_s: float, rate: str, unit: str, said: str
+) -> None:
+    model = structural(ExecutionPolicy())
+    is_derived = feature in model.derived
+    weight = make_weight(feature, value_s) if not is_derived else _derived_weight(feature, value_s)
 
+    assert implied_rate(weight, model) == rate
+    assert unit_of(weight, model) == unit
+    assert plausibility(weight, DEVICE, model) == said
+
+
+def _derived_weight(feature: str, value_s: float) -> Weight:
+    return make_weight("groups", value_s).model_copy(update={"feature": feature, "unit": "unit"})
+
+
+def test_a_share_of_bytes_counts_bytes() -> None:
     model = structural(ExecutionPolicy())
 
     found = {name for name in model.derived if counts_bytes(model, name)}

@@ -108,7 +108,12 @@ def test_evaluation() -> None:
         ],
         "geometric_mean": means,
         "by_purpose": {"test": means},
-        "coverage": {"level": 0.9, "covered": 0, "cases": 1},
+        "coverage": {
+            "level": 0.9,
+            "covered": 0,
+            "cases": 1,
+            "median_factor": pytest.approx(1.5**0.5),
+        },
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
     text = prediction_text(WEIGHTS.predict({"launches": 1, "flop.div.f32": 1}, incomplete_ok=True))
 
     assert text == (
-        "1.00 µs\n"
+        "at least 1.00 µs (incomplete: without the cost of flop.div.f32)\n"
         "by hand on pocl-testchip; linear model\n"
         "  1.00 µs  100 %  launches\n"
         "!!  complete: without the cost of flop.div.f32\n"
@@ -76,6 +77,32 @@ def test_a_prediction_at_arrays_is_a_table_of_times() -> None:
         "     10  1.01 µs\n"
         "  10000  11.0 µs"
     )
+
+
+def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
+    counts: dict[str, str | int] = {"launches": 1, "flop.div.f32": "[n] -> { n }"}
+    several = WEIGHTS.predict(counts, n=np.array([1, 2]), incomplete_ok=True)
+    lacking = WEIGHTS.predict({"launches": 1, "flop.div.f32": 2}, incomplete_ok=True)
+
+    assert prediction_text(several).splitlines()[0] == (
+        "by hand on pocl-testchip, linear model; at least these times"
+        " (incomplete: without the cost of flop.div.f32)"
+    )
+    assert (
+        comparison_text(WEIGHTS.predict(VECTOR, n=1), lacking)
+        .splitlines()[0]
+        .endswith("times the time of axpy (incomplete, a lower bound: by hand)")
+    )
+
+
+def test_where_there_is_no_interval_none_is_widened() -> None:
+    counts = {"launches": 1, "flop.add.f32": 10**8}
+
+    said = prediction_text(WEIGHTS.predict(counts))
+    without = prediction_text(WEIGHTS.predict({**counts, "flop.div.f32": 1}, incomplete_ok=True))
+
+    assert "far above the largest value measured: flop.add.f32; the interval is widened" in said
+    assert "far above the largest value measured: flop.add.f32\n" in without
 
 
 def test_a_table_of_times_has_intervals_where_they_are_known() -> None:
@@ -202,7 +229,7 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
     lines = evaluation_text(base.model_copy(update={"cases": cases})).splitlines()
 
     assert lines[2:6] == [
-        "  90 % intervals hold 1 of 2 times",
+        "  90 % intervals hold 1 of 2 times, median half-width ×1.2",
         "  kernel  parameters  measured  predicted  error  noise",
         "  fast    n = 8        1.00 ms    1.10 ms   10 %  6.0 %  within noise",
         "  slow    n = 8         1.00 s     600 ms   40 %  1.0 %  incomplete, outside its interval",
@@ -237,12 +264,32 @@ def test_the_accuracy_table_has_kernels_by_the_structural_models_and_means_of_ot
         "| fast | 10 % | 40 % |",
         "| slow | 40 % | 90 % |",
         "| **test kernels** | 20 % | 60 % |",
-        "| cases in their 90 % intervals |  |  |",
+        "| cases in their 90 % intervals, half-width |  |  |",
         "| **test kernels**, plain | 32 % |  |",
-        "| cases in their 90 % intervals, plain |  |  |",
+        "| cases in their 90 % intervals, half-width, plain |  |  |",
         f"| **test kernels**, {linear.model} | 71 % |  |",
-        f"| cases in their 90 % intervals, {linear.model} |  |  |",
+        f"| cases in their 90 % intervals, half-width, {linear.model} |  |  |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        pytest.param(((0.5, 2.0), (0.1, 3.6)), "100 % of 2, ×4.0", id="two"),
+        pytest.param(((1e-3, 1e3), None), "100 % of 1, ×1000", id="so wide that they say nothing"),
+        pytest.param(((0.0, 2.0), (0.0, 0.5)), "50 % of 2, ×inf", id="down to zero"),
+    ],
+)
+def test_the_accuracy_table_says_how_wide_intervals_are(ends: Any, said: str) -> None:
+    base = _evaluation("pocl", fast=1.1, slow=0.6)
+    cases = tuple(
+        case.model_copy(update={"measured_s": 1.0, "interval_s": low_high})
+        for case, low_high in zip(base.cases, ends, strict=True)
+    )
+
+    table = accuracy_markdown([base.model_copy(update={"cases": cases})])
+
+    assert table.splitlines()[-1] == f"| cases in their 90 % intervals, half-width | {said} |"
 
 
 def test_the_accuracy_table_without_a_structural_model_has_kernels_by_the_first() -> None:
@@ -336,6 +383,9 @@ def test_candidates_are_a_table_with_the_one_chosen_and_why_others_failed() -> N
     ("feature", "value_s", "said"),
     [
         pytest.param("flop.add.f32", 1e-11, "50 % of peak", id="half the peak"),
+        pytest.param("flop.add.f32", 2.5e-10, "2.0 % of peak", id="not yet slow"),
+        pytest.param("flop.pow.f32", 112e-9, "slow: 0.0045 % of peak", id="slow"),
+        pytest.param("gmem.load.32.4ofn", 8e-9, "slow: 0.50 % of peak", id="slow accesses"),
         pytest.param("flop.add.f32", 1e-12, "beyond the peak of 200 Gflop/s", id="impossible"),
         pytest.param("gmem.load.32.stride1", 8e-11, "50 % of peak", id="half the bandwidth"),
         pytest.param("gmem.load.64.stride1", 2e-11, "caches serve it", id="caches"),

@@ -1,0 +1,68 @@
+"""The shape of work groups as counts: work items, and rows of them, of all groups of a kernel.
+
+Names of properties of the structure view carry it (``exec.free.flat.16x4...``: rows of 16 items
+along local axis 0, four of them), so that stored counts say it, too. ``items`` are the work items
+of all groups, and ``rows`` their rows: ``items/groups`` are the items of a group, ``items/rows``
+the length of a row, ``rows/groups`` the rows of a group. They are no work of their own: only models
+that name them see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from countperf.errors import CountingError
+
+GROUP_SHAPE = ("items", "rows")
+"""Names of properties that say how large work groups are."""
+
+
+def says_group_shape(names: Iterable[str]) -> bool:
+    """Whether counts of these names say how large the work groups are, all alike."""
+    known = set(names)
+    return "groups" not in known or known.issuperset(GROUP_SHAPE) or len(_shapes_of(known)) == 1
+
+
+def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return work items and rows of all groups; nothing where no group is launched.
+
+    Parameters
+    ----------
+    counts : Mapping from str to int, Fraction, ndarray, or anything to scale
+        By property name, of the structure view.
+
+    Raises
+    ------
+    CountingError
+        There are groups, and nothing says how large they are; or programs of the kernel launch
+        groups of several shapes, and nothing says how many of each.
+
+    Examples
+    --------
+    >>> group_shape({"groups": 10, "exec.free.flat.16x4.passes": 10})
+    {'items': 640, 'rows': 40}
+    """
+    if "groups" not in counts:
+        return {}
+    shapes = _shapes_of(counts)
+    if not shapes:
+        raise CountingError(
+            "these counts do not say how many items work groups have: count the kernel in the"
+            " structure view, or give items and rows themselves"
+        )
+    if len(shapes) > 1:
+        listed = ", ".join(f"{row}x{rows}" for row, rows in sorted(shapes))
+        raise CountingError(
+            f"work groups of several shapes are launched ({listed}), and the counts do not say how"
+            " many of each: the kernel has no items and rows for a model"
+        )
+    ((row, rows),) = shapes
+    return {"items": counts["groups"] * (row * rows), "rows": counts["groups"] * rows}
+
+
+def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
+    """Return row length and number of rows of the groups."""
+    shapes = {name.split(".")[3] for name in names if name.startswith("exec.")}
+    found = (shape.split("x") for shape in shapes)
+    return {(int(row), int(rows)) for row, rows in found}

@@ -1,0 +1,75 @@
+"""Work items and rows of all groups, from the names of counts."""
+
+from __future__ import annotations
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.counting.keys import Granularity
+from countperf.errors import CountingError, GranularityError
+from countperf.properties.count_properties import count_executed, count_kernel
+from countperf.properties.group_shape import GROUP_SHAPE, group_shape, says_group_shape
+from countperf.properties.vector import PropertyVector, granularity_of
+
+
+def _with_shape(vector: PropertyVector) -> PropertyVector:
+    return vector.mapped(lambda counts: {**counts, **group_shape(counts)})
+
+
+def _scale(tag: str = "l.0") -> lp.TranslationUnit:
+    kernel = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j < m }",
+        "z[j, i] = 2*x[j, i]",
+        [
+            lp.GlobalArg("x,z", np.float32, shape="m, n"),
+            lp.ValueArg("m,n", np.int32),
+        ],
+        assumptions="n >= 1 and m >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag=tag)
+    return lp.split_iname(kernel, "j", 4, outer_tag="g.1", inner_tag="l.1")
+
+
+@pytest.mark.parametrize("executed_alone", [False, True])
+def test_items_and_rows_are_symbolic_counts(executed_alone: bool) -> None:
+    unit = _scale()
+    vector = count_executed(unit) if executed_alone else count_kernel(unit, view="structure")
+
+    found = _with_shape(vector)
+
+    for n, m in ((16, 4), (17, 9), (1000, 3)):
+        values = found.evaluate(n=n, m=m)
+        groups = -(-n // 16) * -(-m // 4)
+        assert (values["groups"], values["items"], values["rows"]) == (
+            groups,
+            64 * groups,
+            4 * groups,
+        )
+    assert all(found[name].exact for name in GROUP_SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        pytest.param({"groups": 3}, "how many items", id="none"),
+        pytest.param(
+            {"groups": 3, "exec.free.flat.8x8.passes": 1, "exec.sync.flat.8x4.passes": 2},
+            r"several shapes are launched \(8x4, 8x8\)",
+            id="several",
+        ),
+    ],
+)
+def test_what_counts_do_not_say_is_refused(counts: dict[str, int], said: str) -> None:
+    with pytest.raises(CountingError, match=said):
+        group_shape(counts)
+    assert not says_group_shape(counts)
+
+
+def test_no_groups_have_no_shape_and_no_instruction_executes_it() -> None:
+    assert group_shape({"launches": 1}) == {}
+    assert says_group_shape(["launches"])
+    assert {granularity_of(name) for name in GROUP_SHAPE} == {Granularity.WORK_GROUP}
+    with pytest.raises(GranularityError, match="items is counted per work group"):
+        count_kernel(_scale(), instruction_counts={"insn": {"items": 1}})
