@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from countperf.tuning.ranking import Ranking, RefusalCount
     from countperf.tuning.result import Tried, TuningResult
 
+_LARGEST_CLAIM = 0.995
 _STOPS = {
     "confident": "no variant left can be faster, at the stated confidence",
     "budget": "the budget is spent",
@@ -81,7 +82,11 @@ def ranking_text(ranking: Ranking) -> str:
 
 
 def tuning_object(result: TuningResult) -> dict[str, Any]:
-    """Return the winner, its ties, what was tried and spent, and the regret bound."""
+    """Return the winner, its ties, what was tried and spent, and the regret bound.
+
+    The bound is null where nothing but the winner is known; it is about ``"bounded"`` variants, and
+    of ``"unbounded"`` others of the space nothing is known.
+    """
     return {
         "space": result.space,
         "device": result.device,
@@ -89,6 +94,8 @@ def tuning_object(result: TuningResult) -> dict[str, Any]:
         "winner": _tried_object(result.winner),
         "within_noise": [_tried_object(tried) for tried in result.within_noise],
         "regret_bound": result.regret_bound,
+        "bounded": result.bounded,
+        "unbounded": result.unbounded,
         "confidence": result.confidence,
         "stopped": result.stopped,
         "spent_s": result.spent_s,
@@ -118,7 +125,6 @@ def device_results_text(results: DeviceResults) -> str:
 def tuning_text(result: TuningResult) -> str:
     """Write the winner's time, which one it is, how sure that is, and what it took."""
     winner = result.winner
-    whole = "the space" if result.ranking_complete else "the part of the space that was looked at"
     failed = len(result.failed)
     parts = [
         f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
@@ -133,13 +139,33 @@ def tuning_text(result: TuningResult) -> str:
     if len(result.within_noise) > 5:
         parts.append(f"  and {len(result.within_noise) - 5} more")
     parts += [
-        f"the fastest of {whole} is faster by at most {format_percent(result.regret_bound)}, "
-        f"at {format_percent(result.confidence)} confidence",
+        _bound(result),
         f"{len(result.tried)} of {result.predicted} predicted variants ran"
         f"{f', {failed} failed' if failed else ''}; {format_quantity(result.spent_s, 's')} spent, "
         f"{format_quantity(result.ranking_s, 's')} of it on predictions; {_STOPS[result.stopped]}",
     ]
     return "\n".join([*parts, *_refusal_lines(result.refusals)])
+
+
+def _bound(result: TuningResult) -> str:
+    """Say how much faster others may be, and of how many nothing is known."""
+    others = f"the {result.unbounded} others that the space may have"
+    mend = "a larger budget looks at more"
+    if result.ranking_complete:
+        mend = "they have no prediction, for the reasons below"
+    if result.regret_bound is None:
+        return f"nothing bounds how much faster {others} are, none was looked at: {mend}"
+    whole = "the space"
+    if result.unbounded:
+        whole = f"the {result.bounded} variants that have a prediction"
+    confidence = f"at {format_percent(result.confidence)} confidence"
+    text = (
+        f"the fastest of {whole} takes at most {format_percent(result.regret_bound)} less than a "
+        f"median run of this one, {confidence}"
+    )
+    if result.regret_bound > _LARGEST_CLAIM:
+        text = f"too little was measured to bound, {confidence}, the fastest of {whole}"
+    return f"{text}\nnothing bounds {others}: {mend}" if result.unbounded else text
 
 
 def _tried_object(tried: Tried) -> dict[str, Any]:

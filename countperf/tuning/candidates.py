@@ -150,24 +150,37 @@ class Candidates:
         )
 
     @property
-    def regret(self) -> float:
-        """By which fraction of the best time what is left may still be faster."""
-        best_s = self.best_s
-        assert best_s is not None
+    def known(self) -> int:
+        """How many variants have a prediction and did not fail."""
+        return len(self.points) + self._dropped - len(self._found_at(self.refused))
+
+    def regret(self, winner: Tried) -> float:
+        """Bound by which fraction of a variant's median run the fastest that is known takes less.
+
+        Of those that were measured, the shortest runs count: that the variant is the fastest of
+        them may be luck of its own.
+        """
+        typical_s = winner.typical_s
+        others_s = (tried.time_s for tried in self.tried.values() if tried is not winner)
+        measured = max(0.0, 1 - min(others_s, default=typical_s) / typical_s)
+        if not self.remaining.any() and not self._dropped:
+            return measured
+        return max(measured, regret_bound(self._rest(), typical_s, self._plan.confidence))
+
+    @property
+    def _dropped(self) -> int:
+        """How many variants with a prediction were not kept as candidates."""
         assert self._ranking is not None
-        if not self.remaining.any() and self._ranking.predicted == len(self._ranking.best):
-            return 0.0
-        return regret_bound(self._rest(), best_s, self._plan.confidence)
+        return self._ranking.predicted - len(self._ranking.best)
 
     def _rest(self) -> tuple[Rest, ...]:
         """Return all that was not measured: candidates, and what was not kept as one."""
         assert self._ranking is not None
-        dropped = self._ranking.predicted - len(self._ranking.best)
         candidates = Rest(times=select(self._times, self.remaining))
-        if not dropped:
+        if not self._dropped:
             return (candidates,)
         cutoff = self._posterior.unknown(self._ranking.best[-1].time_s)
-        return candidates, Rest(times=cutoff, count=dropped)
+        return candidates, Rest(times=cutoff, count=self._dropped)
 
     # }}}
 

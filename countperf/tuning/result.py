@@ -43,6 +43,27 @@ class Budget:
             if value is not None and not value > 0:
                 raise ParameterError(f"a budget of {value} {name} is none", parameter=name)
 
+    def exceeds(self, spent: Budget) -> bool:
+        """Tell whether it allows for more than another one did.
+
+        Examples
+        --------
+        >>> Budget(seconds=2.0).exceeds(Budget(seconds=1.0)), Budget(seconds=1.0).exceeds(
+        ...     Budget(seconds=1.0, measurements=5)
+        ... )
+        (True, True)
+        >>> Budget(seconds=1.0, measurements=5).exceeds(Budget(seconds=2.0))
+        False
+        """
+        limits = ((self.seconds, spent.seconds), (self.measurements, spent.measurements))
+        return any(
+            was is not None and (allowed is None or allowed > was) for allowed, was in limits
+        )
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the budget as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -133,9 +154,14 @@ class Tried:
         return min(self.samples_s)
 
     @property
+    def typical_s(self) -> float:
+        """Median of the runs, s."""
+        return median(self.samples_s)
+
+    @property
     def noise(self) -> float:
         """By which fraction the median run exceeds the shortest."""
-        return median(self.samples_s) / self.time_s - 1
+        return self.typical_s / self.time_s - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,14 +187,20 @@ class TuningResult:
     predicted : int
         Variants with a prediction.
     ranking_complete : bool
-        Whether all of the space was predicted; the regret bound is about what was.
+        Whether all of the space was looked at.
     stopped : {"confident", "budget", "exhausted"}
         Why it ended.
     confidence : float
         Of the bound.
-    regret_bound : float
-        The fastest of the predicted variants is faster than the winner by at most this fraction of
-        the winner's time, at the confidence.
+    regret_bound : float or None
+        The fastest of the `bounded` variants takes less than the median run of the winner by at
+        most this fraction of that, at the confidence; None where the winner is all that is known
+        of the space.
+    bounded : int
+        Variants with a prediction, but for those that failed on the device.
+    unbounded : int
+        Others that there may be, of which nothing is known: not looked at, or without a prediction;
+        an estimate where the space is large.
     spent_s : float
         Time spent over all sessions, s.
     ranking_s : float
@@ -187,7 +219,9 @@ class TuningResult:
     ranking_complete: bool
     stopped: Stop
     confidence: float
-    regret_bound: float
+    regret_bound: float | None
+    bounded: int
+    unbounded: int
     spent_s: float
     ranking_s: float
 

@@ -88,7 +88,7 @@ def chance_of_better(rest: Sequence[Rest], best_s: float, margin: float = 0.0) -
 
 
 def regret_bound(rest: Sequence[Rest], best_s: float, confidence: float) -> float:
-    """Bound by which fraction of the best time the fastest variant of all may still be faster.
+    """Bound by which fraction of a time the fastest of what was not measured may take less.
 
     Returns
     -------

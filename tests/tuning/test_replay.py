@@ -37,7 +37,8 @@ from countperf.tuning.replay import (
     random_search,
     replayed_tuning,
 )
-from countperf.tuning.result import Plan, as_key
+from countperf.tuning.result import Budget, Plan, TuningResult, as_key
+from countperf.tuning.search import tune_space
 from countperf.tuning.space import SearchSpace
 from tests.harness.conftest import _needs_device, device  # pyright: ignore[reportPrivateUsage]
 from tests.harness.fakes import IDENTITY
@@ -322,6 +323,45 @@ def test_any_budget_goes_partly_into_predictions_and_partly_into_measurements(
     assert len(found.tried) >= tried
     assert found.spent_s <= seconds + 1.0
     assert slow.record.quality(found.winner.choice) > 0.9
+
+
+def test_variants_without_a_prediction_are_not_bounded() -> None:
+    """One that cannot be counted may be the fastest; one that Loopy refuses is none."""
+    whole = _recording(build_s=0.01)
+    uncounted, refused, *_ = whole.answers
+    answers = {
+        **whole.answers,
+        uncounted: Answer(point=Refused(choice={}, stage="count", reason="modulo"), count_s=0.1),
+        refused: Answer(point=Refused(choice={}, stage="schedule", reason="cycle"), count_s=0.1),
+    }
+
+    found = replayed_tuning(replace(whole, answers=answers), 60.0, seed=0, workers=2)
+
+    assert found.ranking_complete
+    assert (found.bounded, found.unbounded) == (14, 1)
+
+
+def test_a_search_that_did_not_look_at_all_answers_the_same_from_its_file(tmp_path: Path) -> None:
+    """Predicting all takes 16 s on two processors: what came last is in the file as well."""
+    recording = _recording(count_s=2.0, build_s=0.4)
+
+    def search(clock: FakeClock) -> TuningResult:
+        processors = ReplayProcessors(clock, 2)
+        return tune_space(
+            recording.question,
+            ReplayRunner(recording.record, 0, clock),
+            Budget(seconds=10.0),
+            store=tmp_path / "search.jsonl",
+            executor=ReplayExecutor(recording, processors),
+            began_s=clock.now() - 1.5,
+        )
+
+    clock = FakeClock()
+    first, second, third = (search(clock) for _ in range(3))
+
+    assert 0 < first.predicted < 16
+    assert not first.ranking_complete
+    assert second == third == first
 
 
 @pytest.mark.device

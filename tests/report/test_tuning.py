@@ -1,0 +1,74 @@
+"""Rankings and searches as text: what is claimed, and of what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from countperf.report.tuning import tuning_object, tuning_text
+from countperf.tuning.result import Tried, TuningResult
+
+WINNER = Tried(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
+RESULT = TuningResult(
+    space="toy",
+    device="pocl-testchip",
+    sizes={"n": 64},
+    winner=WINNER,
+    within_noise=(),
+    tried=(WINNER,),
+    predicted=182,
+    ranking_complete=True,
+    stopped="confident",
+    confidence=0.95,
+    regret_bound=0.12,
+    bounded=182,
+    unbounded=0,
+    spent_s=5.0,
+    ranking_s=1.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param(
+            {},
+            "\nthe fastest of the space takes at most 12 % less than a median run of this one, at "
+            "95 % confidence\n",
+            id="all",
+        ),
+        pytest.param(
+            {"ranking_complete": False, "unbounded": 974},
+            "\nthe fastest of the 182 variants that have a prediction takes at most 12 % less than "
+            "a median run of this one, at 95 % confidence\nnothing bounds the 974 others that the "
+            "space may have: a larger budget looks at more\n",
+            id="some",
+        ),
+        pytest.param(
+            {"unbounded": 3},
+            "\nnothing bounds the 3 others that the space may have: they have no prediction, for "
+            "the reasons below\n",
+            id="without a prediction",
+        ),
+        pytest.param(
+            {"ranking_complete": False, "bounded": 1, "unbounded": 99, "regret_bound": None},
+            "\nnothing bounds how much faster the 99 others that the space may have are, none was "
+            "looked at: a larger budget looks at more\n",
+            id="nothing else",
+        ),
+        pytest.param(
+            {"regret_bound": 1.0},
+            "\ntoo little was measured to bound, at 95 % confidence, the fastest of the space\n",
+            id="vacuous",
+        ),
+    ],
+)
+def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], said: str) -> None:
+    result = replace(RESULT, **changes)
+
+    assert said in tuning_text(result)
+    assert ("of the space takes" in tuning_text(result)) is (not changes)
+    printed = tuning_object(result)
+    fields = ("regret_bound", "bounded", "unbounded")
+    assert [printed[name] for name in fields] == [getattr(result, name) for name in fields]
