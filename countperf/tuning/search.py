@@ -18,7 +18,7 @@ from countperf.tuning.elsewhere import Builders, Elsewhere
 from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Predicted, Question, Refused
+from countperf.tuning.points import Predicted, Question, Refused, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, Ranker
@@ -96,11 +96,13 @@ def tune_space(
     ------
     TuningError
         No variant could be predicted, or none ran.
+    ParameterError, SearchSpaceError
+        A size is not positive or none of the space, or the space cannot be measured.
     IncompatibleMeasurementsError, DocumentError, MeasurementError
         The store is of another search, is damaged, or cannot be written.
     """
     plan = plan or Plan()
-    space = question.found_space()
+    space = checked_space(question.space, question.sizes, to_measure=True)
     with ExitStack() as stack:
         journal = None
         if store is not None:

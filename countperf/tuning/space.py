@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from countperf.measurements import KernelCase
 
+    MakeArguments: TypeAlias = Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]
+    Reference: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]
+
 Value: TypeAlias = bool | int | float | str
 """What a parameter can be set to; it has to survive JSON."""
 
@@ -81,10 +84,8 @@ class SearchSpace:
     constraints: tuple[Constraint, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     check_sizes: Callable[[Choice], Mapping[str, int]] | None = None
-    make_arguments: Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]] | None = None
-    reference: Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]] | None = (
-        None
-    )
+    make_arguments: MakeArguments | None = None
+    reference: Reference | None = None
     tolerance: float = 1e-4
     element_type: str = "f32"
     together: tuple[str, ...] = ()
@@ -226,6 +227,21 @@ class SearchSpace:
         """Write a choice as text: ``tile=8,unroll=2``."""
         return ",".join(f"{name}={choice[name]}" for name in self.parameters)
 
+    def check_can_run(self) -> tuple[MakeArguments, Reference]:
+        """Return what makes arguments and what says which numbers are right.
+
+        Raises
+        ------
+        SearchSpaceError
+            The space lacks one of them.
+        """
+        if self.make_arguments is None or self.reference is None:
+            raise SearchSpaceError(
+                f"space '{self.name}' has no make_arguments and reference: without them its "
+                "variants can be ranked, not measured and checked"
+            )
+        return self.make_arguments, self.reference
+
     def case(
         self,
         choice: Choice,
@@ -250,11 +266,7 @@ class SearchSpace:
         """
         from countperf.measurements import KernelCase
 
-        if self.make_arguments is None or self.reference is None:
-            raise SearchSpaceError(
-                f"space '{self.name}' has no make_arguments and reference: without them its "
-                "variants can be ranked, not measured and checked"
-            )
+        make_arguments, reference = self.check_can_run()
         wanted = {**self.sizes, **(sizes or {})}
         kernel = f"{self.name}/{self.label(choice)}"
         rows = [1 if extent is None else extent for extent in (*group_shape, 1, 1)]
@@ -274,8 +286,8 @@ class SearchSpace:
             element_type=self.element_type,
             build=build,
             parameters=wanted,
-            make_arguments=self.make_arguments,
-            reference=self.reference,
+            make_arguments=make_arguments,
+            reference=reference,
             tolerance=self.tolerance,
             purpose="test",
             global_memory_bytes=0,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import SearchSpaceError
+from countperf.errors import ParameterError, SearchSpaceError
 from countperf.tuning.gate import Gate
 from countperf.tuning.points import (
     Limits,
@@ -19,6 +19,7 @@ from countperf.tuning.points import (
     Predicted,
     Question,
     Refused,
+    checked_space,
     load_space,
     predict_point,
 )
@@ -110,6 +111,35 @@ def test_sizes_that_a_variant_does_not_take_are_a_refusal() -> None:
 
     assert ranking.refusals["sizes"].count == 9
     assert {point.choice["group"] for point in ranking.best} == {16, 32}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        pytest.param({"q": 4}, "space 'double' has no size q; there are n", id="misspelt"),
+        pytest.param({"n": -4}, "space 'double': n = -4; sizes are positive", id="negative"),
+        pytest.param({"n": 0}, "space 'double': n = 0; sizes are positive", id="zero"),
+    ],
+)
+def test_sizes_that_no_variant_can_have_are_refused_before_any_is_predicted(
+    sizes: dict[str, int], said: str
+) -> None:
+    passed: list[Point] = []
+
+    with pytest.raises(ParameterError, match=said) as caught:
+        rank_points(_question(sizes=sizes), executor=Inline(), on_point=passed.append)
+
+    assert [caught.value.parameter] == list(sizes)
+    assert passed == []
+
+
+def test_sizes_of_the_kernel_may_be_none_of_the_space() -> None:
+    space = replace(DOUBLE, sizes={})
+
+    assert rank_points(_question(space=space, sizes={"n": N}), executor=Inline()).predicted == 15
+    with pytest.raises(ParameterError, match="has no size m; there are n"):
+        checked_space(space, {"n": N, "m": N})
+    assert checked_space(make_space(sizes={}), {"any": 1})  # its variants are no kernels
 
 
 def test_properties_without_a_weight_are_a_refusal_unless_they_may_be_left_out() -> None:

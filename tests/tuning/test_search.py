@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from countperf.errors import (
     KernelBuildError,
     MeasurementError,
     ParameterError,
+    SearchSpaceError,
     TuningError,
     WrongResultError,
 )
@@ -64,6 +65,10 @@ def scripted(time_of: Callable[[str], float] = usual_time_s, **more: Any) -> Fak
 
 def search(runner: FakeRunner, budget: Budget = MANY, **more: Any) -> TuningResult:
     return tune_space(QUESTION, runner, budget, executor=Inline(), **more)
+
+
+class Never(Executor):
+    """Takes on nothing."""
 
 
 def test_the_fastest_is_found_and_each_variant_is_measured_at_most_once_before_the_final() -> None:
@@ -186,6 +191,25 @@ def test_if_nothing_is_predicted_that_is_an_error_with_the_reasons() -> None:
 
     with pytest.raises(TuningError, match="no variant of 'double' has a prediction"):
         tune_space(question, scripted(), MANY, executor=Inline())
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "said"),
+    [
+        ({"space": replace(LARGE, reference=None)}, SearchSpaceError, "no make_arguments and ref"),
+        ({"sizes": {"q": 4}}, ParameterError, "has no size q; there are n"),
+        ({"sizes": {"n": -4}}, ParameterError, "n = -4; sizes are positive"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_is_predicted(
+    tmp_path: Path, changes: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    store = tmp_path / "search.jsonl"
+
+    with pytest.raises(kind, match=said):
+        tune_space(replace(QUESTION, **changes), scripted(), MANY, executor=Never(), store=store)
+
+    assert not store.exists()
 
 
 def test_a_budget_of_measurements_is_kept() -> None:
