@@ -10,9 +10,10 @@ from countperf.report.numbers import format_percent, format_quantity, format_tab
 if TYPE_CHECKING:
     from countperf.tuning.devices import DeviceResults
     from countperf.tuning.points import Point
-    from countperf.tuning.ranking import Ranking, RefusalCount
+    from countperf.tuning.ranking import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Tried, TuningResult
 
+_EXAMPLES = 3
 _LARGEST_CLAIM = 0.995
 _STOPS = {
     "confident": "no variant left can be faster, at the stated confidence",
@@ -55,8 +56,16 @@ def ranking_object(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def ranking_text(ranking: Ranking) -> str:
-    """Write the best points, and what was refused."""
+def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
+    """Write the best points, and what was refused.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        The points.
+    written_to : str, optional
+        A file that has every point.
+    """
     if ranking.best:
         names = list(ranking.best[0].choice)
         rows = [
@@ -78,7 +87,11 @@ def ranking_text(ranking: Ranking) -> str:
     missing = sorted({name for point in ranking.best for name in point.missing})
     if missing:
         parts.append(f"* without the cost of {', '.join(missing)}, for which there is no weight")
-    return "\n".join([*parts, *_refusal_lines(ranking.refusals)])
+    parts += _refusal_lines(ranking.refusals)
+    if ranking.refused:
+        every = f"{written_to} has" if written_to else "--output FILE writes down"
+        parts.append(f"{every} every refused one with its reason")
+    return "\n".join(parts)
 
 
 def tuning_object(result: TuningResult) -> dict[str, Any]:
@@ -183,18 +196,33 @@ def _refusals_object(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     return {
         stage: {
             "count": each.count,
-            "examples": [point_object(example) for example in each.examples],
+            "examples": [point_object(example) for example in each.examples[:_EXAMPLES]],
+            "reasons": [
+                {"count": reason.count, "example": point_object(reason.example)}
+                for reason in each.reasons
+            ],
         }
         for stage, each in refusals.items()
     }
 
 
 def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
-    return [
-        f"refused ({stage}): {each.count}, such as {_choice(each.examples[0])}: "
-        f"{each.examples[0].reason}"
-        for stage, each in refusals.items()
-    ]
+    lines: list[str] = []
+    for stage, each in refusals.items():
+        head = f"refused ({stage}): {each.count}"
+        if len(each.reasons) == 1 and each.reasons[0].count == each.count:
+            lines.append(f"{head}, such as {_example(each.reasons[0])}")
+            continue
+        named = each.reasons[:_EXAMPLES]
+        lines += [head, *(f"  {reason.count}, such as {_example(reason)}" for reason in named)]
+        others = each.count - sum(reason.count for reason in named)
+        if others and named:
+            lines.append(f"  {others} for other reasons")
+    return lines
+
+
+def _example(reason: Reason) -> str:
+    return f"{_choice(reason.example)}: {reason.example.reason}"
 
 
 def _choice(point: Any) -> str:

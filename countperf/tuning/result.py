@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from countperf.errors import ParameterError
 from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.ranking import Ranking, RefusalCount
+from countperf.tuning.ranking import Ranking, Reason, RefusalCount
 from countperf.tuning.space import Choice, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted"]
@@ -292,7 +292,10 @@ def ranking_line(ranking: Ranking) -> dict[str, Any]:
         ],
         "predicted": ranking.predicted,
         "refusals": {
-            stage: {"count": each.count, "examples": [refused_object(e) for e in each.examples]}
+            stage: {
+                "count": each.count,
+                "reasons": [[r.count, refused_object(r.example)] for r in each.reasons],
+            }
             for stage, each in ranking.refusals.items()
         },
         "position": ranking.position,
@@ -330,7 +333,10 @@ def read_ranking(
         refusals={
             stage: RefusalCount(
                 count=int(each["count"]),
-                examples=tuple(read_refused(example) for example in each["examples"]),
+                reasons=tuple(
+                    Reason(count=int(count), example=read_refused(example))
+                    for count, example in each.get("reasons", ())  # files of old do not have them
+                ),
             )
             for stage, each in line["refusals"].items()
         },

@@ -275,13 +275,7 @@ class _Search:
     def begin(self) -> None:
         """Predict: a sample of the variants where seconds are scarce, else all of them."""
         ranking = self._predictions.begin()
-        if not ranking.predicted:
-            reasons = [e.reason for each in ranking.refusals.values() for e in each.examples]
-            raise TuningError(
-                f"no variant of '{self._space.name}' has a prediction: "
-                f"{reasons[0] if reasons else 'no choice satisfies the constraints'}",
-                refusals=reasons,
-            )
+        ranking.check_predicted()
         self._look()
 
     def _note(self, ranking: Ranking) -> None:

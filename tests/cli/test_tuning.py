@@ -40,6 +40,23 @@ def test_rank_prints_the_best_and_why_others_are_none(
     assert out[3].startswith("double on pocl-testchip, n = 1024: 15 variants predicted in")
     assert out[4].startswith("refused (build): 3, such as")
     assert out[4].endswith("ValueError: no fetch of eight")
+    assert out[5] == "--output FILE writes down every refused one with its reason"
+
+
+def test_rank_without_a_prediction_is_an_error_with_the_reasons(
+    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "points.jsonl"
+    command = ["rank", SPACE, "n=7", "--weights", weights, "--json", "--output", str(file)]
+
+    assert main(command) == 1
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "no variant of 'double' has a prediction: 18 refused: " in printed.err
+    assert "3 (build): ValueError: no fetch of eight" in printed.err
+    assert "15 (sizes): kernel 'double_it' assumes" in printed.err
+    assert len(file.read_text().splitlines()) == 18
 
 
 def test_rank_as_json_and_every_point_as_a_line(

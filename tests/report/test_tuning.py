@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from countperf.report.tuning import tuning_object, tuning_text
+from countperf.report.tuning import ranking_object, ranking_text, tuning_object, tuning_text
+from countperf.tuning.points import Refused
+from countperf.tuning.ranking import Ranking, by_stage
 from countperf.tuning.result import Tried, TuningResult
 
 WINNER = Tried(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
@@ -27,6 +29,37 @@ RESULT = TuningResult(
     spent_s=5.0,
     ranking_s=1.0,
 )
+
+
+def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
+    kinds = [("KeyError: x", 5), ("ValueError: y", 3), ("TypeError: z", 2), ("IndexError: w", 1)]
+    refused = [
+        Refused(choice={"tile": number}, stage="build", reason=reason)
+        for reason, count in kinds
+        for number in range(count)
+    ]
+    ranking = Ranking(
+        space="toy",
+        sizes={"n": 64},
+        device="pocl-testchip",
+        best=(),
+        predicted=0,
+        refusals=by_stage(refused),
+        position=11,
+        complete=True,
+        seconds=1.0,
+    )
+
+    assert ranking_text(ranking, written_to="all.jsonl").splitlines()[-6:] == [
+        "refused (build): 11",
+        "  5, such as tile=0: KeyError: x",
+        "  3, such as tile=0: ValueError: y",
+        "  2, such as tile=0: TypeError: z",
+        "  1 for other reasons",
+        "all.jsonl has every refused one with its reason",
+    ]
+    reasons = ranking_object(ranking)["refused"]["build"]["reasons"]
+    assert [each["count"] for each in reasons] == [5, 3, 2, 1]
 
 
 @pytest.mark.parametrize(

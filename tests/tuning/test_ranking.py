@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import ParameterError, SearchSpaceError
+from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.tuning.gate import Gate
 from countperf.tuning.points import (
     Limits,
@@ -24,6 +24,7 @@ from countperf.tuning.points import (
     predict_point,
 )
 from countperf.tuning.ranker import Ranker, rank_points
+from countperf.tuning.ranking import by_stage
 from countperf.tuning.result import as_key
 from countperf.tuning.space import Choice
 from tests.harness.fakes import IDENTITY
@@ -69,6 +70,44 @@ def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None
     assert sum(first.parts.values()) == pytest.approx(1.0, abs=0.02)
     assert ranking.refusals["build"].count == 3
     assert ranking.refusals["build"].examples[0].reason == "ValueError: no fetch of eight"
+
+
+def _refuse(kind: str, x: int, y: int) -> Any:
+    if kind == "fancy":
+        raise (KeyError if x % 3 == 0 else ValueError)(f"{x} is not {y}")
+    raise TypeError("plain")
+
+
+def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() -> None:
+    """Of 12 x and 4 y half are plain; of the others a third are keys."""
+    question = _question(space=make_space(build=_refuse))
+
+    whole = rank_points(question, executor=Inline())
+    part = rank_points(question, executor=Inline(), points=50)
+    rest = rank_points(question, executor=Inline(), resume=part)
+
+    build = whole.refusals["build"]
+    assert build.count == 96
+    assert [(each.count, each.example.reason.split(":")[0]) for each in build.reasons] == [
+        (48, "TypeError"),
+        (32, "ValueError"),
+        (16, "KeyError"),
+    ]
+    assert rest.refusals == whole.refusals
+    assert by_stage(each for each in build.examples)["build"].count == 3
+    with pytest.raises(TuningError, match=r"96 refused: 48 \(build\): TypeError: plain; 32 \(bui"):
+        whole.check_predicted()
+
+
+def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
+    texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
+    refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
+
+    found = by_stage(refused)["build"]
+
+    assert found.count == 600
+    assert len(found.reasons) == 50
+    assert all(reason.count == 2 for reason in found.reasons)
 
 
 def test_what_exceeds_the_limits_is_refused_with_the_reason() -> None:

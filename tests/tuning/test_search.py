@@ -536,7 +536,10 @@ def test_the_ranking_in_the_file_is_read_back_as_it_was() -> None:
     from countperf.tuning.ranker import rank_points
     from countperf.tuning.result import ranking_line, read_ranking
 
-    ranking: Ranking = rank_points(QUESTION, executor=Inline())
+    space = replace(LARGE, parameters={**LARGE.parameters, "fetch": [False, True]})
+    question = replace(QUESTION, space=space)
+    ranking: Ranking = rank_points(question, executor=Inline())
+    assert ranking.refusals["build"].reasons[0].count == 4
     line = json.loads(json.dumps(ranking_line(ranking)))
 
     assert (
