@@ -9,7 +9,7 @@ from countperf.report.numbers import format_percent, format_quantity, format_tab
 
 if TYPE_CHECKING:
     from countperf.tuning.devices import DeviceResults
-    from countperf.tuning.points import Point
+    from countperf.tuning.points import Point, Predicted
     from countperf.tuning.ranking import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Tried, TuningResult
 
@@ -23,23 +23,29 @@ _STOPS = {
 
 
 def point_object(point: Point) -> dict[str, Any]:
-    """Return ``{"choice", "predicted_s", "missing"?}`` or ``{"choice", "stage", "reason"}``."""
-    from countperf.report.objects import plain
+    """Return a point as plain values.
 
+    ``{"choice", "predicted_s", "interval_s": [low, high] | null, "interval_level", "missing"?}`` or
+    ``{"choice", "stage", "reason"}``.
+    """
     choice = dict(point.choice)
     time_s = getattr(point, "time_s", None)
     if time_s is None:
-        return {"choice": choice, "stage": getattr(point, "stage", ""), "reason": _reason(point)}
+        refused = {name: str(getattr(point, name, "")) for name in ("stage", "reason")}
+        return {"choice": choice, **refused}
     missing = list(getattr(point, "missing", ()))
     return {
         "choice": choice,
-        "predicted_s": plain(time_s),
+        "predicted_s": time_s,
+        **_interval_object(point),
         **({"missing": missing} if missing else {}),
     }
 
 
-def _reason(point: Point) -> str:
-    return str(getattr(point, "reason", ""))
+def _interval_object(of: object) -> dict[str, Any]:
+    ends = getattr(of, "interval_s", None)
+    level = getattr(of, "interval_level", None)
+    return {"interval_s": None if ends is None else list(ends), "interval_level": level}
 
 
 def ranking_object(ranking: Ranking) -> dict[str, Any]:
@@ -68,14 +74,18 @@ def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
     """
     if ranking.best:
         names = list(ranking.best[0].choice)
+        has_intervals = any(point.interval_s for point in ranking.best)
         rows = [
             [
                 format_quantity(point.time_s, "s") + ("*" if point.missing else ""),
+                *(_ends(point) if has_intervals else []),
                 *map(_value, point.choice.values()),
             ]
             for point in ranking.best
         ]
-        table = format_table(rows, header=["predicted", *names], right=(0,))
+        level = format_percent(ranking.best[0].interval_level)
+        titles = ["predicted", *(["from", f"to ({level})"] if has_intervals else [])]
+        table = format_table(rows, header=[*titles, *names], right=range(len(titles)))
     else:
         table = "no variant has a prediction"
     some = "" if ranking.complete else ", not all of the space"
@@ -141,7 +151,7 @@ def tuning_text(result: TuningResult) -> str:
     failed = len(result.failed)
     parts = [
         f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
-        f"{format_quantity(winner.predicted_s, 's')})",
+        f"{format_quantity(winner.predicted_s, 's')}{_interval(winner)})",
         f"{result.space} on {result.device}, {_sizes(result.sizes)}; numbers checked",
         f"  {_choice(winner)}",
     ]
@@ -186,6 +196,7 @@ def _tried_object(tried: Tried) -> dict[str, Any]:
         "choice": dict(tried.choice),
         "time_s": tried.time_s,
         "predicted_s": tried.predicted_s,
+        **_interval_object(tried),
         "samples_s": list(tried.samples_s),
         "cut_short": tried.cut_short,
         "at_s": tried.at_s,
@@ -219,6 +230,18 @@ def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
         if others and named:
             lines.append(f"  {others} for other reasons")
     return lines
+
+
+def _ends(of: Predicted | Tried) -> list[str]:
+    """Return both ends of a prediction's interval as text; empty ones where there is none."""
+    return ["", ""] if of.interval_s is None else [format_quantity(e, "s") for e in of.interval_s]
+
+
+def _interval(tried: Tried) -> str:
+    if tried.interval_s is None:
+        return ""
+    low, high = _ends(tried)
+    return f", {low} to {high} at {format_percent(tried.interval_level)}"
 
 
 def _example(reason: Reason) -> str:

@@ -70,7 +70,13 @@ class Candidates:
         kept = {as_key(point.choice): point for point in ranking.best}
         for tried in self.tried.values():  # by earlier sessions, or when fewer were known
             kept.setdefault(
-                as_key(tried.choice), Predicted(choice=tried.choice, time_s=tried.predicted_s)
+                as_key(tried.choice),
+                Predicted(
+                    choice=tried.choice,
+                    time_s=tried.predicted_s,
+                    interval_s=tried.interval_s,
+                    interval_level=tried.interval_level,
+                ),
             )
         self.points = tuple(kept.values())
         self._places = {key: place for place, key in enumerate(kept)}

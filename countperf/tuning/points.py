@@ -86,6 +86,10 @@ class Predicted:
         Which one.
     time_s : float
         Predicted time of a launch, s.
+    interval_s : (float, float) or None
+        Low and high end of where the time is expected, s; None where the model cannot tell.
+    interval_level : float
+        The share of cases whose time the interval is to hold.
     group_shape : tuple of int or None
         Work items per group.
     missing : tuple of str
@@ -98,6 +102,8 @@ class Predicted:
 
     choice: dict[str, Value]
     time_s: float
+    interval_s: tuple[float, float] | None = None
+    interval_level: float = 0.95
     group_shape: tuple[int | None, ...] = ()
     missing: tuple[str, ...] = ()
     written: int = 1
@@ -252,11 +258,21 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     return Predicted(
         choice=kept,
         time_s=time_s,
+        interval_s=interval_of(prediction),
+        interval_level=prediction.interval_level,
         group_shape=resources.group_shape,
         missing=prediction.missing,
         written=written_instructions(unit),
         parts=_shares(prediction),
     )
+
+
+def interval_of(prediction: Prediction) -> tuple[float, float] | None:
+    """Return the ends of the interval of a single time, s; None where the model cannot tell."""
+    if prediction.interval_s is None:
+        return None
+    low, high = prediction.interval_s
+    return float(low), float(high)
 
 
 def _shares(prediction: Prediction) -> dict[str, float]:

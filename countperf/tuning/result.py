@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal, TypeAlias
@@ -134,6 +134,10 @@ class Tried:
         Which one.
     predicted_s : float
         What was predicted, before any correction, s.
+    interval_s : (float, float) or None
+        Low and high end of the prediction's interval, s; None where the model cannot tell.
+    interval_level : float
+        The share of cases whose time the interval is to hold.
     samples_s : tuple of float
         Time of each run, s.
     cut_short : bool
@@ -145,6 +149,8 @@ class Tried:
     choice: dict[str, Value]
     predicted_s: float
     samples_s: tuple[float, ...]
+    interval_s: tuple[float, float] | None = None
+    interval_level: float = 0.95
     cut_short: bool = False
     at_s: float = 0.0
 
@@ -248,6 +254,8 @@ def tried_line(tried: Tried) -> dict[str, Any]:
         "kind": "tried",
         "choice": tried.choice,
         "predicted_s": tried.predicted_s,
+        "interval_s": None if tried.interval_s is None else list(tried.interval_s),
+        "interval_level": tried.interval_level,
         "samples_s": list(tried.samples_s),
         "cut_short": tried.cut_short,
         "at_s": tried.at_s,
@@ -259,10 +267,19 @@ def read_tried(line: Mapping[str, Any]) -> Tried:
     return Tried(
         choice=dict(line["choice"]),
         predicted_s=float(line["predicted_s"]),
+        interval_s=_read_interval(line.get("interval_s")),  # files of old do not have it
+        interval_level=float(line.get("interval_level", 0.95)),
         samples_s=tuple(float(sample) for sample in line["samples_s"]),
         cut_short=bool(line["cut_short"]),
         at_s=float(line["at_s"]),
     )
+
+
+def _read_interval(ends: Sequence[float] | None) -> tuple[float, float] | None:
+    if ends is None:
+        return None
+    low, high = ends
+    return float(low), float(high)
 
 
 def refused_object(refused: Refused) -> dict[str, Any]:
@@ -287,6 +304,8 @@ def ranking_line(ranking: Ranking) -> dict[str, Any]:
                 list(p.missing),
                 p.written,
                 dict(p.parts),
+                None if p.interval_s is None else list(p.interval_s),
+                p.interval_level,
             ]
             for p in ranking.best
         ],
@@ -326,6 +345,8 @@ def read_ranking(
                 missing=tuple(missing),
                 written=int(more[0]) if more else 1,  # files of old do not have it
                 parts=more[1] if len(more) > 1 else {},  # nor this
+                interval_s=_read_interval(more[2]) if len(more) > 2 else None,
+                interval_level=float(more[3]) if len(more) > 3 else 0.95,
             )
             for values, time_s, shape, missing, *more in line["best"]
         ),

@@ -382,6 +382,8 @@ class _Search:
             tried = Tried(
                 choice=point.choice,
                 predicted_s=point.time_s,
+                interval_s=point.interval_s,
+                interval_level=point.interval_level,
                 samples_s=samples,
                 cut_short=cut_short,
                 at_s=self._spent_s(),

@@ -11,6 +11,7 @@ import pytest
 from countperf.cli import main
 from tests.models.builders import make_weights
 from tests.tuning.conftest import _needs_device, device
+from tests.tuning.spaces import build_double
 from tests.tuning.test_ranking import WEIGHTS
 
 __all__ = ["_needs_device", "device"]
@@ -35,8 +36,9 @@ def test_rank_prints_the_best_and_why_others_are_none(
 ) -> None:
     assert main(["rank", SPACE, "n=1024", "--weights", weights, "--top", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].split() == ["predicted", "group", "each", "fetch"]
-    assert out[1].split()[2:] == ["64", "8", "no"]
+    titles = ["predicted", "from", "to", "(95", "%)", "group", "each", "fetch"]
+    assert out[0].split() == titles
+    assert out[1].split()[6:] == ["64", "8", "no"]
     assert out[3].startswith("double on pocl-testchip, n = 1024: 15 variants predicted in")
     assert out[4].startswith("refused (build): 3, such as")
     assert out[4].endswith("ValueError: no fetch of eight")
@@ -67,11 +69,18 @@ def test_rank_as_json_and_every_point_as_a_line(
     assert main([*command, "--workers", "1"]) == 0
     printed = _json(capsys)
     assert (printed["predicted"], printed["complete"]) == (15, True)
-    assert printed["best"][0]["choice"] == {"group": 64, "each": 8, "fetch": False}
+    best = printed["best"][0]
+    assert best["choice"] == {"group": 64, "each": 8, "fetch": False}
+    direct = WEIGHTS.predict(build_double(**best["choice"]), n=512)
+    assert (best["predicted_s"], best["interval_level"]) == (direct.time_s, direct.interval_level)
+    assert direct.interval_s is not None
+    assert best["interval_s"] == list(direct.interval_s)
     assert printed["refused"]["build"]["count"] == 3
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(lines) == 18
     assert sum("stage" in line for line in lines) == 3
+    predicted = [line for line in lines if "stage" not in line]
+    assert all(e["interval_s"][0] < e["predicted_s"] < e["interval_s"][1] for e in predicted)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,19 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
     assert [each["count"] for each in reasons] == [5, 3, 2, 1]
 
 
+def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
+    with_one = replace(WINNER, interval_s=(0.8e-3, 2e-3), interval_level=0.9)
+
+    found, without = (
+        tuning_text(replace(RESULT, winner=winner)).splitlines()[0] for winner in (with_one, WINNER)
+    )
+
+    assert found == "1.00 ms (noise 10 %, predicted 1.20 ms, 800 µs to 2.00 ms at 90 %)"
+    assert without == "1.00 ms (noise 10 %, predicted 1.20 ms)"
+    printed = tuning_object(replace(RESULT, winner=with_one))["winner"]
+    assert (printed["interval_s"], printed["interval_level"]) == ([0.8e-3, 2e-3], 0.9)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

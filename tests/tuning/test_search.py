@@ -78,6 +78,8 @@ def test_the_fastest_is_found_and_each_variant_is_measured_at_most_once_before_t
 
     assert found.winner.choice == BEST
     assert found.winner.time_s == pytest.approx(BEST_S)
+    assert found.winner.interval_s is not None
+    assert found.winner.interval_s[0] < found.winner.predicted_s < found.winner.interval_s[1]
     assert found.regret_bound is not None
     assert found.regret_bound <= 0.02
     assert found.stopped in ("confident", "exhausted")
