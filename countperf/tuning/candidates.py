@@ -15,7 +15,14 @@ from countperf.tuning.posterior import Array, LogTimes, Posterior
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan, Tried, as_key
 from countperf.tuning.space import SearchSpace
-from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
+from countperf.tuning.stopping import (
+    Rest,
+    chance_of_better,
+    least_hope,
+    median_limit,
+    regret_bound,
+    select,
+)
 
 MOST = 2000
 """Candidates: the fastest by prediction; more would take longer to choose from than to build."""
@@ -163,15 +170,23 @@ class Candidates:
     def regret(self, winner: Tried) -> float:
         """Bound by which fraction of a variant's median run the fastest that is known takes less.
 
-        Of those that were measured, the shortest runs count: that the variant is the fastest of
-        them may be luck of its own.
+        Of those that were measured, the shortest runs count, and what later ones might have come
+        to where there were few: that the variant is the fastest of them may be luck of its own. Of
+        its median there is a limit as well, with half the chance to be wrong. The sum over what was
+        not measured takes the whole chance, as where the search stops, but is far from it in
+        replays (`countperf.tuning.replay.Replay.bound_holds`), so that there is room for both.
         """
-        typical_s = winner.typical_s
-        others_s = (tried.time_s for tried in self.tried.values() if tried is not winner)
-        measured = max(0.0, 1 - min(others_s, default=typical_s) / typical_s)
+        confidence = self._plan.confidence
+        median_s = median_limit(winner.samples_s, (1 + confidence) / 2)
+        others_s = (
+            least_hope(tried.samples_s) if tried.cut_short else tried.time_s
+            for tried in self.tried.values()
+            if tried is not winner
+        )
+        measured = max(0.0, 1 - min(others_s, default=median_s) / median_s)
         if not self.remaining.any() and not self._dropped:
             return measured
-        return max(measured, regret_bound(self._rest(), typical_s, self._plan.confidence))
+        return max(measured, regret_bound(self._rest(), median_s, confidence))
 
     @property
     def _dropped(self) -> int:

@@ -160,14 +160,9 @@ class Tried:
         return min(self.samples_s)
 
     @property
-    def typical_s(self) -> float:
-        """Median of the runs, s."""
-        return median(self.samples_s)
-
-    @property
     def noise(self) -> float:
         """By which fraction the median run exceeds the shortest."""
-        return self.typical_s / self.time_s - 1
+        return median(self.samples_s) / self.time_s - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +194,9 @@ class TuningResult:
     confidence : float
         Of the bound.
     regret_bound : float or None
-        The fastest of the `bounded` variants takes less than the median run of the winner by at
-        most this fraction of that, at the confidence; None where the winner is all that is known
-        of the space.
+        The fastest of the `bounded` variants takes less than a median run of the winner by at most
+        this fraction of that, at the confidence; None where the winner is all that is known of the
+        space.
     bounded : int
         Variants with a prediction, but for those that failed on the device.
     unbounded : int

@@ -18,7 +18,7 @@ from countperf.tuning.elsewhere import Builders, Elsewhere
 from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Predicted, Question, Refused, checked_space
+from countperf.tuning.points import Point, Predicted, Question, Refused, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, Ranker
@@ -62,6 +62,7 @@ def tune_space(
     progress: Progress | None = None,
     began_s: float | None = None,
     gate: Gate | None = None,
+    on_point: Callable[[Point], None] | None = None,
 ) -> TuningResult:
     """Find the fastest variant of a space on a device within a budget.
 
@@ -87,6 +88,8 @@ def tune_space(
         When the session began by the runner's clock, if work was done before, s.
     gate : Gate, optional
         Of several searches in this process; what keeps their timings apart.
+    on_point : callable, optional
+        Is told of every point that is predicted in this session, refused ones included.
 
     Returns
     -------
@@ -118,6 +121,7 @@ def tune_space(
             pool,
             keep=keep,
             resume=search.earlier_ranking(),
+            on_point=on_point,
             now=runner.clock.now,
             by_promise=budget.seconds is not None,
         )
@@ -355,7 +359,8 @@ class _Search:
                 self._predictions.after(partial(elsewhere.begin, [p.choice for p in points]))
             under_way = len(elsewhere.building)
             while not self._is_spent() and len(elsewhere.building) == under_way > 0:
-                elsewhere.wait(min(_WAIT_S, max(0.0, self._left_s())))
+                left_s = self._left_s()  # none where the first variant takes all of it and more
+                elsewhere.wait(min(_WAIT_S, left_s) if left_s > 0 else _WAIT_S)
                 self._predictions.keep_on()
         return True
 
