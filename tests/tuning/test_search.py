@@ -434,21 +434,33 @@ def test_a_larger_budget_goes_on_where_the_smaller_one_ended(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "said"),
     [
-        pytest.param({"sizes": {"n": 8192}}, id="sizes"),
-        pytest.param({"incomplete_ok": True}, id="weights"),
-        pytest.param({"space": replace(LARGE, constraints=("group > 16",))}, id="space"),
+        pytest.param({"sizes": {"n": 8192}}, "n of sizes is 4096 there, 8192 now", id="sizes"),
+        pytest.param(
+            {"incomplete_ok": True},
+            "the weights, or whether they may leave properties out, have changed",
+            id="weights",
+        ),
+        pytest.param(
+            {"space": replace(LARGE, constraints=("group > 16",))},
+            "the values, constraints or builder of the space have changed",
+            id="space",
+        ),
     ],
 )
-def test_the_file_of_another_search_is_refused(tmp_path: Path, change: Mapping[str, Any]) -> None:
+def test_the_file_of_another_search_is_refused(
+    tmp_path: Path, change: Mapping[str, Any], said: str
+) -> None:
     store = tmp_path / "search.jsonl"
     search(scripted(), store=store)
     before = store.read_bytes()
 
-    with pytest.raises(IncompatibleMeasurementsError, match="holds another search"):
+    with pytest.raises(IncompatibleMeasurementsError) as caught:
         tune_space(replace(QUESTION, **change), scripted(), MANY, executor=Inline(), store=store)
 
+    mend = "name another file, or ask for what it holds"
+    assert str(caught.value) == f"{store} holds another search: {said}; {mend}"
     assert store.read_bytes() == before
 
 
@@ -459,7 +471,7 @@ def test_the_file_of_another_device_is_refused(tmp_path: Path) -> None:
     identity: DeviceIdentity = runner.identity.model_copy(update={"name": "other"})
     runner.identity = identity
 
-    with pytest.raises(IncompatibleMeasurementsError, match="device is"):
+    with pytest.raises(IncompatibleMeasurementsError, match="is Abacus there, other now"):
         search(runner, store=store)
 
 
@@ -592,5 +604,5 @@ def test_a_changed_builder_is_another_space(tmp_path: Path) -> None:
     search(scripted(), store=store)
     changed = replace(QUESTION, space=replace(LARGE, build=dict))
 
-    with pytest.raises(IncompatibleMeasurementsError, match="space_digest"):
+    with pytest.raises(IncompatibleMeasurementsError, match="builder of the space have changed"):
         tune_space(changed, scripted(), MANY, executor=Inline(), store=store)
