@@ -230,8 +230,9 @@ def test_a_budget_of_seconds_is_kept(seconds: float) -> None:
 
     found = search(runner, Budget(seconds=seconds))
 
-    longest = 0.05 + 10 * 30 * 6e-3
-    assert found.spent_s <= seconds + longest
+    # what is under way when the time is up is finished: a variant is built, or runs
+    longest_run = 30 * usual_time_s("double/group=16,each=1,fetch=False") * 1.3
+    assert found.spent_s <= seconds + 0.05 + longest_run
     assert found.spent_s == pytest.approx(runner.clock.now())
     assert found.tried
 
