@@ -1637,13 +1637,16 @@ def rank(
     ------
     SearchSpaceError, PredictionError, DeviceError, DocumentError
         Wrong space, weights or device. What is wrong with single points is in the result.
+    ParameterError
+        A size is not positive, or is none of the space.
     """
     from countperf.harness.devices import find_device
-    from countperf.tuning.points import Question
+    from countperf.tuning.points import Question, checked_space
     from countperf.tuning.pools import pool_or
     from countperf.tuning.ranker import rank_points
-    from countperf.tuning.space import SearchSpace
 
+    sizes = {**(parameters or {}), **more}
+    asked = checked_space(space, sizes)
     found = None if device is None else find_device(device)
     if by_code and found is None:
         message = "variants are compiled on a device: name it (device=, --device)"
@@ -1652,7 +1655,7 @@ def rank(
     question = Question(
         space=space,
         weights=weights,
-        sizes={**(parameters or {}), **more},
+        sizes=sizes,
         limits=None if found is None else _limits(found),
         incomplete_ok=incomplete_ok,
     )
@@ -1664,10 +1667,8 @@ def rank(
         from countperf.models.library import load_weights
         from countperf.models.structural import COMPILED
         from countperf.tuning.by_code import ranked_by_code
-        from countperf.tuning.points import load_space
 
         reading = load_weights(weights.device.slug, model=COMPILED)
-        asked = space if isinstance(space, SearchSpace) else load_space(space)
         ranking = ranked_by_code(ranking, asked, reading, found, first=by_code)
     return replace(ranking, best=ranking.best[:keep])
 
@@ -1727,13 +1728,13 @@ def tune(
     ------
     TuningError
         No variant can be predicted, or none runs.
-    SearchSpaceError, PredictionError, DeviceError, DocumentError, MeasurementError
-        Wrong space, weights or device; or the store cannot be used.
+    SearchSpaceError, ParameterError, PredictionError, DeviceError, DocumentError, MeasurementError
+        Wrong space, sizes, weights or device; or the store cannot be used.
     """
     from countperf.harness.clock import EventClock
     from countperf.harness.devices import find_device
     from countperf.harness.runner import KernelRunner
-    from countperf.tuning.points import Question
+    from countperf.tuning.points import Question, checked_space
     from countperf.tuning.pools import pool_or
     from countperf.tuning.result import Budget, Plan
     from countperf.tuning.search import tune_space
@@ -1742,11 +1743,13 @@ def tune(
     began_s = clock.now()
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
+    sizes = {**(parameters or {}), **more}
+    checked_space(space, sizes, to_measure=True)
     found = find_device(device)
     question = Question(
         space=space,
         weights=_matching_weights(weights, found, force),
-        sizes={**(parameters or {}), **more},
+        sizes=sizes,
         limits=_limits(found),
         incomplete_ok=incomplete_ok,
     )
@@ -1813,14 +1816,17 @@ def tune_devices(
     from countperf.harness.runner import KernelRunner
     from countperf.tuning.devices import DeviceSearch
     from countperf.tuning.devices import tune_devices as search_devices
-    from countperf.tuning.points import Question
+    from countperf.tuning.points import Question, checked_space
     from countperf.tuning.result import Budget, Plan
+
+    sizes = {**(parameters or {}), **more}
+    checked_space(space, sizes, to_measure=True)
 
     def search(device: Device) -> DeviceSearch:
         question = Question(
             space=space,
             weights=_matching_weights(weights, device, force),
-            sizes={**(parameters or {}), **more},
+            sizes=sizes,
             limits=_limits(device),
             incomplete_ok=incomplete_ok,
         )

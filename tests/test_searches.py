@@ -18,7 +18,11 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
     [
         ("scipy", (), r"blocks of \d+ x \d+ x \d+: \d+\.\d+ s predicted"),
         ("optuna", ("10",), r"\d+\.\d+ ms predicted: items_i=\d+,"),
-        ("strategies", ("8",), r"random_sample: .*\n?.*greedy_local_search: \d+\.\d+ ms"),
+        (
+            "strategies",
+            ("8",),
+            r"^random_sample: \d+\.\d+ ms: \w+=.*\ngreedy_local_search: \d+\.\d+ ms: \w+=.*\n$",
+        ),
     ],
 )
 def test_an_example_finds_something(name: str, arguments: tuple[str, ...], said: str) -> None:

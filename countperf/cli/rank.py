@@ -106,7 +106,8 @@ def run(options: argparse.Namespace) -> None:
             if file is None
             else lambda point: print(json.dumps(point_object(point)), file=file),
         )
+    ranking.check_predicted()
     if options.json:
         print_json(ranking_object(ranking))
     else:
-        print(ranking_text(ranking))
+        print(ranking_text(ranking, written_to=options.output))

@@ -9,10 +9,12 @@ from countperf.report.numbers import format_percent, format_quantity, format_tab
 
 if TYPE_CHECKING:
     from countperf.tuning.devices import DeviceResults
-    from countperf.tuning.points import Point
-    from countperf.tuning.ranking import Ranking, RefusalCount
+    from countperf.tuning.points import Point, Predicted
+    from countperf.tuning.ranking import Ranking, Reason, RefusalCount
     from countperf.tuning.result import Tried, TuningResult
 
+_EXAMPLES = 3
+_LARGEST_CLAIM = 0.995
 _STOPS = {
     "confident": "no variant left can be faster, at the stated confidence",
     "budget": "the budget is spent",
@@ -21,23 +23,29 @@ _STOPS = {
 
 
 def point_object(point: Point) -> dict[str, Any]:
-    """Return ``{"choice", "predicted_s", "missing"?}`` or ``{"choice", "stage", "reason"}``."""
-    from countperf.report.objects import plain
+    """Return a point as plain values.
 
+    ``{"choice", "predicted_s", "interval_s": [low, high] | null, "interval_level", "missing"?}`` or
+    ``{"choice", "stage", "reason"}``.
+    """
     choice = dict(point.choice)
     time_s = getattr(point, "time_s", None)
     if time_s is None:
-        return {"choice": choice, "stage": getattr(point, "stage", ""), "reason": _reason(point)}
+        refused = {name: str(getattr(point, name, "")) for name in ("stage", "reason")}
+        return {"choice": choice, **refused}
     missing = list(getattr(point, "missing", ()))
     return {
         "choice": choice,
-        "predicted_s": plain(time_s),
+        "predicted_s": time_s,
+        **_interval_object(point),
         **({"missing": missing} if missing else {}),
     }
 
 
-def _reason(point: Point) -> str:
-    return str(getattr(point, "reason", ""))
+def _interval_object(of: object) -> dict[str, Any]:
+    ends = getattr(of, "interval_s", None)
+    level = getattr(of, "interval_level", None)
+    return {"interval_s": None if ends is None else list(ends), "interval_level": level}
 
 
 def ranking_object(ranking: Ranking) -> dict[str, Any]:
@@ -54,18 +62,30 @@ def ranking_object(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def ranking_text(ranking: Ranking) -> str:
-    """Write the best points, and what was refused."""
+def ranking_text(ranking: Ranking, *, written_to: str | None = None) -> str:
+    """Write the best points, and what was refused.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        The points.
+    written_to : str, optional
+        A file that has every point.
+    """
     if ranking.best:
         names = list(ranking.best[0].choice)
+        has_intervals = any(point.interval_s for point in ranking.best)
         rows = [
             [
                 format_quantity(point.time_s, "s") + ("*" if point.missing else ""),
+                *(_ends(point) if has_intervals else []),
                 *map(_value, point.choice.values()),
             ]
             for point in ranking.best
         ]
-        table = format_table(rows, header=["predicted", *names], right=(0,))
+        level = format_percent(ranking.best[0].interval_level)
+        titles = ["predicted", *(["from", f"to ({level})"] if has_intervals else [])]
+        table = format_table(rows, header=[*titles, *names], right=range(len(titles)))
     else:
         table = "no variant has a prediction"
     some = "" if ranking.complete else ", not all of the space"
@@ -77,11 +97,19 @@ def ranking_text(ranking: Ranking) -> str:
     missing = sorted({name for point in ranking.best for name in point.missing})
     if missing:
         parts.append(f"* without the cost of {', '.join(missing)}, for which there is no weight")
-    return "\n".join([*parts, *_refusal_lines(ranking.refusals)])
+    parts += _refusal_lines(ranking.refusals)
+    if ranking.refused:
+        every = f"{written_to} has" if written_to else "--output FILE writes down"
+        parts.append(f"{every} every refused one with its reason")
+    return "\n".join(parts)
 
 
 def tuning_object(result: TuningResult) -> dict[str, Any]:
-    """Return the winner, its ties, what was tried and spent, and the regret bound."""
+    """Return the winner, its ties, what was tried and spent, and the regret bound.
+
+    The bound is null where nothing but the winner is known; it is about ``"bounded"`` variants, and
+    of ``"unbounded"`` others of the space nothing is known.
+    """
     return {
         "space": result.space,
         "device": result.device,
@@ -89,6 +117,8 @@ def tuning_object(result: TuningResult) -> dict[str, Any]:
         "winner": _tried_object(result.winner),
         "within_noise": [_tried_object(tried) for tried in result.within_noise],
         "regret_bound": result.regret_bound,
+        "bounded": result.bounded,
+        "unbounded": result.unbounded,
         "confidence": result.confidence,
         "stopped": result.stopped,
         "spent_s": result.spent_s,
@@ -118,11 +148,10 @@ def device_results_text(results: DeviceResults) -> str:
 def tuning_text(result: TuningResult) -> str:
     """Write the winner's time, which one it is, how sure that is, and what it took."""
     winner = result.winner
-    whole = "the space" if result.ranking_complete else "the part of the space that was looked at"
     failed = len(result.failed)
     parts = [
         f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
-        f"{format_quantity(winner.predicted_s, 's')})",
+        f"{format_quantity(winner.predicted_s, 's')}{_interval(winner)})",
         f"{result.space} on {result.device}, {_sizes(result.sizes)}; numbers checked",
         f"  {_choice(winner)}",
     ]
@@ -133,8 +162,7 @@ def tuning_text(result: TuningResult) -> str:
     if len(result.within_noise) > 5:
         parts.append(f"  and {len(result.within_noise) - 5} more")
     parts += [
-        f"the fastest of {whole} is faster by at most {format_percent(result.regret_bound)}, "
-        f"at {format_percent(result.confidence)} confidence",
+        _bound(result),
         f"{len(result.tried)} of {result.predicted} predicted variants ran"
         f"{f', {failed} failed' if failed else ''}; {format_quantity(result.spent_s, 's')} spent, "
         f"{format_quantity(result.ranking_s, 's')} of it on predictions; {_STOPS[result.stopped]}",
@@ -142,11 +170,33 @@ def tuning_text(result: TuningResult) -> str:
     return "\n".join([*parts, *_refusal_lines(result.refusals)])
 
 
+def _bound(result: TuningResult) -> str:
+    """Say how much faster others may be, and of how many nothing is known."""
+    others = f"the {result.unbounded} others that the space may have"
+    mend = "a larger budget looks at more"
+    if result.ranking_complete:
+        mend = "they have no prediction, for the reasons below"
+    if result.regret_bound is None:
+        return f"nothing bounds how much faster {others} are, none was looked at: {mend}"
+    whole = "the space"
+    if result.unbounded:
+        whole = f"the {result.bounded} variants that have a prediction"
+    confidence = f"at {format_percent(result.confidence)} confidence"
+    text = (
+        f"the fastest of {whole} takes at most {format_percent(result.regret_bound)} less than a "
+        f"median run of this one, {confidence}"
+    )
+    if result.regret_bound > _LARGEST_CLAIM:
+        text = f"too little was measured to bound, {confidence}, the fastest of {whole}"
+    return f"{text}\nnothing bounds {others}: {mend}" if result.unbounded else text
+
+
 def _tried_object(tried: Tried) -> dict[str, Any]:
     return {
         "choice": dict(tried.choice),
         "time_s": tried.time_s,
         "predicted_s": tried.predicted_s,
+        **_interval_object(tried),
         "samples_s": list(tried.samples_s),
         "cut_short": tried.cut_short,
         "at_s": tried.at_s,
@@ -157,18 +207,45 @@ def _refusals_object(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     return {
         stage: {
             "count": each.count,
-            "examples": [point_object(example) for example in each.examples],
+            "examples": [point_object(example) for example in each.examples[:_EXAMPLES]],
+            "reasons": [
+                {"count": reason.count, "example": point_object(reason.example)}
+                for reason in each.reasons
+            ],
         }
         for stage, each in refusals.items()
     }
 
 
 def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
-    return [
-        f"refused ({stage}): {each.count}, such as {_choice(each.examples[0])}: "
-        f"{each.examples[0].reason}"
-        for stage, each in refusals.items()
-    ]
+    lines: list[str] = []
+    for stage, each in refusals.items():
+        head = f"refused ({stage}): {each.count}"
+        if len(each.reasons) == 1 and each.reasons[0].count == each.count:
+            lines.append(f"{head}, such as {_example(each.reasons[0])}")
+            continue
+        named = each.reasons[:_EXAMPLES]
+        lines += [head, *(f"  {reason.count}, such as {_example(reason)}" for reason in named)]
+        others = each.count - sum(reason.count for reason in named)
+        if others and named:
+            lines.append(f"  {others} for other reasons")
+    return lines
+
+
+def _ends(of: Predicted | Tried) -> list[str]:
+    """Return both ends of a prediction's interval as text; empty ones where there is none."""
+    return ["", ""] if of.interval_s is None else [format_quantity(e, "s") for e in of.interval_s]
+
+
+def _interval(tried: Tried) -> str:
+    if tried.interval_s is None:
+        return ""
+    low, high = _ends(tried)
+    return f", {low} to {high} at {format_percent(tried.interval_level)}"
+
+
+def _example(reason: Reason) -> str:
+    return f"{_choice(reason.example)}: {reason.example.reason}"
 
 
 def _choice(point: Any) -> str:

@@ -10,7 +10,7 @@ from countperf.harness.compiled.instructions import CompiledKernel, read_compile
 from countperf.harness.devices import Device
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
-from countperf.tuning.points import Predicted
+from countperf.tuning.points import Predicted, interval_of
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.space import SearchSpace
 
@@ -74,4 +74,12 @@ def _by_code(
     except CountperfError:
         return point
     time_s = float(prediction.time_s)
-    return replace(point, time_s=time_s, missing=prediction.missing) if time_s > 0 else point
+    if not time_s > 0:
+        return point
+    return replace(
+        point,
+        time_s=time_s,
+        interval_s=interval_of(prediction),
+        interval_level=prediction.interval_level,
+        missing=prediction.missing,
+    )

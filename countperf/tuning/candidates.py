@@ -15,7 +15,14 @@ from countperf.tuning.posterior import Array, LogTimes, Posterior
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan, Tried, as_key
 from countperf.tuning.space import SearchSpace
-from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
+from countperf.tuning.stopping import (
+    Rest,
+    chance_of_better,
+    least_hope,
+    median_limit,
+    regret_bound,
+    select,
+)
 
 MOST = 2000
 """Candidates: the fastest by prediction; more would take longer to choose from than to build."""
@@ -70,7 +77,13 @@ class Candidates:
         kept = {as_key(point.choice): point for point in ranking.best}
         for tried in self.tried.values():  # by earlier sessions, or when fewer were known
             kept.setdefault(
-                as_key(tried.choice), Predicted(choice=tried.choice, time_s=tried.predicted_s)
+                as_key(tried.choice),
+                Predicted(
+                    choice=tried.choice,
+                    time_s=tried.predicted_s,
+                    interval_s=tried.interval_s,
+                    interval_level=tried.interval_level,
+                ),
             )
         self.points = tuple(kept.values())
         self._places = {key: place for place, key in enumerate(kept)}
@@ -150,24 +163,45 @@ class Candidates:
         )
 
     @property
-    def regret(self) -> float:
-        """By which fraction of the best time what is left may still be faster."""
-        best_s = self.best_s
-        assert best_s is not None
+    def known(self) -> int:
+        """How many variants have a prediction and did not fail."""
+        return len(self.points) + self._dropped - len(self._found_at(self.refused))
+
+    def regret(self, winner: Tried) -> float:
+        """Bound by which fraction of a variant's median run the fastest that is known takes less.
+
+        Of those that were measured, the shortest runs count, and what later ones might have come
+        to where there were few: that the variant is the fastest of them may be luck of its own. Of
+        its median there is a limit as well, with half the chance to be wrong. The sum over what was
+        not measured takes the whole chance, as where the search stops, but is far from it in
+        replays (`countperf.tuning.replay.Replay.bound_holds`), so that there is room for both.
+        """
+        confidence = self._plan.confidence
+        median_s = median_limit(winner.samples_s, (1 + confidence) / 2)
+        others_s = (
+            least_hope(tried.samples_s) if tried.cut_short else tried.time_s
+            for tried in self.tried.values()
+            if tried is not winner
+        )
+        measured = max(0.0, 1 - min(others_s, default=median_s) / median_s)
+        if not self.remaining.any() and not self._dropped:
+            return measured
+        return max(measured, regret_bound(self._rest(), median_s, confidence))
+
+    @property
+    def _dropped(self) -> int:
+        """How many variants with a prediction were not kept as candidates."""
         assert self._ranking is not None
-        if not self.remaining.any() and self._ranking.predicted == len(self._ranking.best):
-            return 0.0
-        return regret_bound(self._rest(), best_s, self._plan.confidence)
+        return self._ranking.predicted - len(self._ranking.best)
 
     def _rest(self) -> tuple[Rest, ...]:
         """Return all that was not measured: candidates, and what was not kept as one."""
         assert self._ranking is not None
-        dropped = self._ranking.predicted - len(self._ranking.best)
         candidates = Rest(times=select(self._times, self.remaining))
-        if not dropped:
+        if not self._dropped:
             return (candidates,)
         cutoff = self._posterior.unknown(self._ranking.best[-1].time_s)
-        return candidates, Rest(times=cutoff, count=dropped)
+        return candidates, Rest(times=cutoff, count=self._dropped)
 
     # }}}
 

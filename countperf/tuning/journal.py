@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
 
 from countperf.documents.files import read_file_text
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
@@ -83,12 +83,9 @@ class Journal:
         lines = _lines(path, raw[:kept])
         different = sorted(k for k in {*lines[0], *wanted} if lines[0].get(k) != wanted.get(k))
         if different:
-            said = "; ".join(
-                f"{name} is {lines[0].get(name)} there, {wanted.get(name)} now"
-                for name in different
-            )
+            said = "; ".join(_difference(n, lines[0].get(n), wanted.get(n)) for n in different)
             raise IncompatibleMeasurementsError(
-                f"{path} holds another search: {said}; use another file"
+                f"{path} holds another search: {said}; name another file, or ask for what it holds"
             )
         file.truncate(kept)
         return cls(path, file, lines[1:])
@@ -107,6 +104,26 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
+
+
+_DIGESTS = {
+    "space_digest": "the values, constraints or builder of the space have changed",
+    "weights_digest": "the weights, or whether they may leave properties out, have changed",
+}
+
+
+def _difference(name: str, there: Any, now: Any) -> str:
+    """Say how a field of the header differs: of several values those that do."""
+    if name in _DIGESTS:
+        return _DIGESTS[name]
+    if isinstance(there, dict) and isinstance(now, dict):
+        before, after = cast("dict[str, Any]", there), cast("dict[str, Any]", now)
+        return "; ".join(
+            f"{part} of {name} is {before.get(part)} there, {after.get(part)} now"
+            for part in sorted({*before, *after})
+            if before.get(part) != after.get(part)
+        )
+    return f"{name} is {there} there, {now} now"
 
 
 def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _SMALLEST_SHARE = 0.01
 _DIGITS = 4  # of shares
+_PROBED = 8  # variants, to find out which sizes kernels of a space have
 
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
@@ -84,6 +86,10 @@ class Predicted:
         Which one.
     time_s : float
         Predicted time of a launch, s.
+    interval_s : (float, float) or None
+        Low and high end of where the time is expected, s; None where the model cannot tell.
+    interval_level : float
+        The share of cases whose time the interval is to hold.
     group_shape : tuple of int or None
         Work items per group.
     missing : tuple of str
@@ -96,6 +102,8 @@ class Predicted:
 
     choice: dict[str, Value]
     time_s: float
+    interval_s: tuple[float, float] | None = None
+    interval_level: float = 0.95
     group_shape: tuple[int | None, ...] = ()
     missing: tuple[str, ...] = ()
     written: int = 1
@@ -132,6 +140,59 @@ class Question:
     def found_space(self) -> SearchSpace:
         """Return the space, found by its name if that is what is given."""
         return load_space(self.space) if isinstance(self.space, str) else self.space
+
+
+def checked_space(
+    space: SearchSpace | str, sizes: Mapping[str, int], *, to_measure: bool = False
+) -> SearchSpace:
+    """Find a space, and see to it before any work that it can be asked for these sizes.
+
+    Parameters
+    ----------
+    space : SearchSpace or str
+        The space, or a text for `load_space`.
+    sizes : Mapping from str to int
+        In place of the space's.
+    to_measure : bool
+        Whether variants are to run.
+
+    Raises
+    ------
+    ParameterError
+        A size is not positive, or neither the space nor its kernels have one of the name.
+    SearchSpaceError
+        There is no such space; or it says nothing of arguments or reference, and is to be measured.
+    """
+    found = load_space(space) if isinstance(space, str) else space
+    if to_measure:
+        found.check_can_run()
+    for name, value in sizes.items():
+        if value < 1:
+            raise ParameterError(
+                f"space '{found.name}': {name} = {value}; sizes are positive", parameter=name
+            )
+    unknown = [name for name in sizes if name not in found.sizes]
+    there = {*found.sizes, *_sizes_of_kernel(found)} if unknown else set[str]()
+    for name in unknown:
+        if there and name not in there:
+            raise ParameterError(
+                f"space '{found.name}' has no size {name}; there are {', '.join(sorted(there))}",
+                parameter=name,
+            )
+    return found
+
+
+def _sizes_of_kernel(space: SearchSpace) -> tuple[str, ...]:
+    """Return the parameters of the first variant that can be counted; none if none can."""
+    from countperf.tuning.shared_counts import counted_variant, scheduled_variant
+
+    for choice in islice(space.choices(), _PROBED):
+        try:
+            variant = scheduled_variant(_built(space, choice), "source")
+            return tuple(counted_variant(variant, "source", policy=False).parameters)
+        except CountperfError:
+            continue
+    return ()
 
 
 def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
@@ -197,11 +258,21 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     return Predicted(
         choice=kept,
         time_s=time_s,
+        interval_s=interval_of(prediction),
+        interval_level=prediction.interval_level,
         group_shape=resources.group_shape,
         missing=prediction.missing,
         written=written_instructions(unit),
         parts=_shares(prediction),
     )
+
+
+def interval_of(prediction: Prediction) -> tuple[float, float] | None:
+    """Return the ends of the interval of a single time, s; None where the model cannot tell."""
+    if prediction.interval_s is None:
+        return None
+    low, high = prediction.interval_s
+    return float(low), float(high)
 
 
 def _shares(prediction: Prediction) -> dict[str, float]:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from countperf.errors import SearchSpaceError
-from countperf.tuning.points import Point, Question, Refused
+from countperf.tuning.points import Point, Question, Refused, checked_space
 from countperf.tuning.pools import StandsStill, capacity, pool_or, shares_memory
 from countperf.tuning.promise import Promise
 from countperf.tuning.ranking import Ranking, Tally
@@ -79,7 +79,10 @@ def rank_points(
     ------
     SearchSpaceError
         A constraint cannot be evaluated.
+    ParameterError
+        A size is not positive, or is none of the space.
     """
+    checked_space(question.space, question.sizes)
     with (
         pool_or(executor) as chosen,
         Ranker(

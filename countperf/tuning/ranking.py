@@ -3,40 +3,93 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from countperf.errors import TuningError
 from countperf.tuning.points import Point, Predicted, Refused
 from countperf.tuning.space import SearchSpace
 
-_EXAMPLES = 3
+_KINDS = 50  # of reasons that are told apart at a stage
+_NAMED = 3  # of them in a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why some points fell out at a stage.
+
+    Attributes
+    ----------
+    count : int
+        How many, for a reason that differs in nothing but numbers.
+    example : Refused
+        The first of them.
+    """
+
+    count: int
+    example: Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalCount:
-    """How many points fell out at a stage.
+    """How many points fell out at a stage, and why.
 
     Attributes
     ----------
     count : int
         How many.
-    examples : tuple of Refused
-        The first few.
+    reasons : tuple of Reason
+        Why, the most frequent one first; of very many kinds of reasons not all are there.
     """
 
     count: int
-    examples: tuple[Refused, ...]
+    reasons: tuple[Reason, ...]
+
+    @property
+    def examples(self) -> tuple[Refused, ...]:
+        """A point for each reason."""
+        return tuple(reason.example for reason in self.reasons)
+
+
+class _Refusals:
+    """Counts points that fall out at a stage."""
+
+    def __init__(self, start: RefusalCount | None = None, numbers: Iterable[int] = ()) -> None:
+        self._count = 0 if start is None else start.count
+        self._reasons: dict[str, tuple[int, Reason]] = {}
+        if start is not None:
+            for number, reason in zip(numbers, start.reasons, strict=True):
+                self._reasons[_kind(reason.example)] = number, reason
+
+    def add(self, number: int, point: Refused) -> None:
+        self._count += 1
+        kind = _kind(point)
+        if kind not in self._reasons:
+            if len(self._reasons) < _KINDS:
+                self._reasons[kind] = number, Reason(count=1, example=point)
+            return
+        first, reason = self._reasons[kind]
+        reason = replace(reason, count=reason.count + 1)
+        if number < first:
+            first, reason = number, replace(reason, example=point)
+        self._reasons[kind] = first, reason
+
+    def found(self) -> RefusalCount:
+        order = sorted(self._reasons.values(), key=lambda each: (-each[1].count, each[0]))
+        return RefusalCount(count=self._count, reasons=tuple(reason for _, reason in order))
+
+
+def _kind(point: Refused) -> str:
+    return re.sub(r"\d+", "#", point.reason)
 
 
 def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
     """Sum up points that fell out, by stage."""
-    found: dict[str, list[Refused]] = {}
-    for each in refused:
-        found.setdefault(each.stage, []).append(each)
-    return {
-        stage: RefusalCount(count=len(some), examples=tuple(some[:_EXAMPLES]))
-        for stage, some in found.items()
-    }
+    stages: dict[str, _Refusals] = {}
+    for number, each in enumerate(refused):
+        stages.setdefault(each.stage, _Refusals()).add(number, each)
+    return {stage: counted.found() for stage, counted in stages.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +136,28 @@ class Ranking:
         """How many points have no prediction."""
         return sum(each.count for each in self.refusals.values())
 
+    def check_predicted(self) -> None:
+        """Raise an error with the most frequent reasons if no variant has a prediction.
+
+        Raises
+        ------
+        TuningError
+            There is none.
+        """
+        if self.predicted:
+            return
+        reasons = [(r, stage) for stage, each in self.refusals.items() for r in each.reasons]
+        reasons.sort(key=lambda each: -each[0].count)
+        said = [f"{r.count} ({stage}): {r.example.reason}" for r, stage in reasons[:_NAMED]]
+        if len(reasons) > _NAMED:
+            said.append("others for other reasons")
+        why = f"{self.refused} refused: {'; '.join(said)}"
+        raise TuningError(
+            f"no variant of '{self.space}' has a prediction: "
+            f"{why if reasons else 'no choice satisfies the constraints'}",
+            refusals=[reason.example.reason for reason, _ in reasons],
+        )
+
 
 class Tally:
     """What is kept of the points that come by, the same in whatever order they come.
@@ -100,18 +175,17 @@ class Tally:
     def __init__(self, keep: int, space: SearchSpace, resume: Ranking | None = None) -> None:
         self._keep = keep
         self._best: list[tuple[float, int, Predicted]] = []
-        self._examples: dict[str, list[tuple[int, Refused]]] = {}
-        self._counts: dict[str, int] = {}
+        self._refusals: dict[str, _Refusals] = {}
         self.predicted = 0
         if resume is None:
             return
-        for number, point in _numbered(space, resume.best):
+        numbers = space.numbers(point.choice for point in resume.best)
+        for number, point in zip(numbers, resume.best, strict=True):
             self.add(number, point)
-        for each in resume.refusals.values():
-            for number, point in _numbered(space, each.examples):
-                self.add(number, point)
+        for stage, each in resume.refusals.items():
+            numbers = space.numbers(point.choice for point in each.examples)
+            self._refusals[stage] = _Refusals(each, numbers)
         self.predicted = resume.predicted
-        self._counts = {stage: each.count for stage, each in resume.refusals.items()}
 
     def add(self, number: int, point: Point) -> None:
         """Take a point and the number that `SearchSpace.visit` gives with it."""
@@ -124,29 +198,12 @@ class Tally:
                 else:
                     heapq.heappushpop(self._best, item)
             case Refused():
-                self._counts[point.stage] = self._counts.get(point.stage, 0) + 1
-                examples = self._examples.setdefault(point.stage, [])
-                if len(examples) < _EXAMPLES or number < examples[-1][0]:
-                    examples.append((number, point))
-                    examples.sort(key=lambda each: each[0])
-                    del examples[_EXAMPLES:]
+                self._refusals.setdefault(point.stage, _Refusals()).add(number, point)
 
     def best(self) -> tuple[Predicted, ...]:
         """Return the best, fastest first; of equal ones those that are visited first."""
         return tuple(point for *_, point in sorted(self._best, key=lambda i: i[:2], reverse=True))
 
     def refusals(self) -> dict[str, RefusalCount]:
-        """Return how many fell out at each stage."""
-        return {
-            stage: RefusalCount(
-                count=count, examples=tuple(point for _, point in self._examples[stage])
-            )
-            for stage, count in sorted(self._counts.items())
-        }
-
-
-def _numbered(
-    space: SearchSpace, points: tuple[Predicted, ...] | tuple[Refused, ...]
-) -> list[tuple[int, Predicted | Refused]]:
-    numbers = space.numbers(point.choice for point in points)
-    return list(zip(numbers, points, strict=True))
+        """Return how many fell out at each stage, and why."""
+        return {stage: counted.found() for stage, counted in sorted(self._refusals.items())}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from statistics import median
 from types import TracebackType
 from typing import Any
 
@@ -31,7 +32,7 @@ from countperf.tuning.elsewhere import MOST, Builders
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
 from countperf.tuning.pools import StandsStill
-from countperf.tuning.records import Record
+from countperf.tuning.records import Measured, Record
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
@@ -520,6 +521,32 @@ class _Lane:
 # {{{ searches
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What a search found in a record, and what it would have found in no hurry.
+
+    Attributes
+    ----------
+    result : TuningResult
+        What it found.
+    regret : float
+        By which fraction of the median recorded run of the winner the shortest one of another
+        variant is shorter, of those that its regret bound is about; 0 if none is.
+    whole_regret : float
+        The same, of all recorded variants.
+    """
+
+    result: TuningResult
+    regret: float
+    whole_regret: float
+
+    @property
+    def bound_holds(self) -> bool | None:
+        """Whether the regret is within its bound; None where there is no bound."""
+        bound = self.result.regret_bound
+        return None if bound is None else self.regret <= bound
+
+
 def replayed_tuning(
     recording: Recording,
     seconds: float,
@@ -528,7 +555,7 @@ def replayed_tuning(
     workers: int,
     plan: Plan | None = None,
     thinking: bool = False,
-) -> TuningResult:
+) -> Replay:
     """Search as `countperf.tuning.search.tune_space` would have within a budget, s.
 
     Without a plan, variants warm up for as long as they did when they were recorded. Each seed has
@@ -548,13 +575,29 @@ def replayed_tuning(
     part = recording.record.part
     order = random.Random(seed)
     values = {name: order.sample(some, len(some)) for name, some in part.parameters.items()}
-    return tune_space(
+    points: list[Point] = []
+    result = tune_space(
         replace(recording.question, space=replace(part, parameters=values)),
         runner,
         Budget(seconds=seconds),
         executor=executor,
         plan=plan or _plan_of(recording.record),
+        on_point=points.append,
     )
+    predicted = [as_key(point.choice) for point in points if isinstance(point, Predicted)]
+    by_choice = recording.record.by_choice
+    return Replay(
+        result=result,
+        regret=_regret(result, [by_choice[key] for key in predicted]),
+        whole_regret=_regret(result, recording.record.variants),
+    )
+
+
+def _regret(result: TuningResult, variants: Sequence[Measured]) -> float:
+    """Return by which fraction of the winner's median recorded run others take less."""
+    (winner,) = (each for each in variants if each.choice == result.winner.choice)
+    others_s = [e.time_s for e in variants if e is not winner and e.samples_s]
+    return max(0.0, 1 - min(others_s, default=math.inf) / median(winner.samples_s))
 
 
 def random_search(

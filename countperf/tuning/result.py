@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
 from countperf.errors import ParameterError
 from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.ranking import Ranking, RefusalCount
+from countperf.tuning.ranking import Ranking, Reason, RefusalCount
 from countperf.tuning.space import Choice, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted"]
@@ -42,6 +42,27 @@ class Budget:
         for name, value in (("seconds", self.seconds), ("measurements", self.measurements)):
             if value is not None and not value > 0:
                 raise ParameterError(f"a budget of {value} {name} is none", parameter=name)
+
+    def exceeds(self, spent: Budget) -> bool:
+        """Tell whether it allows for more than another one did.
+
+        Examples
+        --------
+        >>> Budget(seconds=2.0).exceeds(Budget(seconds=1.0)), Budget(seconds=1.0).exceeds(
+        ...     Budget(seconds=1.0, measurements=5)
+        ... )
+        (True, True)
+        >>> Budget(seconds=1.0, measurements=5).exceeds(Budget(seconds=2.0))
+        False
+        """
+        limits = ((self.seconds, spent.seconds), (self.measurements, spent.measurements))
+        return any(
+            was is not None and (allowed is None or allowed > was) for allowed, was in limits
+        )
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the budget as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +134,10 @@ class Tried:
         Which one.
     predicted_s : float
         What was predicted, before any correction, s.
+    interval_s : (float, float) or None
+        Low and high end of the prediction's interval, s; None where the model cannot tell.
+    interval_level : float
+        The share of cases whose time the interval is to hold.
     samples_s : tuple of float
         Time of each run, s.
     cut_short : bool
@@ -124,6 +149,8 @@ class Tried:
     choice: dict[str, Value]
     predicted_s: float
     samples_s: tuple[float, ...]
+    interval_s: tuple[float, float] | None = None
+    interval_level: float = 0.95
     cut_short: bool = False
     at_s: float = 0.0
 
@@ -161,14 +188,20 @@ class TuningResult:
     predicted : int
         Variants with a prediction.
     ranking_complete : bool
-        Whether all of the space was predicted; the regret bound is about what was.
+        Whether all of the space was looked at.
     stopped : {"confident", "budget", "exhausted"}
         Why it ended.
     confidence : float
         Of the bound.
-    regret_bound : float
-        The fastest of the predicted variants is faster than the winner by at most this fraction of
-        the winner's time, at the confidence.
+    regret_bound : float or None
+        The fastest of the `bounded` variants takes less than a median run of the winner by at most
+        this fraction of that, at the confidence; None where the winner is all that is known of the
+        space.
+    bounded : int
+        Variants with a prediction, but for those that failed on the device.
+    unbounded : int
+        Others that there may be, of which nothing is known: not looked at, or without a prediction;
+        an estimate where the space is large.
     spent_s : float
         Time spent over all sessions, s.
     ranking_s : float
@@ -187,7 +220,9 @@ class TuningResult:
     ranking_complete: bool
     stopped: Stop
     confidence: float
-    regret_bound: float
+    regret_bound: float | None
+    bounded: int
+    unbounded: int
     spent_s: float
     ranking_s: float
 
@@ -214,6 +249,8 @@ def tried_line(tried: Tried) -> dict[str, Any]:
         "kind": "tried",
         "choice": tried.choice,
         "predicted_s": tried.predicted_s,
+        "interval_s": None if tried.interval_s is None else list(tried.interval_s),
+        "interval_level": tried.interval_level,
         "samples_s": list(tried.samples_s),
         "cut_short": tried.cut_short,
         "at_s": tried.at_s,
@@ -225,10 +262,19 @@ def read_tried(line: Mapping[str, Any]) -> Tried:
     return Tried(
         choice=dict(line["choice"]),
         predicted_s=float(line["predicted_s"]),
+        interval_s=_read_interval(line.get("interval_s")),  # files of old do not have it
+        interval_level=float(line.get("interval_level", 0.95)),
         samples_s=tuple(float(sample) for sample in line["samples_s"]),
         cut_short=bool(line["cut_short"]),
         at_s=float(line["at_s"]),
     )
+
+
+def _read_interval(ends: Sequence[float] | None) -> tuple[float, float] | None:
+    if ends is None:
+        return None
+    low, high = ends
+    return float(low), float(high)
 
 
 def refused_object(refused: Refused) -> dict[str, Any]:
@@ -253,12 +299,17 @@ def ranking_line(ranking: Ranking) -> dict[str, Any]:
                 list(p.missing),
                 p.written,
                 dict(p.parts),
+                None if p.interval_s is None else list(p.interval_s),
+                p.interval_level,
             ]
             for p in ranking.best
         ],
         "predicted": ranking.predicted,
         "refusals": {
-            stage: {"count": each.count, "examples": [refused_object(e) for e in each.examples]}
+            stage: {
+                "count": each.count,
+                "reasons": [[r.count, refused_object(r.example)] for r in each.reasons],
+            }
             for stage, each in ranking.refusals.items()
         },
         "position": ranking.position,
@@ -289,6 +340,8 @@ def read_ranking(
                 missing=tuple(missing),
                 written=int(more[0]) if more else 1,  # files of old do not have it
                 parts=more[1] if len(more) > 1 else {},  # nor this
+                interval_s=_read_interval(more[2]) if len(more) > 2 else None,
+                interval_level=float(more[3]) if len(more) > 3 else 0.95,
             )
             for values, time_s, shape, missing, *more in line["best"]
         ),
@@ -296,7 +349,10 @@ def read_ranking(
         refusals={
             stage: RefusalCount(
                 count=int(each["count"]),
-                examples=tuple(read_refused(example) for example in each["examples"]),
+                reasons=tuple(
+                    Reason(count=int(count), example=read_refused(example))
+                    for count, example in each.get("reasons", ())  # files of old do not have them
+                ),
             )
             for stage, each in line["refusals"].items()
         },

@@ -18,7 +18,7 @@ from countperf.tuning.elsewhere import Builders, Elsewhere
 from countperf.tuning.gate import Gate
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Predicted, Question, Refused
+from countperf.tuning.points import Point, Predicted, Question, Refused, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, Ranker
@@ -45,6 +45,7 @@ Progress = Callable[[str], None]
 
 _MOST_ROUNDS = 3  # in which a variant is run that may have been disturbed
 _WAIT_S = 0.05  # for a variant to be built, before others are looked after
+_UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
 RESERVED = 0.05
 """Fraction of the seconds that is kept for running the best once more, if that takes so long."""
 
@@ -61,6 +62,7 @@ def tune_space(
     progress: Progress | None = None,
     began_s: float | None = None,
     gate: Gate | None = None,
+    on_point: Callable[[Point], None] | None = None,
 ) -> TuningResult:
     """Find the fastest variant of a space on a device within a budget.
 
@@ -86,6 +88,8 @@ def tune_space(
         When the session began by the runner's clock, if work was done before, s.
     gate : Gate, optional
         Of several searches in this process; what keeps their timings apart.
+    on_point : callable, optional
+        Is told of every point that is predicted in this session, refused ones included.
 
     Returns
     -------
@@ -95,11 +99,13 @@ def tune_space(
     ------
     TuningError
         No variant could be predicted, or none ran.
+    ParameterError, SearchSpaceError
+        A size is not positive or none of the space, or the space cannot be measured.
     IncompatibleMeasurementsError, DocumentError, MeasurementError
         The store is of another search, is damaged, or cannot be written.
     """
     plan = plan or Plan()
-    space = question.found_space()
+    space = checked_space(question.space, question.sizes, to_measure=True)
     with ExitStack() as stack:
         journal = None
         if store is not None:
@@ -107,12 +113,15 @@ def tune_space(
                 Journal.open(store, search_header(question, space, runner, plan))
             )
         search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
+        if (found := search.found_before()) is not None:
+            return found
         pool = stack.enter_context(pool_or(executor))
         ranker = Ranker(
             question,
             pool,
             keep=keep,
             resume=search.earlier_ranking(),
+            on_point=on_point,
             now=runner.clock.now,
             by_promise=budget.seconds is not None,
         )
@@ -121,7 +130,7 @@ def tune_space(
         search.begin()
         stopped = search.measure()
         search.confirm()
-        return search.result(stopped)
+        return search.end(stopped)
 
 
 class _Search:
@@ -153,6 +162,7 @@ class _Search:
         self._elsewhere: Builders | None = None
         self._known = Candidates(space, plan)
         self._ranking: Ranking
+        self._noted: Ranking | None = None  # what was written down last
         self._predictions: Predictions
         self._gate: Gate
         self._bench: Bench
@@ -238,6 +248,20 @@ class _Search:
             device=question.weights.device.slug,
         )
 
+    def found_before(self) -> TuningResult | None:
+        """Return the result of a search that has ended, unless more may be spent now than then."""
+        end = self._entries[-1] if self._entries else {}
+        if end.get("kind") != "end":
+            return None
+        if end["stopped"] == "budget" and self._budget.exceeds(Budget(**end["budget"])):
+            return None
+        ranking = self.earlier_ranking()
+        assert ranking is not None  # it is written before the end
+        self._ranking = ranking
+        self._known.look(ranking)
+        self._say("the search has ended before; its file has the answer")
+        return self._result(end["stopped"], self._before_s)
+
     def _recall(self) -> None:
         """Take over what earlier sessions measured."""
         for entry in self._entries:
@@ -255,16 +279,11 @@ class _Search:
     def begin(self) -> None:
         """Predict: a sample of the variants where seconds are scarce, else all of them."""
         ranking = self._predictions.begin()
-        if not ranking.predicted:
-            reasons = [e.reason for each in ranking.refusals.values() for e in each.examples]
-            raise TuningError(
-                f"no variant of '{self._space.name}' has a prediction: "
-                f"{reasons[0] if reasons else 'no choice satisfies the constraints'}",
-                refusals=reasons,
-            )
+        ranking.check_predicted()
         self._look()
 
     def _note(self, ranking: Ranking) -> None:
+        self._noted = ranking
         self._write(ranking_line(ranking))
         self._say(
             f"{ranking.predicted} variants predicted, {ranking.refused} refused"
@@ -298,7 +317,7 @@ class _Search:
                 continue
             if self._known.is_confident:
                 if not counting and not self._predictions.resume():
-                    return "confident"
+                    return "confident" if self._ranking.complete else "budget"
                 self._predictions.wait()
                 continue
             if self._elsewhere is None:
@@ -340,7 +359,8 @@ class _Search:
                 self._predictions.after(partial(elsewhere.begin, [p.choice for p in points]))
             under_way = len(elsewhere.building)
             while not self._is_spent() and len(elsewhere.building) == under_way > 0:
-                elsewhere.wait(min(_WAIT_S, max(0.0, self._left_s())))
+                left_s = self._left_s()  # none where the first variant takes all of it and more
+                elsewhere.wait(min(_WAIT_S, left_s) if left_s > 0 else _WAIT_S)
                 self._predictions.keep_on()
         return True
 
@@ -367,6 +387,8 @@ class _Search:
             tried = Tried(
                 choice=point.choice,
                 predicted_s=point.time_s,
+                interval_s=point.interval_s,
+                interval_level=point.interval_level,
                 samples_s=samples,
                 cut_short=cut_short,
                 at_s=self._spent_s(),
@@ -441,7 +463,21 @@ class _Search:
 
     # }}}
 
-    def result(self, stopped: Stop) -> TuningResult:
+    def end(self, stopped: Stop) -> TuningResult:
+        """Sum up, and write down that the search has ended, so that it is not begun again.
+
+        All that was predicted is written down as well, which the bound of the regret is about.
+        """
+        spent_s = self._spent_s()
+        result = self._result(stopped, spent_s)
+        if self._journal is not None:
+            if self._ranking != self._noted:
+                self._journal.append({**ranking_line(self._ranking), "spent_s": spent_s})
+            end = {"kind": "end", "stopped": stopped, "budget": self._budget.to_object()}
+            self._journal.append({**end, "spent_s": spent_s})
+        return result
+
+    def _result(self, stopped: Stop, spent_s: float) -> TuningResult:
         """Sum up."""
         failed = tuple(self._known.refused.values())
         if not self._known.tried:
@@ -453,6 +489,8 @@ class _Search:
             )
         tried = tuple(sorted(self._known.tried.values(), key=lambda each: each.at_s))
         winner, within = ties(tried, floor=0.0)
+        unbounded = self._unbounded()
+        is_alone = self._known.known == 1 and unbounded > 0
         return TuningResult(
             space=self._space.name,
             device=self._runner.identity.slug,
@@ -466,7 +504,17 @@ class _Search:
             ranking_complete=self._ranking.complete,
             stopped=stopped,
             confidence=self._plan.confidence,
-            regret_bound=self._known.regret,
-            spent_s=self._spent_s(),
+            regret_bound=None if is_alone else self._known.regret(winner),
+            bounded=self._known.known,
+            unbounded=unbounded,
+            spent_s=spent_s,
             ranking_s=self._ranking.seconds,
         )
+
+    def _unbounded(self) -> int:
+        """Return how many variants there may be of which nothing is known."""
+        ranking = self._ranking
+        without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
+        if ranking.complete:
+            return without
+        return without + max(0, self._space.left(ranking.position) - len(ranking.ahead))

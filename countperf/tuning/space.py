@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from countperf.measurements import KernelCase
 
+    MakeArguments: TypeAlias = Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]
+    Reference: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]
+
 Value: TypeAlias = bool | int | float | str
 """What a parameter can be set to; it has to survive JSON."""
 
@@ -26,6 +29,7 @@ Constraint: TypeAlias = str | Callable[[Choice], bool]
 """What every choice has to satisfy: an expression of the parameters, or a function."""
 
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+_COUNTED = 20_000  # choices that are looked at to say how many there are, in a second or so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,10 +84,8 @@ class SearchSpace:
     constraints: tuple[Constraint, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     check_sizes: Callable[[Choice], Mapping[str, int]] | None = None
-    make_arguments: Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]] | None = None
-    reference: Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]] | None = (
-        None
-    )
+    make_arguments: MakeArguments | None = None
+    reference: Reference | None = None
     tolerance: float = 1e-4
     element_type: str = "f32"
     together: tuple[str, ...] = ()
@@ -162,6 +164,28 @@ class SearchSpace:
             if self.satisfies(choice):
                 yield number + 1, choice
 
+    def left(self, start: int = 0) -> int:
+        """Return how many choices `visit` gives from a number on, an estimate where it is many.
+
+        Choices are counted up to some number; that those beyond are as many is likely, since they
+        are scattered.
+
+        Examples
+        --------
+        >>> space = SearchSpace(
+        ...     name="s", parameters={"x": range(9)}, constraints=("x > 2",), build=dict
+        ... )
+        >>> space.left(), space.left(9)
+        (6, 0)
+        """
+        numbers = self.cardinality - start
+        looked = min(numbers, _COUNTED)
+        places = (
+            number * self._stride % self.cardinality for number in range(start, start + looked)
+        )
+        found = sum(self.satisfies(self.at(place)) for place in places)
+        return round(found * numbers / looked) if looked else 0
+
     @property
     def _stride(self) -> int:
         """How far apart neighbors in the order of `visit` are; without a divisor in common."""
@@ -203,6 +227,21 @@ class SearchSpace:
         """Write a choice as text: ``tile=8,unroll=2``."""
         return ",".join(f"{name}={choice[name]}" for name in self.parameters)
 
+    def check_can_run(self) -> tuple[MakeArguments, Reference]:
+        """Return what makes arguments and what says which numbers are right.
+
+        Raises
+        ------
+        SearchSpaceError
+            The space lacks one of them.
+        """
+        if self.make_arguments is None or self.reference is None:
+            raise SearchSpaceError(
+                f"space '{self.name}' has no make_arguments and reference: without them its "
+                "variants can be ranked, not measured and checked"
+            )
+        return self.make_arguments, self.reference
+
     def case(
         self,
         choice: Choice,
@@ -227,11 +266,7 @@ class SearchSpace:
         """
         from countperf.measurements import KernelCase
 
-        if self.make_arguments is None or self.reference is None:
-            raise SearchSpaceError(
-                f"space '{self.name}' has no make_arguments and reference: without them its "
-                "variants can be ranked, not measured and checked"
-            )
+        make_arguments, reference = self.check_can_run()
         wanted = {**self.sizes, **(sizes or {})}
         kernel = f"{self.name}/{self.label(choice)}"
         rows = [1 if extent is None else extent for extent in (*group_shape, 1, 1)]
@@ -251,8 +286,8 @@ class SearchSpace:
             element_type=self.element_type,
             build=build,
             parameters=wanted,
-            make_arguments=self.make_arguments,
-            reference=self.reference,
+            make_arguments=make_arguments,
+            reference=reference,
             tolerance=self.tolerance,
             purpose="test",
             global_memory_bytes=0,

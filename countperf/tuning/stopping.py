@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,14 +37,49 @@ def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
     >>> is_hopeless([1.5, 1.21, 1.2], best_s=1.0), is_hopeless([1.5, 1.3, 1.2], best_s=1.0)
     (True, False)
     """
-    if best_s is None or not samples_s:
-        return False
+    return best_s is not None and bool(samples_s) and least_hope(samples_s) > best_s
+
+
+def least_hope(samples_s: Sequence[float]) -> float:
+    """Return the shortest time that later runs may come to, as `is_hopeless` has it, s.
+
+    Examples
+    --------
+    >>> least_hope([2.0]), round(least_hope([1.3, 1.21, 1.2]), 2)
+    (1.0, 1.16)
+    """
     shortest, *others = sorted(samples_s)
-    if shortest > best_s * (1 + _FIRST_ALLOWANCE / len(samples_s)):
-        return True
+    least_s = shortest / (1 + _FIRST_ALLOWANCE / len(samples_s))
     if len(samples_s) < _ENOUGH:
-        return False
-    return shortest - (1 - _CHANCE) / _CHANCE * (others[0] - shortest) > best_s
+        return least_s
+    return max(least_s, shortest - (1 - _CHANCE) / _CHANCE * (others[0] - shortest))
+
+
+def median_limit(samples_s: Sequence[float], confidence: float) -> float:
+    """Bound the median run of a variant from above, s, whatever the distribution of its runs.
+
+    The j-th shortest of n runs is below the median with the probability that of n fair coins j or
+    more show heads. Of less than six runs, or so, none is long enough; the longest stands in.
+
+    Source: David, Nagaraja (2003), "Order statistics", section 7.1.
+
+    Examples
+    --------
+    >>> median_limit([float(number) for number in range(1, 11)], 0.975)
+    9.0
+    >>> median_limit([1.0, 1.2], 0.975)
+    1.2
+    """
+    number = len(samples_s)
+    heads = 0
+    while _tail(number, heads + 1) > 1 - confidence and heads + 1 < number:
+        heads += 1
+    return sorted(samples_s)[heads]
+
+
+def _tail(coins: int, heads: int) -> float:
+    """Return the probability that of some fair coins so many or more show heads."""
+    return float(sum(math.comb(coins, number) for number in range(heads, coins + 1)) / 2**coins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,7 +124,7 @@ def chance_of_better(rest: Sequence[Rest], best_s: float, margin: float = 0.0) -
 
 
 def regret_bound(rest: Sequence[Rest], best_s: float, confidence: float) -> float:
-    """Bound by which fraction of the best time the fastest variant of all may still be faster.
+    """Bound by which fraction of a time the fastest of what was not measured may take less.
 
     Returns
     -------

@@ -11,11 +11,13 @@ import pytest
 from countperf.cli import main
 from tests.models.builders import make_weights
 from tests.tuning.conftest import _needs_device, device
+from tests.tuning.spaces import build_double
 from tests.tuning.test_ranking import WEIGHTS
 
 __all__ = ["_needs_device", "device"]
 
 SPACE = "tests.tuning.spaces:DOUBLE"
+UNMEASURED = "tests.tuning.spaces:UNMEASURED"
 
 
 @pytest.fixture
@@ -34,11 +36,29 @@ def test_rank_prints_the_best_and_why_others_are_none(
 ) -> None:
     assert main(["rank", SPACE, "n=1024", "--weights", weights, "--top", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].split() == ["predicted", "group", "each", "fetch"]
-    assert out[1].split()[2:] == ["64", "8", "no"]
+    titles = ["predicted", "from", "to", "(95", "%)", "group", "each", "fetch"]
+    assert out[0].split() == titles
+    assert out[1].split()[6:] == ["64", "8", "no"]
     assert out[3].startswith("double on pocl-testchip, n = 1024: 15 variants predicted in")
     assert out[4].startswith("refused (build): 3, such as")
     assert out[4].endswith("ValueError: no fetch of eight")
+    assert out[5] == "--output FILE writes down every refused one with its reason"
+
+
+def test_rank_without_a_prediction_is_an_error_with_the_reasons(
+    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "points.jsonl"
+    command = ["rank", SPACE, "n=7", "--weights", weights, "--json", "--output", str(file)]
+
+    assert main(command) == 1
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "no variant of 'double' has a prediction: 18 refused: " in printed.err
+    assert "3 (build): ValueError: no fetch of eight" in printed.err
+    assert "15 (sizes): kernel 'double_it' assumes" in printed.err
+    assert len(file.read_text().splitlines()) == 18
 
 
 def test_rank_as_json_and_every_point_as_a_line(
@@ -49,11 +69,18 @@ def test_rank_as_json_and_every_point_as_a_line(
     assert main([*command, "--workers", "1"]) == 0
     printed = _json(capsys)
     assert (printed["predicted"], printed["complete"]) == (15, True)
-    assert printed["best"][0]["choice"] == {"group": 64, "each": 8, "fetch": False}
+    best = printed["best"][0]
+    assert best["choice"] == {"group": 64, "each": 8, "fetch": False}
+    direct = WEIGHTS.predict(build_double(**best["choice"]), n=512)
+    assert (best["predicted_s"], best["interval_level"]) == (direct.time_s, direct.interval_level)
+    assert direct.interval_s is not None
+    assert best["interval_s"] == list(direct.interval_s)
     assert printed["refused"]["build"]["count"] == 3
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(lines) == 18
     assert sum("stage" in line for line in lines) == 3
+    predicted = [line for line in lines if "stage" not in line]
+    assert all(e["interval_s"][0] < e["predicted_s"] < e["interval_s"][1] for e in predicted)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +91,9 @@ def test_rank_as_json_and_every_point_as_a_line(
         (["rank", SPACE, "--points", "0"], "points"),
         (["rank", SPACE, "--top", "0"], "top"),
         (["rank", SPACE, "--workers", "0"], "workers"),
+        (["rank", SPACE, "q=4"], "space 'double' has no size q; there are n"),
+        (["tune", SPACE, "n=-4", "--device", "nowhere:7"], "n = -4; sizes are positive"),
+        (["tune", UNMEASURED, "--device", "nowhere:7"], "has no make_arguments and reference"),
         (["tune", SPACE, "--budget", "-1"], "a budget of -1.0 seconds is none"),
     ],
 )

@@ -57,6 +57,30 @@ def test_building_takes_longer_the_more_is_written() -> None:
     assert times.expected_s(np.array([3 * WRITTEN])) == pytest.approx(4 * 1.5)
 
 
+@pytest.mark.parametrize(
+    ("other_s", "cut_short", "regret"),
+    [
+        pytest.param((2.2e-3,), True, 1 - 1.1 / 1.5, id="half of it after one run"),
+        pytest.param((1.8e-3, 1.65e-3), True, 1 - 1.1 / 1.5, id="two thirds after two"),
+        pytest.param((1.2e-3,) * 10, False, 1 - 1.2 / 1.5, id="what there is after all"),
+        pytest.param((2.2e-3,) * 10, False, 0.0, id="slower than any run of the winner"),
+    ],
+)
+def test_of_measured_variants_those_cut_short_may_have_been_faster_than_the_winner(
+    other_s: tuple[float, ...], cut_short: bool, regret: float
+) -> None:
+    """Every other run of the winner takes half as long again, so that its median may."""
+    first, second = _point(1, 1e-3), _point(2, 1.1e-3)
+    candidates = _known(first, second)
+    winner = Tried(choice=first.choice, predicted_s=1e-3, samples_s=(1e-3, 1.5e-3) * 5)
+    candidates.learn(winner)
+    candidates.learn(
+        Tried(choice=second.choice, predicted_s=1.1e-3, samples_s=other_s, cut_short=cut_short)
+    )
+
+    assert candidates.regret(winner) == pytest.approx(regret)
+
+
 def test_where_seconds_are_scarce_what_takes_long_to_build_comes_later() -> None:
     large, small, slow = _point(1, 1e-3, written=1000), _point(2, 1.1e-3), _point(3, 1.0)
     candidates = _known(large, small, slow)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import countperf.tuning
 from countperf.errors import KernelBuildError, MeasurementError, ParameterError, WrongResultError
 from countperf.report.tuning_figure import draw_tuning
 from countperf.tuning.export import kernel_tuner_cache, t4_results, tuning_frame
@@ -102,8 +103,9 @@ def test_t4_results_follow_the_published_schema(result: TuningResult) -> None:
 
 
 def test_the_frame_has_a_row_for_each_that_ran_and_the_best_so_far(result: TuningResult) -> None:
-    frame = tuning_frame(result)
+    frame = countperf.tuning.tuning_frame(result)
 
+    assert countperf.tuning.tuning_frame is tuning_frame
     assert list(frame["time_s"]) == [tried.time_s for tried in result.tried]
     assert frame["best_s"].is_monotonic_decreasing
     assert frame["best_s"].iloc[-1] == result.winner.time_s

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import SearchSpaceError
+from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.tuning.gate import Gate
 from countperf.tuning.points import (
     Limits,
@@ -19,10 +19,12 @@ from countperf.tuning.points import (
     Predicted,
     Question,
     Refused,
+    checked_space,
     load_space,
     predict_point,
 )
 from countperf.tuning.ranker import Ranker, rank_points
+from countperf.tuning.ranking import by_stage
 from countperf.tuning.result import as_key
 from countperf.tuning.space import Choice
 from tests.harness.fakes import IDENTITY
@@ -70,6 +72,44 @@ def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None
     assert ranking.refusals["build"].examples[0].reason == "ValueError: no fetch of eight"
 
 
+def _refuse(kind: str, x: int, y: int) -> Any:
+    if kind == "fancy":
+        raise (KeyError if x % 3 == 0 else ValueError)(f"{x} is not {y}")
+    raise TypeError("plain")
+
+
+def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() -> None:
+    """Of 12 x and 4 y half are plain; of the others a third are keys."""
+    question = _question(space=make_space(build=_refuse))
+
+    whole = rank_points(question, executor=Inline())
+    part = rank_points(question, executor=Inline(), points=50)
+    rest = rank_points(question, executor=Inline(), resume=part)
+
+    build = whole.refusals["build"]
+    assert build.count == 96
+    assert [(each.count, each.example.reason.split(":")[0]) for each in build.reasons] == [
+        (48, "TypeError"),
+        (32, "ValueError"),
+        (16, "KeyError"),
+    ]
+    assert rest.refusals == whole.refusals
+    assert by_stage(each for each in build.examples)["build"].count == 3
+    with pytest.raises(TuningError, match=r"96 refused: 48 \(build\): TypeError: plain; 32 \(bui"):
+        whole.check_predicted()
+
+
+def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
+    texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
+    refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
+
+    found = by_stage(refused)["build"]
+
+    assert found.count == 600
+    assert len(found.reasons) == 50
+    assert all(reason.count == 2 for reason in found.reasons)
+
+
 def test_what_exceeds_the_limits_is_refused_with_the_reason() -> None:
     ranking = rank_points(_question(limits=LIMITS), executor=Inline())
 
@@ -110,6 +150,35 @@ def test_sizes_that_a_variant_does_not_take_are_a_refusal() -> None:
 
     assert ranking.refusals["sizes"].count == 9
     assert {point.choice["group"] for point in ranking.best} == {16, 32}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        pytest.param({"q": 4}, "space 'double' has no size q; there are n", id="misspelt"),
+        pytest.param({"n": -4}, "space 'double': n = -4; sizes are positive", id="negative"),
+        pytest.param({"n": 0}, "space 'double': n = 0; sizes are positive", id="zero"),
+    ],
+)
+def test_sizes_that_no_variant_can_have_are_refused_before_any_is_predicted(
+    sizes: dict[str, int], said: str
+) -> None:
+    passed: list[Point] = []
+
+    with pytest.raises(ParameterError, match=said) as caught:
+        rank_points(_question(sizes=sizes), executor=Inline(), on_point=passed.append)
+
+    assert [caught.value.parameter] == list(sizes)
+    assert passed == []
+
+
+def test_sizes_of_the_kernel_may_be_none_of_the_space() -> None:
+    space = replace(DOUBLE, sizes={})
+
+    assert rank_points(_question(space=space, sizes={"n": N}), executor=Inline()).predicted == 15
+    with pytest.raises(ParameterError, match="has no size m; there are n"):
+        checked_space(space, {"n": N, "m": N})
+    assert checked_space(make_space(sizes={}), {"any": 1})  # its variants are no kernels
 
 
 def test_properties_without_a_weight_are_a_refusal_unless_they_may_be_left_out() -> None:

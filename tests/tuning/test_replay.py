@@ -11,9 +11,11 @@ from concurrent.futures import FIRST_COMPLETED
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
+from scipy.stats import binom
 
 from countperf.errors import (
     DocumentError,
@@ -22,6 +24,7 @@ from countperf.errors import (
     TuningError,
 )
 from countperf.harness.clock import FakeClock
+from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
 from countperf.tuning.points import Predicted, Question, Refused
 from countperf.tuning.records import Measured, Record, read_record, record
@@ -37,7 +40,8 @@ from countperf.tuning.replay import (
     random_search,
     replayed_tuning,
 )
-from countperf.tuning.result import Plan, as_key
+from countperf.tuning.result import Budget, Plan, TuningResult, as_key
+from countperf.tuning.search import tune_space
 from countperf.tuning.space import SearchSpace
 from tests.harness.conftest import _needs_device, device  # pyright: ignore[reportPrivateUsage]
 from tests.harness.fakes import IDENTITY
@@ -239,7 +243,7 @@ def test_predictions_keep_coming_while_a_build_is_waited_for() -> None:
     assert len(recording.answers) > 600
     record = replace(recording.record, device=CPU)
 
-    found = replayed_tuning(replace(recording, record=record), 20.0, seed=0, workers=2)
+    found = replayed_tuning(replace(recording, record=record), 20.0, seed=0, workers=2).result
 
     assert 280 < found.predicted < 320
     assert len(found.tried) >= 3
@@ -250,7 +254,7 @@ def test_searches_keep_their_budget() -> None:
     recording = _recording()
     record = recording.record
 
-    found = replayed_tuning(recording, 4.5, seed=0, workers=2)
+    found = replayed_tuning(recording, 4.5, seed=0, workers=2).result
     lucky = record.variants[-1].choice
 
     assert found.predicted == 16
@@ -268,13 +272,23 @@ def test_searches_keep_their_budget() -> None:
     assert sum(two) > sum(one)
 
 
+def test_a_first_variant_that_takes_more_than_the_budget_is_waited_for() -> None:
+    slow = _recording(build_s=5.0)
+    record = replace(slow.record, device=CPU)
+
+    found = replayed_tuning(replace(slow, record=record), 1.0, seed=0, workers=2).result
+
+    assert len(found.tried) == 1
+    assert found.spent_s == pytest.approx(5.0, abs=0.5)
+
+
 def test_on_processors_several_variants_are_built_at_a_time() -> None:
     """On other devices one is built after the other."""
     other = _recording()
     processor = replace(other, record=replace(other.record, device=CPU))
 
-    one = replayed_tuning(other, 8.0, seed=0, workers=4)
-    several = replayed_tuning(processor, 8.0, seed=0, workers=4)
+    one = replayed_tuning(other, 8.0, seed=0, workers=4).result
+    several = replayed_tuning(processor, 8.0, seed=0, workers=4).result
 
     assert len(several.tried) > len(one.tried) > 0
     assert several.spent_s <= 8.0 + 2.0
@@ -299,7 +313,7 @@ def test_what_is_left_of_the_budget_goes_into_predictions_before_a_search_is_sur
         },
     )
 
-    found = replayed_tuning(right, 12.0, seed=0, workers=2)
+    found = replayed_tuning(right, 12.0, seed=0, workers=2).result
 
     assert found.stopped in ("confident", "exhausted")
     assert found.ranking_complete
@@ -316,12 +330,113 @@ def test_any_budget_goes_partly_into_predictions_and_partly_into_measurements(
     """Predicting all takes 16 s on two processors, building a variant 0.4 s."""
     slow = _recording(count_s=2.0, build_s=0.4)
 
-    found = replayed_tuning(slow, seconds, seed=0, workers=2)
+    found = replayed_tuning(slow, seconds, seed=0, workers=2).result
 
     assert found.predicted in predicted
     assert len(found.tried) >= tried
     assert found.spent_s <= seconds + 1.0
     assert slow.record.quality(found.winner.choice) > 0.9
+
+
+def test_a_replay_tells_the_regret_of_what_was_predicted_and_of_all() -> None:
+    """The three fastest have no prediction; of what was predicted the best one is found."""
+    whole = _recording(build_s=0.01)
+    *_, third, second, first = whole.answers
+    times = {as_key(each.choice): each.time_s for each in whole.record.variants}
+    refused = Refused(choice={}, stage="predict", reason="no weight")
+    answers = {
+        key: replace(answer, point=refused) if key in (first, second, third) else answer
+        for key, answer in whole.answers.items()
+    }
+
+    found = replayed_tuning(replace(whole, answers=answers), 60.0, seed=0, workers=2)
+
+    winner_s = times[as_key(found.result.winner.choice)]
+    assert found.regret == 0.0
+    assert found.whole_regret == pytest.approx(1 - times[first] / winner_s)
+    assert (found.result.bounded, found.result.unbounded) == (13, 3)
+    assert found.bound_holds
+    assert replace(found, regret=1.0).bound_holds is False
+    nothing = replace(found, result=replace(found.result, regret_bound=None))
+    assert nothing.bound_holds is None
+
+
+@pytest.mark.parametrize(
+    ("device", "family", "model"),
+    [
+        pytest.param("pocl-epyc-zen5", "transpose", None, id="noisy, good predictions"),
+        pytest.param("intel-epyc-zen5", "stencil", "linear", id="quiet, poor predictions"),
+    ],
+)
+def test_regrets_are_within_their_bounds_as_often_as_the_confidence_says(
+    device: str, family: str, model: str | None
+) -> None:
+    """By a record: no more misses than come up by chance once in a hundred times."""
+    path = ROOT / "fits" / device / "tuning" / f"{family}.jsonl"
+    record = read_record(path, points=100)
+    question = Question(
+        space=record.space,
+        weights=load_weights(device, model=model),
+        sizes={},
+        incomplete_ok=True,
+    )
+    recording = predicted_record(record, question)
+    answers = {key: replace(each, count_s=0.05) for key, each in recording.answers.items()}
+    recording = replace(recording, answers=answers)  # the same on any machine
+
+    replays = [
+        replayed_tuning(recording, share * record.exhaustive_s, seed=seed, workers=2)
+        for share in (0.05, 0.1, 0.2)
+        for seed in range(8)
+    ]
+
+    bounds = [replay.result.regret_bound for replay in replays]
+    claims = [(b, r.regret) for b, r in zip(bounds, replays, strict=True) if b is not None]
+    misses = sum(not replay.bound_holds for replay in replays if replay.bound_holds is not None)
+    assert len(claims) == 24
+    assert misses <= binom.ppf(0.99, len(claims), 1 - Plan().confidence)
+    assert sum(regret > 0 for _, regret in claims) >= 12  # so that there is something to bound
+    assert median(bound for bound, _ in claims[-8:]) < 0.9  # and the bounds say something
+    assert any(regret > bound / 2 for bound, regret in claims)
+
+
+def test_variants_without_a_prediction_are_not_bounded() -> None:
+    """One that cannot be counted may be the fastest; one that Loopy refuses is none."""
+    whole = _recording(build_s=0.01)
+    uncounted, refused, *_ = whole.answers
+    answers = {
+        **whole.answers,
+        uncounted: Answer(point=Refused(choice={}, stage="count", reason="modulo"), count_s=0.1),
+        refused: Answer(point=Refused(choice={}, stage="schedule", reason="cycle"), count_s=0.1),
+    }
+
+    found = replayed_tuning(replace(whole, answers=answers), 60.0, seed=0, workers=2).result
+
+    assert found.ranking_complete
+    assert (found.bounded, found.unbounded) == (14, 1)
+
+
+def test_a_search_that_did_not_look_at_all_answers_the_same_from_its_file(tmp_path: Path) -> None:
+    """Predicting all takes 16 s on two processors: what came last is in the file as well."""
+    recording = _recording(count_s=2.0, build_s=0.4)
+
+    def search(clock: FakeClock) -> TuningResult:
+        processors = ReplayProcessors(clock, 2)
+        return tune_space(
+            recording.question,
+            ReplayRunner(recording.record, 0, clock),
+            Budget(seconds=10.0),
+            store=tmp_path / "search.jsonl",
+            executor=ReplayExecutor(recording, processors),
+            began_s=clock.now() - 1.5,
+        )
+
+    clock = FakeClock()
+    first, second, third = (search(clock) for _ in range(3))
+
+    assert 0 < first.predicted < 16
+    assert not first.ranking_complete
+    assert second == third == first
 
 
 @pytest.mark.device
@@ -342,6 +457,8 @@ def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
     for family in found["families"].values():
         assert len(family["repetitions"]["tune"]) == 2
         assert family["exhaustive_over_ranking"] > 0
+        assert len(family["regret_bounds"]) == len(family["regrets"]) == 2
+        assert family["bounds_hold"] in (0.0, 0.5, 1.0)
     assert "geometric mean" in printed
 
     live = _searched_live(tmp_path)

@@ -6,6 +6,8 @@ import random
 import subprocess
 import sys
 import textwrap
+from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -13,11 +15,13 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from countperf.counting import resources as launch_resources
 from countperf.counting.equivalence import with_loops_as_loops
 from countperf.counting.resources import scheduled, written_instructions
 from countperf.models.definition import FittedModel, Term
 from countperf.models.library import load_weights
 from countperf.policies import ExecutionPolicy
+from countperf.properties import count_properties
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_executed, count_kernel
 from countperf.properties.taxonomy import is_emitted
@@ -193,15 +197,49 @@ def test_steps_forget_what_was_not_asked_for_lately() -> None:
     assert len(calls) == steps.REMEMBERED + 2
 
 
-def test_a_thousand_variants_of_a_product_share_most_of_the_work() -> None:
-    """No time is taken: fewer structures than points are counted in a run of neighbors."""
+def test_neighbors_of_a_product_have_few_structures() -> None:
     space = load_space("matmul")
-    near = [space.at(index) for index in range(2000, 2100)]
-    choices = [choice for choice in near if space.satisfies(choice)]
+    near = (space.at(index) for index in range(2000, 3000))
+    choices = list(islice(filter(space.satisfies, near), 100))
 
     keys = {_key(space.build(**choice)) for choice in choices}
 
+    assert len(choices) == 100
     assert len(keys) <= 0.4 * len(choices)
+
+
+def test_each_structure_is_scheduled_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of neighbors that differ in how loops are written; in the view of the linear model."""
+    calls: Counter[str] = Counter()
+
+    def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            calls[name] += 1
+            return function(*args, **kwargs)
+
+        return called
+
+    monkeypatch.setattr(launch_resources, "scheduled", counting("scheduled", scheduled))
+    monkeypatch.setattr(
+        count_properties, "count_kernel", counting("counted", count_properties.count_kernel)
+    )
+    space = load_space("matmul")
+    near = [space.at(index) for index in range(2000, 2100)]
+    choices = [choice for choice in near if space.satisfies(choice)][:12]
+    structures = {_key(space.build(**choice)) for choice in choices}
+    question = Question(
+        space=space,
+        weights=load_weights("pocl-epyc-zen5", model="linear"),
+        sizes={},
+        incomplete_ok=True,
+    )
+    shared_counts.forget()
+
+    points = predict_points(question, choices)
+
+    assert all(isinstance(point, Predicted) for point in points)
+    assert 1 < len(structures) <= len(choices) // 2
+    assert calls == {"scheduled": len(structures), "counted": len(structures)}
 
 
 _MILLION = """

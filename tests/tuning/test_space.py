@@ -49,6 +49,16 @@ def test_a_million_points_take_no_memory_until_they_are_visited() -> None:
     assert space.at(10**6 - 1) == {"a": 99, "b": 99, "c": 99}
 
 
+def test_what_is_left_of_a_visit_is_counted_or_estimated() -> None:
+    space = make_space(constraints=("x > 8",))
+    numbers = [number for number, _ in space.visit()]
+    large = make_space(parameters={"x": range(1000), "y": range(1000)}, constraints=("x > 899",))
+
+    assert [space.left(number) for number in numbers] == list(reversed(range(len(numbers))))
+    assert space.left() == len(numbers) == 24
+    assert large.left() == pytest.approx(100_000, rel=0.01)
+
+
 def test_constraints_are_texts_or_functions() -> None:
     space = make_space(constraints=("x in (1, 2)", is_planar, "kind == 'plain'"))
 

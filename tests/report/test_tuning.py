@@ -1,0 +1,120 @@
+"""Rankings and searches as text: what is claimed, and of what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from countperf.report.tuning import ranking_object, ranking_text, tuning_object, tuning_text
+from countperf.tuning.points import Refused
+from countperf.tuning.ranking import Ranking, by_stage
+from countperf.tuning.result import Tried, TuningResult
+
+WINNER = Tried(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
+RESULT = TuningResult(
+    space="toy",
+    device="pocl-testchip",
+    sizes={"n": 64},
+    winner=WINNER,
+    within_noise=(),
+    tried=(WINNER,),
+    predicted=182,
+    ranking_complete=True,
+    stopped="confident",
+    confidence=0.95,
+    regret_bound=0.12,
+    bounded=182,
+    unbounded=0,
+    spent_s=5.0,
+    ranking_s=1.0,
+)
+
+
+def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
+    kinds = [("KeyError: x", 5), ("ValueError: y", 3), ("TypeError: z", 2), ("IndexError: w", 1)]
+    refused = [
+        Refused(choice={"tile": number}, stage="build", reason=reason)
+        for reason, count in kinds
+        for number in range(count)
+    ]
+    ranking = Ranking(
+        space="toy",
+        sizes={"n": 64},
+        device="pocl-testchip",
+        best=(),
+        predicted=0,
+        refusals=by_stage(refused),
+        position=11,
+        complete=True,
+        seconds=1.0,
+    )
+
+    assert ranking_text(ranking, written_to="all.jsonl").splitlines()[-6:] == [
+        "refused (build): 11",
+        "  5, such as tile=0: KeyError: x",
+        "  3, such as tile=0: ValueError: y",
+        "  2, such as tile=0: TypeError: z",
+        "  1 for other reasons",
+        "all.jsonl has every refused one with its reason",
+    ]
+    reasons = ranking_object(ranking)["refused"]["build"]["reasons"]
+    assert [each["count"] for each in reasons] == [5, 3, 2, 1]
+
+
+def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
+    with_one = replace(WINNER, interval_s=(0.8e-3, 2e-3), interval_level=0.9)
+
+    found, without = (
+        tuning_text(replace(RESULT, winner=winner)).splitlines()[0] for winner in (with_one, WINNER)
+    )
+
+    assert found == "1.00 ms (noise 10 %, predicted 1.20 ms, 800 µs to 2.00 ms at 90 %)"
+    assert without == "1.00 ms (noise 10 %, predicted 1.20 ms)"
+    printed = tuning_object(replace(RESULT, winner=with_one))["winner"]
+    assert (printed["interval_s"], printed["interval_level"]) == ([0.8e-3, 2e-3], 0.9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param(
+            {},
+            "\nthe fastest of the space takes at most 12 % less than a median run of this one, at "
+            "95 % confidence\n",
+            id="all",
+        ),
+        pytest.param(
+            {"ranking_complete": False, "unbounded": 974},
+            "\nthe fastest of the 182 variants that have a prediction takes at most 12 % less than "
+            "a median run of this one, at 95 % confidence\nnothing bounds the 974 others that the "
+            "space may have: a larger budget looks at more\n",
+            id="some",
+        ),
+        pytest.param(
+            {"unbounded": 3},
+            "\nnothing bounds the 3 others that the space may have: they have no prediction, for "
+            "the reasons below\n",
+            id="without a prediction",
+        ),
+        pytest.param(
+            {"ranking_complete": False, "bounded": 1, "unbounded": 99, "regret_bound": None},
+            "\nnothing bounds how much faster the 99 others that the space may have are, none was "
+            "looked at: a larger budget looks at more\n",
+            id="nothing else",
+        ),
+        pytest.param(
+            {"regret_bound": 1.0},
+            "\ntoo little was measured to bound, at 95 % confidence, the fastest of the space\n",
+            id="vacuous",
+        ),
+    ],
+)
+def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], said: str) -> None:
+    result = replace(RESULT, **changes)
+
+    assert said in tuning_text(result)
+    assert ("of the space takes" in tuning_text(result)) is (not changes)
+    printed = tuning_object(result)
+    fields = ("regret_bound", "bounded", "unbounded")
+    assert [printed[name] for name in fields] == [getattr(result, name) for name in fields]
