@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from countperf.predictions import Quantity
 
 
@@ -23,6 +26,10 @@ class Charge:
         Derivative of the time by each weight and parameter.
     parts : dict from str to float or ndarray
         The breakdown of the time, s.
+    arguments : (ndarray of shape (n_columns, *shape), dict from str to float or ndarray)
+        What the model's function was given: feature values, and names of the expression.
+    gradient : ndarray, shape (n_unknowns, *shape)
+        `changes` as rows.
     """
 
     time_s: Quantity
@@ -30,3 +37,5 @@ class Charge:
     terms: dict[str, Quantity]
     changes: dict[str, Quantity]
     parts: dict[str, Quantity]
+    arguments: tuple[NDArray[np.float64], dict[str, Quantity]]
+    gradient: NDArray[np.float64]

@@ -17,7 +17,6 @@ from countperf.models.function import ModelInputs, model_inputs
 from countperf.models.records import IndistinguishableGroup, Range
 from countperf.models.unmeasured import Suppliers
 from countperf.models.validity import EXTRAPOLATION_FACTOR, broken_groups
-from countperf.predictions import Quantity
 from countperf.properties.taxonomy import describe
 
 if TYPE_CHECKING:
@@ -46,12 +45,15 @@ def coverage(
     known = weights.exercise if exercise is None else exercise
     asked = suppliers or (lambda name: weights.suppliers.get(name, ()))
     charge = None if needs_sizes else weights.charge(inputs)
-    time_s, correction = (None, None) if charge is None else weights.corrected(inputs, charge)
+    time_s, correction = None, None
+    if charge is not None:
+        time_s, parts, correction = weights.corrected(charge)
+        charge = replace(charge, parts=parts)
     table = _Table(
         weights,
         inputs,
         [name for name, count in counts.items() if count],
-        charge=charge if correction is None else _with_correction(charge, time_s),
+        charge=charge,
         groups=float(counts.get("groups", 0)),
         exercise=known,
         suppliers=asked,
@@ -80,13 +82,6 @@ def coverage(
 def _stand_ins(vector: PropertyVector) -> dict[str, float]:
     """Return values, no two alike, so that every property that can be other than zero is seen."""
     return {name: 1e6 + 7919.0 * i for i, name in enumerate(vector)}
-
-
-def _with_correction(charge: Charge | None, time_s: Quantity | None) -> Charge | None:
-    """Return a charge among whose parts is what corrects it to a time."""
-    if charge is None or time_s is None:
-        return charge
-    return replace(charge, parts={**charge.parts, CORRECTION: time_s - charge.time_s})
 
 
 class _Table:

@@ -201,15 +201,10 @@ def _holds(relation: Mapping[str, float], counts: Mapping[str, Quantity]) -> boo
     return bool(np.all(rest <= RELATION_TOLERANCE * size))
 
 
-def extrapolation_verdict(
-    weights: Sequence[Weight],
-    counts: Mapping[str, Quantity],
-    parts: Mapping[str, Quantity],
-    also: Sequence[str] = (),
-    *,
-    has_interval: bool = True,
-) -> Verdict:
-    """Say which notable features lie far above the range of the measurements.
+def features_outside(
+    weights: Sequence[Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
+) -> list[str]:
+    """Return the notable features that lie far above the range of the measurements.
 
     Parameters
     ----------
@@ -217,10 +212,6 @@ def extrapolation_verdict(
         In the order of `counts`, or a part of it.
     counts, parts : Mapping from str to float or ndarray
         Feature values, and seconds, by the names of the breakdown.
-    also : sequence of str, optional
-        Names of the expression that lie far above theirs.
-    has_interval : bool, optional
-        Whether the prediction has an interval, which is wider then.
     """
     whole = sum((np.abs(part) for part in parts.values()), start=np.zeros(()))
     outside: list[str] = []
@@ -232,7 +223,19 @@ def extrapolation_verdict(
         notable = np.abs(parts[key]) >= NOTABLE_SHARE * whole
         if np.any(notable & (count > EXTRAPOLATION_FACTOR * weight.largest)):
             outside.append(key)
-    outside += also
+    return outside
+
+
+def extrapolation_verdict(outside: Sequence[str], *, has_interval: bool = True) -> Verdict:
+    """Say what lies far above the range of the measurements.
+
+    Parameters
+    ----------
+    outside : sequence of str
+        Features, and names of the expression, that do.
+    has_interval : bool, optional
+        Whether the prediction has an interval, which is wider then.
+    """
     if not outside:
         return Verdict(name="extrapolation", passed=True, message="not far above what was measured")
     return Verdict(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -55,6 +55,7 @@ from countperf.models.validity import (
     Level,
     device_verdict,
     extrapolation_verdict,
+    features_outside,
     incomplete_verdict,
     indistinguishable_verdict,
     interval,
@@ -296,31 +297,20 @@ class WeightSet(Document):
         if missing and not incomplete_ok:
             raise self._unmeasured(vector.kernel, missing, suppliers).error()
         charge = self.charge(inputs)
-        plain_s, parts, changes = charge.time_s, charge.parts, charge.changes
-        arguments = self._arguments(inputs)
-        gradient = np.array(np.broadcast_arrays(*changes.values()), np.float64)
-        time_s, corrected = self.corrected(inputs, charge)
-        if corrected is not None:
-            parts = {**parts, CORRECTION: time_s - plain_s}
-        is_extrapolated = partial(
-            extrapolation_verdict,
-            self.weights,
-            charge.values,
-            parts,
-            self._variables_outside(inputs),
+        time_s, parts, corrected = self.corrected(charge)
+        outside = (
+            *features_outside(self.weights, charge.values, parts),
+            *self._variables_outside(inputs),
         )
         complete = incomplete_verdict(missing)
-        told_apart = indistinguishable_verdict(self.indistinguishable, changes)
+        told_apart = indistinguishable_verdict(self.indistinguishable, charge.changes)
         interval_s = None
         if complete.passed and told_apart.passed:
-            outside = not is_extrapolated().passed
-            interval_s = self._interval(
-                time_s, plain_s, gradient, level, arguments, outside=outside
-            )
+            interval_s = self._interval(time_s, charge, level, outside=bool(outside))
         verdicts = (
             complete,
             told_apart,
-            is_extrapolated(has_interval=interval_s is not None),
+            extrapolation_verdict(outside, has_interval=interval_s is not None),
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),
@@ -374,7 +364,7 @@ class WeightSet(Document):
         ModelNotApplicableError
             The model has no finite time there.
         """
-        values, variables = self._arguments(inputs)
+        arguments = values, variables = self._arguments(inputs)
         times = self.function.times(values, variables, self.unknowns)
         if not np.all(np.isfinite(times)):
             raise ModelNotApplicableError(
@@ -391,27 +381,26 @@ class WeightSet(Document):
             terms={term: _plain(terms[term]) for term in self.definition.terms},
             changes={key: _plain(row) for key, row in zip(keys, gradient, strict=True)},
             parts=self.function.breakdown(time_s, gradient, self.unknowns),
+            arguments=arguments,
+            gradient=gradient,
         )
 
-    def corrected(self, inputs: ModelInputs, charge: Charge) -> tuple[Quantity, Verdict | None]:
-        """Return the time that is predicted, s, and what measured kernels it is corrected by.
+    def corrected(self, charge: Charge) -> tuple[Quantity, dict[str, Quantity], Verdict | None]:
+        """Return the time that is predicted, s, its parts, s, and what it is corrected by.
 
         Parameters
         ----------
-        inputs : ModelInputs
-            What the model sees of a kernel.
         charge : Charge
-            What `charge` returns for them.
+            What the weights make of a kernel.
         """
         if self.correction is None:
-            return charge.time_s, None
-        values, _ = self._arguments(inputs)
-        gradient = np.array(np.broadcast_arrays(*charge.changes.values()), np.float64)
-        told = profile(self.function, values, gradient, self.unknowns)
+            return charge.time_s, charge.parts, None
+        told = profile(self.function, charge.arguments[0], charge.gradient, self.unknowns)
         log_factor = self.correction.corrector.log_factor(*told)
         time_s = charge.time_s * np.exp(log_factor)
-        verdict = self.correction.verdict(log_factor, told)
-        return time_s if np.ndim(time_s) else float(time_s), verdict
+        time_s = time_s if np.ndim(time_s) else float(time_s)
+        parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
+        return time_s, parts, self.correction.verdict(log_factor, told)
 
     def _variables_outside(self, inputs: ModelInputs) -> tuple[str, ...]:
         return tuple(
@@ -422,43 +411,30 @@ class WeightSet(Document):
         )
 
     def _interval(
-        self,
-        time_s: Quantity,
-        plain_s: Quantity,
-        gradient: NDArray[np.float64],
-        level: float,
-        arguments: tuple[NDArray[np.float64], dict[str, Quantity]],
-        *,
-        outside: bool,
+        self, time_s: Quantity, charge: Charge, level: float, *, outside: bool
     ) -> tuple[Quantity, Quantity] | None:
         if self.quality is None:
             return None
         calibration = self.quality.calibration
         if calibration is not None and calibration.local is not None:
-            hard = self._difficulty(calibration.local.support, plain_s, gradient, arguments)
+            hard = self._difficulty(calibration.local.support, charge)
             return local_interval(time_s, hard, calibration.local, level)
         return interval(
             time_s,
-            tuple(gradient),
+            tuple(charge.gradient),
             self._covariance,
             log_quantile(self.quality, level),
             level=level,
             factor=EXTRAPOLATION_WIDENING if outside else 1.0,
         )
 
-    def _difficulty(
-        self,
-        support: Support,
-        time_s: Quantity,
-        gradient: NDArray[np.float64],
-        arguments: tuple[NDArray[np.float64], dict[str, Quantity]],
-    ) -> Quantity:
-        values, variables = arguments
+    def _difficulty(self, support: Support, charge: Charge) -> Quantity:
+        values, variables = charge.arguments
         return difficulty(
             support,
-            time_shares(self.function, gradient, self.unknowns),
+            time_shares(self.function, charge.gradient, self.unknowns),
             values,
-            relative_standard_error(time_s, gradient, self._covariance),
+            relative_standard_error(charge.time_s, charge.gradient, self._covariance),
             overshoot(variables, {name: found.largest for name, found in self.ranges.items()}),
         )
 

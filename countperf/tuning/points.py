@@ -139,7 +139,11 @@ class Question:
 
     def found_space(self) -> SearchSpace:
         """Return the space, found by its name if that is what is given."""
-        return load_space(self.space) if isinstance(self.space, str) else self.space
+        return _found(self.space)
+
+
+def _found(space: SearchSpace | str) -> SearchSpace:
+    return load_space(space) if isinstance(space, str) else space
 
 
 def checked_space(
@@ -163,7 +167,7 @@ def checked_space(
     SearchSpaceError
         There is no such space; or it says nothing of arguments or reference, and is to be measured.
     """
-    found = load_space(space) if isinstance(space, str) else space
+    found = _found(space)
     if to_measure:
         found.check_can_run()
     for name, value in sizes.items():
@@ -182,6 +186,7 @@ def checked_space(
     return found
 
 
+@lru_cache(maxsize=32)
 def _sizes_of_kernel(space: SearchSpace) -> tuple[str, ...]:
     """Return the parameters of the first variant that can be counted; none if none can."""
     from countperf.tuning.shared_counts import counted_variant, scheduled_variant

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,16 +69,13 @@ def median_limit(samples_s: Sequence[float], confidence: float) -> float:
     >>> median_limit([1.0, 1.2], 0.975)
     1.2
     """
+    from scipy.special import bdtrc
+
     number = len(samples_s)
-    heads = 0
-    while _tail(number, heads + 1) > 1 - confidence and heads + 1 < number:
+    heads = 0  # of which more show with this probability
+    while bdtrc(heads, number, 0.5) > 1 - confidence and heads + 1 < number:
         heads += 1
     return sorted(samples_s)[heads]
-
-
-def _tail(coins: int, heads: int) -> float:
-    """Return the probability that of some fair coins so many or more show heads."""
-    return float(sum(math.comb(coins, number) for number in range(heads, coins + 1)) / 2**coins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.models.validity import extrapolation_verdict, indistinguishable_verdict, sign_verdict
+from countperf.models.validity import (
+    extrapolation_verdict,
+    features_outside,
+    indistinguishable_verdict,
+    sign_verdict,
+)
 from tests.models.builders import TWO_TO_ONE, make_weight
 
 
@@ -24,7 +29,8 @@ from tests.models.builders import TWO_TO_ONE, make_weight
 def test_extrapolation_begins_at_a_factor_of_two(count: Any, passed: bool) -> None:
     weight = make_weight("flop.add.f32", 1.0, smallest=10.0, largest=1000.0)
 
-    verdict = extrapolation_verdict([weight], {"flop.add.f32": count}, {"flop.add.f32": count})
+    outside = features_outside([weight], {"flop.add.f32": count}, {"flop.add.f32": count})
+    verdict = extrapolation_verdict(outside)
 
     assert verdict.passed is passed
 
@@ -33,7 +39,8 @@ def test_features_that_hardly_matter_do_not_extrapolate() -> None:
     weights = [make_weight("launches", 1.0), make_weight("groups", 1e-12, largest=10.0)]
     counts = {"launches": 1.0, "groups": 1e6}
 
-    assert extrapolation_verdict(weights, counts, {"launches": 1.0, "groups": 1e-6}).passed
+    outside = features_outside(weights, counts, {"launches": 1.0, "groups": 1e-6})
+    assert extrapolation_verdict(outside).passed
 
 
 @pytest.mark.parametrize(

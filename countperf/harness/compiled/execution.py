@@ -380,7 +380,7 @@ class Program:
             place = block.target if taken else block.following
         found: Counter[int] = Counter()
         for start, count in counts.items():
-            for line in self._block(start).lines:
+            for line in self._block(start, notes=True).lines:
                 found[line] += count
         return found
 

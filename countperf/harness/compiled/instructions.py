@@ -59,6 +59,9 @@ from countperf.harness.devices import Device
 ROOT = "code"
 """What the names of these properties begin with."""
 
+LATE = "late"
+"""What those begin with that say what comes back late."""
+
 CYCLES = f"{ROOT}.cycles"
 """Cycles on the processor of reference."""
 
@@ -166,9 +169,9 @@ def late_of(
         line, count = program.lines[number], executed[number]
         for direction, size, goes_along in directions_of(line.mnemonic, line.operands):
             if number in shares:
-                found[f"late.crowded.{direction}"] += round(shares[number] * count)
+                found[f"{LATE}.crowded.{direction}"] += round(shares[number] * count)
             if goes_along and is_on_stack(address, STACK):
-                found[f"late.stack.{direction}"] += round(beyond * size * count)
+                found[f"{LATE}.stack.{direction}"] += round(beyond * size * count)
     return found
 
 
