@@ -3,7 +3,8 @@
 At one size, and at sizes where there is nothing to complain of, a function that is written for the
 kernel gives the time from few numbers: counts that are proportional to each other are one number
 (`Shapes`), what is charged by the same number is summed beforehand, and the formulas share what
-they have in common. Everything else goes the longer way, over arrays, with the same results.
+they have in common. Everything else goes the longer way, over arrays, with the same results, but
+for what the correction there loses in single precision (`ProjectedCorrector`).
 """
 
 from __future__ import annotations
@@ -113,11 +114,6 @@ class Shapes(_FieldsAlone):
             guards=tuple((len(a), len(b)) for a, b in vector.assumption_guards),
             factors=factors,
         )
-
-    @cached_property
-    def parameters(self) -> frozenset[str]:
-        """The kernel's parameters."""
-        return frozenset(self.counts.parameters)
 
     @property
     def guard_names(self) -> list[str]:
@@ -280,8 +276,7 @@ class CompiledCorrection(_FieldsAlone):
         charged[:, : len(shapes.names)] = self.charged @ shapes.factors
         for place, feature in self.derived:
             charged[place, len(shapes.names) + features.index(feature)] = 1.0
-        for variable in variables:
-            source.give_up_if(f"{variable} < 0.0")
+        source.give_up_if(f"min({', '.join([*variables, '0.0'])}) < 0.0")
         logs, of_logs, fixed = self._written_logs(source, charged, variables)
         shares, of_roots = self._written_shares(source, charged, variables)
         projected = self.corrector.projected(roots=of_roots, logs=of_logs, fixed=fixed)
@@ -327,7 +322,8 @@ class CompiledCorrection(_FieldsAlone):
             cost = costs[places].sum()
             row[places] = np.sqrt(costs[places] / cost)
             amount = source.weighted_sum(cost * np.array(direction), variables)
-            parts.append(source.assigned(f"{amount} * abs({source.formula(formula)})"))
+            slope = source.assigned(f"abs({source.formula(formula)})")
+            parts.append(source.assigned(f"{amount} * {slope}"))
         whole = source.assigned(" + ".join(parts) or "0.0")
         source.give_up_if(f"not {whole} > 0.0")
         per_whole = source.assigned(f"1.0 / {whole}")
@@ -512,7 +508,7 @@ class CostFunction(_FieldsAlone):
 
     def _quick_time(self, parameters: Mapping[str, ParameterValue]) -> float | None:
         """Return the time at one size; None where something is out of the ordinary."""
-        if frozenset(parameters) != self.shapes.parameters:
+        if len(parameters) != len(self.shapes.counts.parameters):
             return None
         values: dict[str, int] = {}
         for name, value in parameters.items():
@@ -531,7 +527,7 @@ class CostFunction(_FieldsAlone):
                 return self.factor * found
             time_s, numbers = found
             return self.factor * time_s * math.exp(corrector.log_factor(numbers))
-        except (ArithmeticError, ValueError):
+        except (ArithmeticError, LookupError, ValueError):
             return None
 
     def _any_time(self, parameters: Mapping[str, ParameterValue]) -> Quantity:

@@ -62,20 +62,13 @@ class CompiledCounts:
             A count is no integer there: the parameters violate the assumptions.
         """
         scalar, _, _ = self._compiled()
-        totals = scalar(*(values[name] for name in self.parameters))
-        result: list[int | Fraction] = []
-        for (total, denominator), (_, integral) in zip(totals, self.counts, strict=True):
-            quotient, remainder = divmod(total, denominator)
-            if not remainder:
-                result.append(quotient)
-            elif integral:
-                raise ParameterError(
-                    f"a count at {dict(values)} is no integer: the parameters violate the "
-                    "assumptions under which it holds"
-                )
-            else:
-                result.append(Fraction(total, denominator))
-        return result
+        try:
+            return scalar(*[values[name] for name in self.parameters])
+        except _NotIntegerError:
+            raise ParameterError(
+                f"a count at {dict(values)} is no integer: the parameters violate the "
+                "assumptions under which it holds"
+            ) from None
 
     def at_arrays(self, values: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the counts at arrays of parameters of one shape.
@@ -173,7 +166,7 @@ class _Source:
     def function(self, *, arrays: bool) -> Callable[..., Any]:
         self.lines, self.names = [], {}
         results: list[str] = []
-        for count, _ in self.counts:
+        for count, integral in self.counts:
             denominator = lcm(
                 *(c.denominator for t in count.terms for c in t.value.terms.values()), 1
             )
@@ -183,7 +176,13 @@ class _Source:
                 guards = [f"{self.polynomial(g, 1)} >= 0" for g in term.nonnegative]
                 guards += [f"{self.polynomial(g, 1)} == 0" for g in term.zero]
                 parts.append(_guarded(value, guards, arrays=arrays))
-            results.append(f"({' + '.join(parts) or '0'}, {denominator})")
+            total = " + ".join(parts) or "0"
+            if arrays:
+                results.append(f"({total}, {denominator})")
+            elif denominator == 1:
+                results.append(total)
+            else:
+                results.append(f"{'integer' if integral else 'number'}({total}, {denominator})")
         arguments = ", ".join(self.variables.values())
         body = "\n    ".join([*self.lines, f"return [{', '.join(results)}]"])
         return _executed(f"def counts({arguments}):\n    {body}\n")
@@ -249,6 +248,24 @@ class _Source:
         return f"({' + '.join(terms)})" if terms else "0.0"
 
 
+class _NotIntegerError(ArithmeticError):
+    """A count is no integer."""
+
+
+def _integer(total: int, denominator: int) -> int:
+    """Divide a count by its denominator, which has to divide it."""
+    quotient, remainder = divmod(total, denominator)
+    if remainder:
+        raise _NotIntegerError
+    return quotient
+
+
+def _as_number(total: int, denominator: int) -> int | Fraction:
+    """Divide a count by its denominator."""
+    quotient, remainder = divmod(total, denominator)
+    return Fraction(total, denominator) if remainder else quotient
+
+
 def _guarded(value: str, guards: list[str], *, arrays: bool) -> str:
     if not guards:
         return value
@@ -260,6 +277,6 @@ def _guarded(value: str, guards: list[str], *, arrays: bool) -> str:
 
 def _executed(source: str) -> Callable[..., Any]:
     """Define a function from source that this module wrote out of numbers and own names."""
-    namespace: dict[str, Any] = {"np": np}
+    namespace: dict[str, Any] = {"np": np, "integer": _integer, "number": _as_number}
     exec(compile(source, "<counts>", "exec"), namespace)
     return namespace["counts"]

@@ -296,7 +296,8 @@ def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bo
     times = np.array([quick(n=n) for n in sizes.tolist()])
 
     expected = [float(weights.predict(TILED, n=n).time_s) for n in sizes.tolist()]
-    assert times == pytest.approx(expected, rel=1e-11)
+    # the correction at one size is in single precision
+    assert times == pytest.approx(expected, rel=1e-5 if is_corrected else 1e-11)
     assert cost(n=sizes) == pytest.approx(expected, rel=1e-11)
     assert pickle.loads(pickle.dumps(cost))(n=33) == cost(n=33)
     # without groups, which are divided by
