@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         tune,
         tune_devices,
         with_compiled_code,
+        with_transactions,
     )
 
 __version__ = "0.1.0"
@@ -67,6 +68,7 @@ _HOMES = {
     "tune": "countperf.workflow",
     "tune_devices": "countperf.workflow",
     "with_compiled_code": "countperf.workflow",
+    "with_transactions": "countperf.workflow",
 }
 
 __all__ = [
@@ -100,6 +102,7 @@ __all__ = [
     "tune",
     "tune_devices",
     "with_compiled_code",
+    "with_transactions",
 ]
 
 

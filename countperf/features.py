@@ -10,7 +10,7 @@ A property that no pattern covers is *unknown* to the model: it is never dropped
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -184,7 +184,9 @@ def suppliers_of(
     return {feature: tuple(names) for feature, names in found.items()}
 
 
-def vector_of(kernel: object, *, view: View = "source") -> PropertyVector:
+def vector_of(
+    kernel: object, *, view: View = "source", transactions: Sequence[str] = ()
+) -> PropertyVector:
     """Return the property vector of whatever stands for a kernel.
 
     Parameters
@@ -193,6 +195,9 @@ def vector_of(kernel: object, *, view: View = "source") -> PropertyVector:
         A vector; counts by property name, written by hand; or a kernel, which gets counted.
     view : {"source", "compiled"}
         How a kernel is counted, and what counts written by hand are taken for.
+    transactions : sequence of str, optional
+        Which transactions of sub-groups a kernel's vector is to have at sizes, such as
+        ``transactions.32x128``.
 
     Raises
     ------
@@ -208,8 +213,9 @@ def vector_of(kernel: object, *, view: View = "source") -> PropertyVector:
     if isinstance(kernel, Mapping):
         return PropertyVector.from_mapping(cast("Mapping[str, str | int]", kernel), view=view)
     from countperf.properties.count_properties import count_kernel
+    from countperf.properties.transactions import with_transactions
 
-    return count_kernel(kernel, view=view)
+    return with_transactions(count_kernel(kernel, view=view), kernel, transactions)
 
 
 @lru_cache(maxsize=4096)

@@ -22,6 +22,7 @@ from countperf.errors import (
     KernelBuildError,
     KernelSpecificationError,
     ParameterError,
+    PropertyNameError,
 )
 
 if TYPE_CHECKING:
@@ -725,9 +726,12 @@ def fit(
         There is no such model, residual or loss, or the loss scale is not positive; or a policy is
         given without an expression, or the fit that is to give one has none.
     """
+    from countperf.fitting.fit import AUTO
     from countperf.fitting.fit import fit as fit_model
     from countperf.models.library import policy_of
+    from countperf.models.shipped import fitted_model
     from countperf.models.standard import from_expression
+    from countperf.models.structural import COMPILED, STRUCTURAL
     from countperf.tuning.pools import pool_or
 
     if policy is not None and expression is None:
@@ -742,6 +746,9 @@ def fit(
     found = _measurements(measurements)
     is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
+        if model not in (AUTO, STRUCTURAL, COMPILED):
+            model = fitted_model(model) if isinstance(model, str) else model
+            found = _knowing_transactions(found, model, pool)
         result = fit_model(
             found,
             model=model,
@@ -926,7 +933,8 @@ def coverage(
     if measurements is not None:
         found = _measurements(measurements)
         weights.check_device(found.device, force=force)
-        cases = observations_of(m for m in found if m.purpose == "measurement")
+        chosen = found.select(lambda m: m.purpose == "measurement")
+        cases = observations_of(_knowing_transactions(chosen, weights.definition))
         recorded = exercise(weights.function, weights.unknowns, cases)
     known = _statistics(kernel, statistics, {**(parameters or {}), **more})
     lookup = _lookup_of(weights.definition)
@@ -949,15 +957,20 @@ def _vector_for(
     parameters: Mapping[str, Any],
 ) -> PropertyVector:
     """Count a kernel as weights need it; leave a vector as it is, for the weights to check."""
+    from countperf.properties.transactions import with_transactions as added
     from countperf.properties.vector import PropertyVector
 
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    wanted = None if isinstance(found, PropertyVector) else weights.view
-    if weights.definition.reads_code and not isinstance(found, PropertyVector | Mapping):
+    if isinstance(found, PropertyVector | Mapping):
+        wanted = None if isinstance(found, PropertyVector) else weights.view
+        return counted(found, statistics=statistics, view=wanted)
+    if weights.definition.reads_code:
         sizes = {name: int(np.max(value)) for name, value in parameters.items()}
         slug = weights.device.slug
-        return with_compiled_code(found, sizes, device=slug, statistics=statistics)
-    return counted(found, statistics=statistics, view=wanted)
+        vector = with_compiled_code(found, sizes, device=slug, statistics=statistics)
+    else:
+        vector = counted(found, statistics=statistics, view=weights.view)
+    return added(vector, found, weights.definition.named_transactions, statistics)
 
 
 def counted(
@@ -1143,6 +1156,64 @@ def with_compiled_code(
     return vector.with_code(compiled.counts)
 
 
+def with_transactions(
+    kernel: Any,
+    *transactions: str,
+    statistics: Mapping[str, Statistic] | None = None,
+    view: View = "structure",
+) -> PropertyVector:
+    """Count a kernel, and keep with the counts what its sub-groups touch of global memory.
+
+    Parameters
+    ----------
+    kernel : str or loopy.TranslationUnit
+        The kernel, or a text that `load_kernel` understands.
+    *transactions : str
+        Which, such as ``transactions.32x128``: lines of 128 bytes, sub-groups of 32 work items.
+    statistics : mapping from str to float or str, optional
+        As for `predict`.
+    view : {"structure", "source", "compiled"}, optional
+        How the kernel is counted.
+
+    Returns
+    -------
+    PropertyVector
+        Its `evaluate` finds the transactions at the sizes that are asked for, exactly; there is no
+        formula of them.
+
+    Raises
+    ------
+    CountingError
+        The kernel is a property vector, or cannot be counted.
+    PropertyNameError
+        A name is none of transactions.
+
+    Examples
+    --------
+    >>> vector = with_transactions("transpose-simple/square/32x32/f32", "transactions.32x128")
+    >>> found = vector.evaluate(n=1024)
+    >>> found["transactions.32x128.load"], found["transactions.32x128.store"]
+    (32768, 1048576)
+    """
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    from countperf.properties.transactions import transaction_roots
+    from countperf.properties.transactions import with_transactions as added
+    from countperf.properties.vector import PropertyVector
+
+    for name in transactions:
+        if transaction_roots([name]) != (name,):
+            raise PropertyNameError(
+                f"{name!r} names no transactions; name the work items of a sub-group and the bytes"
+                " of a line, as in transactions.32x128",
+                name=name,
+            )
+    if isinstance(found, PropertyVector | Mapping):
+        raise CountingError("a property vector has no accesses to follow; pass the kernel itself")
+    known = _statistics(kernel, statistics, {})
+    vector = counted(found, statistics=known, view=view)
+    return added(vector, found, transactions, known)
+
+
 def read_code(
     measurements: Path | str,
     *,
@@ -1250,6 +1321,55 @@ def _code_of(
     return found
 
 
+def _knowing_transactions(
+    measurements: MeasurementSet, definition: FittedModel, executor: Executor | None = None
+) -> MeasurementSet:
+    """Find what a model names of transactions, for measured kernels of the catalogue.
+
+    Cases of other kernels, and those of which transactions are not known, are left as they are.
+    """
+    from countperf.properties.transactions import transaction_roots
+
+    waiting: dict[str, list[Measurement]] = {}
+    for each in measurements:
+        known = transaction_roots(each.transactions or {})
+        if each.properties is not None and set(definition.named_transactions) - set(known):
+            waiting.setdefault(each.kernel, []).append(each)
+    if not waiting:
+        return measurements
+    some = [(name, tuple((m.case, m.parameters) for m in each)) for name, each in waiting.items()]
+    find = partial(_transactions_of, definition.named_transactions)
+    parts = map(find, some) if executor is None else executor.map(find, some)
+    found = {case: numbers for part in parts for case, numbers in part.items()}
+
+    def renewed(each: Measurement) -> Measurement:
+        known = {**(each.transactions or {}), **found.get(each.case, {})}
+        return each.model_copy(update={"transactions": known or None})
+
+    return replace(measurements, measurements=tuple(map(renewed, measurements)))
+
+
+def _transactions_of(
+    roots: tuple[str, ...], kernel: tuple[str, Sequence[tuple[str, Mapping[str, int]]]]
+) -> dict[str, dict[str, int]]:
+    """Return the transactions of a kernel of the catalogue by case, where they are known."""
+    from countperf.properties.transactions import TransactionCounts
+    from measurement_kernels.catalog import entry
+
+    name, cases = kernel
+    found: dict[str, dict[str, int]] = {}
+    with contextlib.suppress(KernelSpecificationError):
+        described = entry(name)
+        count = TransactionCounts(kernel=described.build(), roots=roots, statistics={})
+        for case, parameters in cases:
+            statistics = described.statistics_at(parameters)
+            if statistics != count.statistics:
+                count = replace(count, statistics=statistics)
+            with contextlib.suppress(CountingError):
+                found[case] = count(parameters)
+    return found
+
+
 def evaluate(
     measurements: MeasurementSet | Path | str,
     *,
@@ -1295,7 +1415,8 @@ def evaluate(
         weights = load_weights(weights, model=model)
     weights.check_device(found.device, force=force)
     judging = set(purposes or PURPOSES) - {"measurement"}
-    return evaluate_cases(weights, found.select(lambda m: m.purpose in judging))
+    judged = found.select(lambda m: m.purpose in judging)
+    return evaluate_cases(weights, _knowing_transactions(judged, weights.definition))
 
 
 def evaluate_ranking(

@@ -52,6 +52,7 @@ from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.group_shape import says_group_shape
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
+from countperf.properties.transactions import transaction_roots
 from countperf.properties.vector import PropertyVector
 
 AUTO = "auto"
@@ -84,7 +85,8 @@ def fit(
     ----------
     measurements : MeasurementSet
         Only those whose purpose is ``measurement`` are used, never those that judge fits; by a
-        model that names the shape of work groups, only those whose groups are all alike.
+        model that names the shape of work groups, only those whose groups are all alike, and by one
+        that names transactions of sub-groups, only those whose transactions are known.
     model : str or FittedModel, optional
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
         ship which predicts families of measurement kernels best that were left out, among them
@@ -152,7 +154,7 @@ def fit(
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
     view = common_view(kept)
-    observations = observations_of(kept)
+    observations = counted = observations_of(kept)
     candidates: tuple[Candidate, ...] = ()
     if model == COMPILED or (isinstance(model, FittedModel) and model.reads_code):
         observations = _with_code(observations)
@@ -180,7 +182,8 @@ def fit(
         _require_structure(view, definition.name)
     if definition.named_shape:
         _require_structure(view, definition.name, "names the shape of work groups")
-        observations = tuple(case for case in observations if says_group_shape(case.counts))
+    observations = _with_what_it_names(observations, definition)
+    known = {case.name for case in observations}
     if nonnegative:
         definition = _nonnegative(definition)
     recipe = recipe_of(definition, max_evaluations=max_evaluations, **changes)
@@ -238,7 +241,8 @@ def fit(
             verdicts.significance_verdict(weights.weights),
             verdicts.stability_verdict(observations, len(wanted) - len(kept)),
             verdicts.counting_verdict(
-                tuple(dict.fromkeys(m.kernel for m in kept if m.properties is None))
+                tuple(dict.fromkeys(m.kernel for m in kept if m.properties is None)),
+                tuple(case.kernel for case in counted if case.name not in known),
             ),
             verdicts.convergence_verdict(fitted),
             verdicts.unseen_verdict(fitted),
@@ -289,6 +293,25 @@ def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
     return found
 
 
+def _with_what_it_names(
+    observations: Sequence[Observation], definition: FittedModel
+) -> tuple[Observation, ...]:
+    """Return the cases of which a model's group shape and transactions are known, if it has any."""
+    found = tuple(
+        case for case in observations if not definition.named_shape or says_group_shape(case.counts)
+    )
+    if not (named := definition.named_transactions):
+        return found
+    known = tuple(case for case in found if set(named) <= set(transaction_roots(case.counts)))
+    if found and not known:
+        raise FitError(
+            f"the {definition.name} model names {', '.join(named)}, and of no measured case"
+            " transactions are known: fit with countperf.workflow.fit, or countperf fit, which find"
+            " those of kernels of the catalogue"
+        )
+    return known
+
+
 def _require_structure(
     view: View, model: str, why: str = "is made of what the device issues"
 ) -> None:
@@ -335,7 +358,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
                 name=measurement.case,
                 kernel=measurement.kernel,
                 family=measurement.family,
-                counts=vectors[key].evaluate(measurement.parameters) | (measurement.code or {}),
+                counts=vectors[key].evaluate(measurement.parameters) | measurement.known_at_sizes,
                 time_s=measurement.time_s,
                 stable=measurement.stable,
                 noise=measurement.noise

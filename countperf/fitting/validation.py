@@ -267,8 +267,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         Weights of the device that was measured.
     measurements : iterable of Measurement
         Cases that the fit has not seen; those whose kernel could not be counted are left out, and
-        those whose compiled code is not known, if the model reads it, or whose groups have several
-        shapes, if it names their shape.
+        those whose compiled code or transactions are not known, if the model reads or names them,
+        or whose groups have several shapes, if it names their shape.
 
     Returns
     -------
@@ -284,9 +284,11 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         The weights were fitted under other counting rules.
     """
     cases: list[EvaluatedCase] = []
+    needed = (*(("code",) if weights.definition.reads_code else ()),)
+    needed += weights.definition.named_transactions
     for measurement in measurements:
         vector = measurement.property_vector()
-        if vector is None or (weights.definition.reads_code and not vector.has_code):
+        if vector is None or not all(map(vector.knows, needed)):
             continue
         if weights.definition.named_shape and not says_group_shape(vector):
             continue

@@ -259,13 +259,29 @@ def stability_verdict(observations: Sequence[Observation], left_out: int) -> Ver
     )
 
 
-def counting_verdict(uncounted: Sequence[str]) -> Verdict:
-    """Name measured kernels that could not be counted."""
-    if not uncounted:
-        return Verdict(name="counting", passed=True, message="every measured kernel was counted")
+def counting_verdict(uncounted: Sequence[str], lacking: Sequence[str]) -> Verdict:
+    """Name measured kernels that could not be counted, and those that lack what a model names.
+
+    Parameters
+    ----------
+    uncounted : sequence of str
+        Kernels that could not be counted.
+    lacking : sequence of str
+        For each case whose compiled code, transactions or group shape the model needs and nothing
+        says, its kernel.
+    """
+    message, remedy = "every measured kernel was counted", ""
+    if uncounted:
+        message = f"measured but not counted, so not in the fit: {', '.join(uncounted)}"
+        remedy = "count them and write the measurements anew"
+    elif lacking:
+        kernels = list(dict.fromkeys(lacking))
+        more = f" and {len(kernels) - _WORST} more" if len(kernels) > _WORST else ""
+        message = (
+            f"{len(lacking)} counted cases do not say what the model names, so are not in the fit:"
+            f" {', '.join(kernels[:_WORST])}{more}"
+        )
+        remedy = "see why with countperf predict of one of them, with these weights"
     return Verdict(
-        name="counting",
-        passed=False,
-        message=f"measured but not counted, so not in the fit: {', '.join(uncounted)}",
-        remedy="count them and write the measurements anew",
+        name="counting", passed=not (uncounted or lacking), message=message, remedy=remedy
     )

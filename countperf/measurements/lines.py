@@ -68,6 +68,9 @@ class Measurement(_Line):
     code : dict from str to int, or None
         Instructions that all groups execute, by property (``code.load_vector``), where the compiled
         code was read (`countperf.workflow.read_code`) and could be followed.
+    transactions : dict from str to int, or None
+        Those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
+        (`countperf.properties.transactions`).
     """
 
     status: Literal["measured"] = "measured"
@@ -87,6 +90,12 @@ class Measurement(_Line):
     properties: dict[str, Any] | None = None
     device_state: dict[str, float] = Field(default_factory=dict)
     code: dict[str, int] | None = None
+    transactions: dict[str, int] | None = None
+
+    @property
+    def known_at_sizes(self) -> dict[str, int]:
+        """Values of properties that have no formula: of compiled code, and transactions."""
+        return {**(self.code or {}), **(self.transactions or {})}
 
     @model_validator(mode="after")
     def _statistic_fits_the_samples(self) -> Self:
@@ -159,7 +168,9 @@ class Measurement(_Line):
         )
 
     def property_vector(self) -> PropertyVector | None:
-        """Return the property vector, if the kernel could be counted; its code is that of the case.
+        """Return the property vector, if the kernel could be counted.
+
+        What has no formula in it, code and transactions, is known at the case's own sizes alone.
 
         Raises
         ------
@@ -171,16 +182,23 @@ class Measurement(_Line):
         if self.properties is None:
             return None
         vector = PropertyVector.from_document(self.properties)
-        return vector if self.code is None else vector.with_code(self._code_at)
+        known = self.known_at_sizes
+        if not known:
+            return vector
+        roots = {name.rpartition(".")[0] for name in self.transactions or {}}
+        return vector.with_counts_at(
+            self._at_own_sizes, *(["code"] if self.code else []), *sorted(roots)
+        )
 
-    def _code_at(self, parameters: Mapping[str, int]) -> dict[str, int]:
-        """Return what the code executes at the case's own sizes, which is all that is known."""
-        if self.code is None or any(parameters[name] != n for name, n in self.parameters.items()):
+    def _at_own_sizes(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Return what has no formula, at the case's own sizes, which is all that is known."""
+        if any(parameters[name] != n for name, n in self.parameters.items()):
             raise CountingError(
-                f"case {self.case}: what the compiled code executes is known at these sizes only;"
-                " compile the kernel for others (countperf.with_compiled_code)"
+                f"case {self.case}: what the compiled code executes, and transactions, are known at"
+                " these sizes only; for others take the kernel itself"
+                " (countperf.with_compiled_code, countperf.with_transactions)"
             )
-        return self.code
+        return self.known_at_sizes
 
 
 class FailedCase(_Line):
@@ -247,6 +265,8 @@ def format_line(entry: Header | Line) -> str:
     for part in (content, content.get("environment", {})):
         if not part.get("device_state", True):
             del part["device_state"]  # most drivers give none
+    if not content.get("transactions", True):
+        del content["transactions"]
     return json.dumps(content, allow_nan=False) + "\n"
 
 

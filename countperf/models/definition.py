@@ -66,6 +66,7 @@ from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
 from countperf.policies import ExecutionPolicy
 from countperf.properties.group_shape import GROUP_SHAPE, group_shape
 from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
+from countperf.properties.transactions import TRANSACTIONS, transaction_roots
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]
@@ -80,6 +81,12 @@ _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
     " [policy] with width = 8 below it, and whatever else countperf.policies has; beside an"
     " --expression --policy with the slug of a fit, such as pocl-epyc-zen5, or a file)"
+)
+_NO_FORMULA = (CODE, LATE, f"{TRANSACTIONS}.")
+
+_WHICH_TRANSACTIONS = (
+    "does not say which transactions are meant: name the work items of a sub-group and the bytes of"
+    " a line, as in transactions.32x128, or .load or .store of them"
 )
 _WEIGHT_PREFIX = "w_"
 _PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
@@ -314,6 +321,8 @@ class FittedModel(Document):
     def _why_never_there(self, name: str) -> str:
         """Say why a property, or what a pattern matches, is never there; nothing if it can be."""
         root = name.split(".")[0]
+        if root == TRANSACTIONS:
+            return "" if transaction_roots([name]) else _WHICH_TRANSACTIONS
         if root == "exec":
             return "is what kernels have before a policy says how it is issued: name run... instead"
         if self.policy is None:
@@ -349,25 +358,31 @@ class FittedModel(Document):
         counts : Mapping from str to a number, an array or a count
             By property name, of any view.
         """
+        as_they_are = {n: count for n, count in counts.items() if n.startswith(_NO_FORMULA)}
+        read = {n: c for n, c in as_they_are.items() if f"{n}.".startswith(self._read)}
         if self.policy is None:
-            return {name: count for name, count in counts.items() if is_emitted(name)}
-        code = {n: count for n, count in counts.items() if n.startswith((CODE, LATE))}
-        rest = {n: count for n, count in counts.items() if n not in code} if code else counts
-        read = {n: count for n, count in code.items() if n.startswith(self._roots_of_code)}
+            return {name: count for name, count in counts.items() if is_emitted(name)} | read
+        rest = counts
+        if as_they_are:
+            rest = {name: count for name, count in counts.items() if name not in as_they_are}
         return self.policy.apply(rest) | read
 
     @cached_property
-    def _roots_of_code(self) -> tuple[str, ...]:
-        """What names of properties of compiled code begin with that terms charge."""
-        patterns = [pattern for term in self.terms.values() for pattern in term.charged]
-        return tuple(
-            root for root in (CODE, LATE) if any(each.startswith(root) for each in patterns)
-        )
+    def _read(self) -> tuple[str, ...]:
+        """What names begin with of properties without a formula that the model is made of."""
+        charged = self.features.charged
+        code = tuple(root for root in (CODE, LATE) if any(n.startswith(root) for n in charged))
+        return (*code, *(f"{root}." for root in self.named_transactions))
+
+    @cached_property
+    def named_transactions(self) -> tuple[str, ...]:
+        """Which transactions of sub-groups the model names: ``transactions.32x128``."""
+        return transaction_roots(self.features.charged)
 
     @cached_property
     def reads_code(self) -> bool:
         """Whether a term charges instructions of compiled code."""
-        return CODE in self._roots_of_code
+        return CODE in self._read
 
     def made_of(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what is `issued`, and the shape of work groups as far as the model names it.

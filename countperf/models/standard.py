@@ -9,6 +9,7 @@ from countperf.models.definition import FittedModel, is_implied, property_of
 from countperf.models.expressions import parse
 from countperf.models.structural import structural
 from countperf.policies import ExecutionPolicy
+from countperf.properties.transactions import transaction_roots
 
 NOT_WORK = (
     "gmem.min.*.*",
@@ -48,6 +49,10 @@ OTHER_WORDS = ("bytes.*", "segments.*")
 accesses, seen otherwise."""
 
 
+_ACCESSES = ("gmem.*",)
+"""What models without a policy leave out that name transactions: the same accesses."""
+
+
 def from_expression(
     expression: str, *, name: str = "custom", policy: ExecutionPolicy | None = None
 ) -> FittedModel:
@@ -74,6 +79,8 @@ def from_expression(
     --------
     >>> from_expression("launch + w_group*groups + overlap(global_memory, on_chip)").variables
     ('groups',)
+    >>> from_expression("launch + w*transactions_32x128 + on_chip").named_transactions
+    ('transactions.32x128',)
     >>> model = from_expression("launch + w_far*load_beyond2", policy=ExecutionPolicy(width=8))
     >>> list(model.derived)
     ['beyond2', 'load_beyond2']
@@ -90,6 +97,9 @@ def from_expression(
     implied = [n for n in formula.names if property_of(n) or is_implied(n, formula)]
     formula.refuse_unknown([*there, *derived, *implied])
     charged = [feature for features in terms.values() for feature in features]
+    ignored = NOT_WORK if policy is None else OTHER_WORDS
+    if policy is None and transaction_roots(property_of(n) or "" for n in formula.names):
+        ignored = (*ignored, *_ACCESSES)
     content = {
         "format": "countperf-model",
         "version": 1,
@@ -97,7 +107,7 @@ def from_expression(
         "expression": expression,
         "terms": terms,
         "derived": _needed(derived, [*formula.names, *charged]),
-        "ignored": list(NOT_WORK if policy is None else OTHER_WORDS),
+        "ignored": list(ignored),
     }
     if policy is not None:
         content["policy"] = policy.model_dump(mode="json")

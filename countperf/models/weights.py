@@ -65,6 +65,7 @@ from countperf.models.validity import (
 )
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View
+from countperf.properties.transactions import transaction_roots
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement
@@ -72,7 +73,8 @@ if TYPE_CHECKING:
     from countperf.models.cost_function import CostFunction
     from countperf.models.coverage import Coverage
     from countperf.models.explanation import Explanation
-    from countperf.properties.vector import PropertyVector
+    from countperf.properties.transactions import transaction_roots
+from countperf.properties.vector import PropertyVector
 
 
 class WeightSet(Document):
@@ -290,7 +292,7 @@ class WeightSet(Document):
         self.check_counting_rules()
         self.check_device(device, force=force)
         vector = self.counted(kernel)
-        self._check_code(vector)
+        self._check_what_has_no_formula(vector)
         values = {**(parameters or {}), **more}
         inputs = model_inputs(self.definition, vector.evaluate(values))
         missing = self.missing(inputs)
@@ -464,6 +466,13 @@ class WeightSet(Document):
                 " only: compile weights of a model that does not, such as"
                 f" load_weights({self.device.slug!r})"
             )
+        there = transaction_roots(vector)
+        if without := [n for n in self.definition.named_transactions if n not in there]:
+            raise PredictionError(
+                f"the {self.model} model names {', '.join(without)}, which is found at single sizes"
+                " and has no formula, and a cost function has formulas only: predict(...) at the"
+                " sizes of interest, or compile weights of a model that does not name it"
+            )
         function = CostFunction.build(self, vector)
         if function.unweighted_names and not incomplete_ok:
             missing = [self.features.feature_of(n) or n for n in function.unweighted_names]
@@ -576,7 +585,7 @@ class WeightSet(Document):
         CountingError
             The kernel cannot be counted exactly.
         """
-        vector = vector_of(kernel, view=self.view)
+        vector = vector_of(kernel, view=self.view, transactions=self.definition.named_transactions)
         if self.view == "source":
             vector = vector.emitted()
         if vector.view == self.view:
@@ -590,8 +599,14 @@ class WeightSet(Document):
             found=vector.view,
         )
 
-    def _check_code(self, vector: PropertyVector) -> None:
-        if self.definition.reads_code and not vector.has_code:
+    def _check_what_has_no_formula(self, vector: PropertyVector) -> None:
+        if lacking := [n for n in self.definition.named_transactions if not vector.knows(n)]:
+            raise PredictionError(
+                f"the {self.model} model names {', '.join(lacking)}, which counts of kernel"
+                f" {vector.kernel!r} do not say: pass the kernel itself, or add them with"
+                f" countperf.with_transactions(kernel, {', '.join(map(repr, lacking))})"
+            )
+        if self.definition.reads_code and not vector.knows("code"):
             raise PredictionError(
                 f"the {self.model} model reads compiled code, and there is none with the counts of"
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"

@@ -203,6 +203,12 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "instruction",
             "other operations as a device issues them",
         ),
+        (
+            r"transactions\.[1-9]\d*x[1-9]\d*(?:\.(?:load|store))?",
+            "transaction",
+            "lines that sub-groups touch in global memory, by work items and bytes of a line, where"
+            " a model names them",
+        ),
         (r"groups", "work group", "work groups launched"),
         (r"items", "work item", "work items of all groups, where a model names them"),
         (r"rows", "row", "rows of work items along local axis 0, of all groups, likewise"),
@@ -218,7 +224,7 @@ PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 """What property names begin with."""
 
 
-_NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late"})
+_NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late", "transactions"})
 
 
 def is_emitted(name: str) -> bool:

@@ -111,7 +111,7 @@ class Count:
         return to_isl_text(self.quantity) or str(self.quantity)
 
 
-CodeCounts = Callable[[Mapping[str, int]], Mapping[str, int]]
+CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 
 class PropertyVector(Mapping[str, Count]):
@@ -171,7 +171,7 @@ class PropertyVector(Mapping[str, Count]):
         self.assumptions = assumptions
         self.assumption_guards = assumption_guards
         self.view: View = view
-        self._code: CodeCounts | None = None
+        self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
 
     # {{{ mapping
 
@@ -281,15 +281,36 @@ class PropertyVector(Mapping[str, Count]):
             assumption_guards=self.assumption_guards,
             view=self.view,
         )
-        found._code = self._code
+        found._at_sizes = self._at_sizes
         return found
 
-    @property
-    def has_code(self) -> bool:
-        """Whether `evaluate` adds what the compiled code executes."""
-        return self._code is not None
+    def knows(self, root: str) -> bool:
+        """Whether there are counts whose names begin with some components, by formula or at sizes.
 
-    def with_code(self, code: CodeCounts) -> PropertyVector:
+        Parameters
+        ----------
+        root : str
+            Such as ``code`` or ``transactions.32x128``.
+        """
+        at_sizes = any(root in roots for roots in self._at_sizes)
+        return at_sizes or any(f"{name}.".startswith(f"{root}.") for name in self._counts)
+
+    def with_counts_at(self, counts: CountsAt, *roots: str) -> PropertyVector:
+        """Return the vector with counts that have no formula, which `evaluate` adds.
+
+        Parameters
+        ----------
+        counts : callable
+            From values of all parameters to numbers by property.
+        *roots : str
+            What the names of these begin with; what was known at sizes of the same ones is
+            replaced.
+        """
+        found = self.mapped(lambda known: known)
+        found._at_sizes = {**self._at_sizes, roots: counts}
+        return found
+
+    def with_code(self, code: CountsAt) -> PropertyVector:
         """Return the vector with what the compiled code of the kernel executes.
 
         Parameters
@@ -298,9 +319,7 @@ class PropertyVector(Mapping[str, Count]):
             From values of all parameters to instructions by property, ``code.load_vector`` and so
             on, as of `countperf.harness.compiled.instructions.CompiledKernel.counts`.
         """
-        found = self.mapped(lambda counts: counts)
-        found._code = code
-        return found
+        return self.with_counts_at(code, "code")
 
     def emitted(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""
@@ -340,14 +359,16 @@ class PropertyVector(Mapping[str, Count]):
         ParameterError
             A parameter is missing, unknown, no integer, or outside the assumptions.
         CountingError
-            The vector has code, and that cannot be followed.
+            Counts that have no formula are not known there: code that cannot be followed, say.
         """
         values = self.checked_parameters(parameters, more)
         if any(isinstance(v, np.ndarray) for v in values.values()):
             found = dict(zip(self._counts, self._compiled.at_arrays(values), strict=True))
         else:
             found = dict(zip(self._counts, self._compiled.at(values), strict=True))
-        return found if self._code is None else found | _code_at(self._code, values)
+        for counts in self._at_sizes.values():
+            found |= _at_sizes(counts, values)
+        return found
 
     def checked_parameters(
         self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]
@@ -552,14 +573,14 @@ _GRANULARITIES = {
 }
 
 
-def _code_at(code: CodeCounts, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Evaluate counts of compiled code, one by one where parameters are arrays."""
+def _at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Evaluate counts without a formula, one by one where parameters are arrays."""
     shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
     if not shape:
-        return dict(code({name: int(value) for name, value in values.items()}))
+        return dict(counts_at({name: int(value) for name, value in values.items()}))
     rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
     found = {
-        place: code({name: int(row[place]) for name, row in rows.items()})
+        place: counts_at({name: int(row[place]) for name, row in rows.items()})
         for place in np.ndindex(shape)
     }
     names = sorted({name for counts in found.values() for name in counts})

@@ -1,0 +1,110 @@
+"""Memory transactions of sub-groups as properties, which models may name.
+
+``transactions.32x128.load`` are the lines of 128 bytes that sub-groups of 32 work items touch in
+all loads from global memory, each line once whenever a sub-group executes an access; likewise
+``store``; ``transactions.32x128`` are both. How lines are shared depends on how every access lies
+in its array, so that there is no formula: the number is found at given sizes, exactly
+(`countperf.counting.transactions`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from countperf.properties.vector import PropertyVector
+
+if TYPE_CHECKING:
+    from countperf.counting.analysis import KernelAnalysis
+
+TRANSACTIONS = "transactions"
+"""What names of transactions begin with."""
+
+_ROOT = re.compile(TRANSACTIONS + r"\.[1-9]\d*x[1-9]\d*(?![^.])")
+
+__all__ = ["TRANSACTIONS", "TransactionCounts", "transaction_roots", "with_transactions"]
+
+
+def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what names, or patterns of them, begin with that say which transactions are meant.
+
+    Examples
+    --------
+    >>> transaction_roots(["groups", "transactions.32x128.load", "transactions.32x128.*"])
+    ('transactions.32x128',)
+    """
+    found = (_ROOT.match(name) for name in names)
+    return tuple(sorted({match.group() for match in found if match is not None}))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransactionCounts:
+    """A function from sizes to the transactions of a kernel; picklable.
+
+    Attributes
+    ----------
+    kernel : loopy.TranslationUnit
+        The kernel.
+    roots : tuple of str
+        Which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``.
+    statistics : mapping from str to number or str
+        What data decides, as for `countperf.count_kernel`.
+    """
+
+    kernel: Any
+    roots: tuple[str, ...]
+    statistics: Mapping[str, Any]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"kernel": self.kernel, "roots": self.roots, "statistics": self.statistics}
+
+    @cached_property
+    def _analysis(self) -> KernelAnalysis:
+        from countperf.counting.analysis import analyze_kernel
+
+        return analyze_kernel(self.kernel, statistics=self.statistics)
+
+    def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Count the transactions at sizes.
+
+        Raises
+        ------
+        CountingError
+            The kernel cannot be analyzed; or an address is read from data, statistics decide when
+            memory is accessed, or too many points would have to be listed.
+        ParameterError
+            A parameter is missing or outside the assumptions.
+        """
+        found: dict[str, int] = {}
+        for root in self.roots:
+            items, line_bytes = map(int, root.split(".")[1].split("x"))
+            counted = self._analysis.transactions(
+                parameters, line_bytes=line_bytes, sub_group_size=items
+            )
+            found |= {f"{root}.{direction}": number for direction, number in counted.items()}
+        return found
+
+
+def with_transactions(
+    vector: PropertyVector,
+    kernel: Any,
+    roots: Iterable[str],
+    statistics: Mapping[str, Any] | None = None,
+) -> PropertyVector:
+    """Return the vector of a kernel with its transactions, as far as it has none.
+
+    Parameters
+    ----------
+    vector : PropertyVector
+        Of the kernel.
+    kernel, roots, statistics
+        As in `TransactionCounts`.
+    """
+    wanted = tuple(root for root in roots if not vector.knows(root))
+    if not wanted:
+        return vector
+    counts = TransactionCounts(kernel=kernel, roots=wanted, statistics=dict(statistics or {}))
+    return vector.with_counts_at(counts, *wanted)

@@ -1,0 +1,179 @@
+"""Models that name transactions of sub-groups: fits, predictions, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from countperf.errors import DocumentError, ExpressionError, FitError, PredictionError
+from countperf.fitting.fit import fit as fit_model
+from countperf.fitting.result import FitResult
+from countperf.measurements import Measurement, MeasurementSet
+from countperf.models.definition import FittedModel
+from countperf.models.standard import from_expression
+from countperf.models.weights import WeightSet
+from countperf.policies import ExecutionPolicy
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.vector import PropertyVector
+from countperf.workflow import evaluate, fit, predict, with_transactions
+from measurement_kernels.catalog import entry
+from tests.fitting.builders import measure
+
+ROOT = "transactions.32x128"
+EXPRESSION = "launch + w_group*groups + w_load*{0}_load + w_store*{0}_store".format(
+    ROOT.replace(".", "_")
+)
+TRUTH_S = {"w_group": 3e-9, "w_load": 2e-11, "w_store": 5e-11}
+LAUNCH_S = 4e-6
+SIZES = {
+    "transpose/tiled/16x16/f32": [(64, 96), (256, 320)],
+    "transpose/stride1-reads/32x16/f32": [(64, 96), (256, 320)],
+    "stride1/copy/128x1/f32": [(4096,), (2**17,)],
+    "vector-scale-add/stride3/256x1/f32": [(4096,), (2**17,)],
+    "stride2-filled/direct/128x1/f32": [(4096,), (2**17,)],
+    "empty/16x16/f32": [(64, 96), (512, 640)],
+}
+JUDGED = "transpose/stride1-reads/32x16/f32"
+"""Which the fit does not see."""
+
+
+def _sizes(name: str, values: tuple[int, ...]) -> dict[str, int]:
+    return dict(zip([size.name for size in entry(name).sizes], values, strict=True))
+
+
+def _time_s(name: str, sizes: dict[str, int]) -> float:
+    counts = with_transactions(name, ROOT).evaluate(sizes)
+    amounts = {
+        "w_group": counts["groups"],
+        "w_load": counts[f"{ROOT}.load"],
+        "w_store": counts[f"{ROOT}.store"],
+    }
+    return LAUNCH_S + sum(TRUTH_S[name] * amount for name, amount in amounts.items())
+
+
+@cache
+def measured() -> MeasurementSet:
+    """Real kernels on a device whose time is that of groups and transactions."""
+    lines: list[Measurement] = []
+    for name, some in SIZES.items():
+        vector = count_kernel(entry(name).build(), view="structure").to_document()
+        for values in some:
+            sizes = _sizes(name, values)
+            line = Measurement.from_samples(
+                entry(name).case_at(**sizes),
+                [[_time_s(name, sizes)] * 3],
+                dropped=1,
+                properties=vector,
+            )
+            purpose = "test" if name == JUDGED else "measurement"
+            lines.append(line.model_copy(update={"purpose": purpose}))
+    return replace(measure(), measurements=tuple(lines))
+
+
+@cache
+def fitted() -> FitResult:
+    return fit(measured(), expression=EXPRESSION)
+
+
+def test_they_are_found_for_kernels_of_the_catalogue_and_fitted() -> None:
+    weights = fitted().weights
+    assert {p.name: p.value for p in weights.parameters} == pytest.approx(TRUTH_S, rel=1e-6)
+    assert weights.view == "source"
+    assert next(v for v in fitted().verdicts if v.name == "counting").passed
+    again = WeightSet.read_text(weights.write_text())
+    judged = evaluate(measured(), weights=again)
+    assert [case.predicted_s for case in judged.cases] == pytest.approx(
+        [case.measured_s for case in judged.cases], rel=1e-6
+    )
+    assert len(judged.cases) == len(SIZES[JUDGED])
+
+
+@pytest.mark.parametrize("how", ["kernel", "name", "vector", "counts by hand"])
+def test_kernels_are_predicted_at_sizes_that_were_not_measured(how: str) -> None:
+    weights, sizes = fitted().weights, _sizes(JUDGED, (800, 1008))
+    expected = _time_s(JUDGED, sizes)
+    vector = with_transactions(JUDGED, ROOT, view="source")
+    if how == "kernel":
+        found = weights.predict(entry(JUDGED).build(), sizes)
+    elif how == "name":
+        found = predict(JUDGED, sizes, weights=weights)
+    elif how == "vector":
+        found = weights.predict(vector, sizes)
+    else:
+        counts = vector.evaluate(sizes)
+        found = weights.predict({name: int(count) for name, count in counts.items()})
+    assert found.time_s == pytest.approx(expected, rel=1e-6)
+    counted = with_transactions(JUDGED, ROOT).evaluate(sizes)
+    assert found.breakdown["w_load"] == pytest.approx(
+        TRUTH_S["w_load"] * counted[f"{ROOT}.load"], rel=1e-6
+    )
+
+
+def test_arrays_of_sizes_are_predicted_one_by_one() -> None:
+    sizes = np.array([320, 640])
+    found = fitted().weights.predict(entry(JUDGED).build(), n=sizes, m=sizes)
+    expected = [_time_s(JUDGED, _sizes(JUDGED, (int(n), int(n)))) for n in sizes]
+    assert found.time_s == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_policy_may_stand_beside_them() -> None:
+    model = from_expression(EXPRESSION, policy=ExecutionPolicy(width=32, along="group"))
+    weights = fit(measured(), model=model).weights
+    sizes = _sizes(JUDGED, (800, 1008))
+    found = predict(JUDGED, sizes, weights=weights, incomplete_ok=True)
+    assert found.time_s == pytest.approx(_time_s(JUDGED, sizes), rel=1e-6)
+
+
+def test_what_does_not_say_them_is_refused() -> None:
+    weights, kernel = fitted().weights, entry(JUDGED).build()
+    with pytest.raises(PredictionError, match=rf"names {ROOT}, which counts.*with_transactions"):
+        weights.predict(count_kernel(kernel), n=64, m=64)
+    with pytest.raises(PredictionError, match="has no formula, and a cost function"):
+        weights.compile(kernel)
+    with pytest.raises(FitError, match="of no measured case transactions are known"):
+        fit_model(measured(), model=from_expression(EXPRESSION))
+    with pytest.raises(ExpressionError, match="unknown name 'transactions_32_load'"):
+        from_expression("launch + w_t*transactions_32_load")
+    charged = {"terms": {"launch": ["launches"], "lines": ["transactions.*.load"]}}
+    with pytest.raises(DocumentError, match="name the work items of a sub-group"):
+        FittedModel.from_object(
+            {
+                **{"format": "countperf-model", "version": 1, "name": "lines", **charged},
+                "expression": "launch + lines",
+            }
+        )
+
+
+def test_a_vector_of_counts_by_hand_may_have_a_formula_of_them() -> None:
+    by_hand = {"launches": 1, f"{ROOT}.load": "[n] -> { 3*n }", f"{ROOT}.store": "[n] -> { n }"}
+    cost = fitted().weights.compile(PropertyVector.from_mapping(by_hand))
+    expected = LAUNCH_S + 10 * (3 * TRUTH_S["w_load"] + TRUTH_S["w_store"])
+    assert cost(n=10) == pytest.approx(expected, rel=1e-6)
+
+
+def test_lines_keep_them_and_cases_without_them_are_left_out_and_named(tmp_path: Path) -> None:
+    known = fitted().observations[0].kernel
+    lines = [
+        line.model_copy(update={"transactions": {f"{ROOT}.load": 5, f"{ROOT}.store": 7}})
+        if line.kernel == known
+        else line.model_copy(update={"kernel": f"mine.py:{line.kernel}"})
+        for line in measured()
+    ]
+    replace(measured(), measurements=tuple(lines)).write_file(tmp_path / "lines.jsonl")
+    text = (tmp_path / "lines.jsonl").read_text()
+    assert text.count("transactions.32x128.load") == len(SIZES[known])
+    found = MeasurementSet.read_text(text)
+
+    result = fit(found, expression="w_0 + w_t*transactions_32x128_load")
+
+    assert {case.kernel for case in result.observations} == {known}
+    verdict = next(v for v in result.verdicts if v.name == "counting")
+    assert not verdict.passed
+    assert "8 counted cases do not say what the model names" in verdict.message
+    vector = found.measurements[0].property_vector()
+    assert vector is not None
+    assert vector.evaluate(found.measurements[0].parameters)[f"{ROOT}.store"] == 7
