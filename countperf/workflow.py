@@ -1451,7 +1451,8 @@ def evaluate_ranking(
     if not isinstance(weights, WeightSet):
         weights = load_weights(weights, model=model)
     weights.check_device(found.device, force=force)
-    return evaluate_sets(weights, found)
+    variants = found.select(lambda m: m.purpose == "variant")
+    return evaluate_sets(weights, _knowing_transactions(variants, weights.definition))
 
 
 def measured_devices() -> dict[str, Path]:

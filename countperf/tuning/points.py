@@ -226,6 +226,7 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     Predicted or Refused
     """
     from countperf.counting.resources import written_instructions
+    from countperf.properties.transactions import with_transactions
     from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 
     kept = dict(choice)
@@ -245,8 +246,9 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     if question.limits is not None and (too_much := exceeded(question.limits, resources)):
         return refused("limits", too_much)
     try:
-        has_policy = question.weights.definition.policy is not None
-        vector = counted_variant(variant, view, policy=has_policy)
+        model = question.weights.definition
+        vector = counted_variant(variant, view, policy=model.policy is not None)
+        vector = with_transactions(vector, unit, model.named_transactions)
     except CountperfError as error:
         return refused("count", error)
     try:
@@ -255,6 +257,8 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
         )
     except (PredictionError, ModelNotApplicableError) as error:
         return refused("predict", error)
+    except CountingError as error:  # at sizes, of what has no formula
+        return refused("count", error)
     except ParameterError as error:
         return refused("sizes", error)
     time_s = float(prediction.time_s)

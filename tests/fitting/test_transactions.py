@@ -19,8 +19,16 @@ from countperf.models.weights import WeightSet
 from countperf.policies import ExecutionPolicy
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import evaluate, fit, predict, with_transactions
+from countperf.workflow import (
+    evaluate,
+    evaluate_ranking,
+    fit,
+    predict,
+    rank,
+    with_transactions,
+)
 from measurement_kernels.catalog import entry
+from measurement_kernels.variants import spaces
 from tests.fitting.builders import measure
 
 ROOT = "transactions.32x128"
@@ -118,6 +126,28 @@ def test_arrays_of_sizes_are_predicted_one_by_one() -> None:
     found = fitted().weights.predict(entry(JUDGED).build(), n=sizes, m=sizes)
     expected = [_time_s(JUDGED, _sizes(JUDGED, (int(n), int(n)))) for n in sizes]
     assert found.time_s == pytest.approx(expected, rel=1e-6)
+
+
+def test_variants_are_ranked_by_transactions_of_their_own() -> None:
+    weights, sizes = fitted().weights, {"n": 256, "m": 256}
+    ranking = rank("transpose", sizes, weights=weights, points=12, incomplete_ok=True, workers=1)
+    assert len(ranking.best) > 3
+    built = spaces()["transpose"]
+    for point in ranking.best:
+        unit = built.build(**point.choice)
+        expected = weights.predict(unit, sizes, incomplete_ok=True).time_s
+        assert point.time_s == pytest.approx(expected, rel=1e-12)
+
+
+def test_sets_of_variants_are_judged() -> None:
+    variants = [line.model_copy(update={"purpose": "variant"}) for line in measured()]
+    found = evaluate_ranking(
+        replace(measured(), measurements=tuple(variants)), weights=fitted().weights
+    )
+    predicted = [v.predicted_s for each in found.sets for v in each.variants]
+    assert sorted(predicted) == pytest.approx(  # pyright: ignore[reportArgumentType]
+        sorted(line.time_s for line in measured()), rel=1e-6
+    )
 
 
 def test_a_policy_may_stand_beside_them() -> None:
