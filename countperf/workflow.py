@@ -1190,8 +1190,8 @@ def with_transactions(
 
     Examples
     --------
-    >>> vector = with_transactions("transpose-simple/square/32x32/f32", "transactions.32x128")
-    >>> found = vector.evaluate(n=1024)
+    >>> vector = with_transactions("transpose/stride1-reads/32x16/f32", "transactions.32x128")
+    >>> found = vector.evaluate(n=1024, m=1024)
     >>> found["transactions.32x128.load"], found["transactions.32x128.store"]
     (32768, 1048576)
     """

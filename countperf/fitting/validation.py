@@ -284,8 +284,8 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         The weights were fitted under other counting rules.
     """
     cases: list[EvaluatedCase] = []
-    needed = (*(("code",) if weights.definition.reads_code else ()),)
-    needed += weights.definition.named_transactions
+    needed = [*weights.definition.named_transactions]
+    needed += ["code"] if weights.definition.reads_code else []
     for measurement in measurements:
         vector = measurement.property_vector()
         if vector is None or not all(map(vector.knows, needed)):

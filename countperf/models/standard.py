@@ -79,7 +79,7 @@ def from_expression(
     --------
     >>> from_expression("launch + w_group*groups + overlap(global_memory, on_chip)").variables
     ('groups',)
-    >>> from_expression("launch + w*transactions_32x128 + on_chip").named_transactions
+    >>> from_expression("launch + w_t*transactions_32x128 + on_chip").named_transactions
     ('transactions.32x128',)
     >>> model = from_expression("launch + w_far*load_beyond2", policy=ExecutionPolicy(width=8))
     >>> list(model.derived)

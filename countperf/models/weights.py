@@ -73,8 +73,7 @@ if TYPE_CHECKING:
     from countperf.models.cost_function import CostFunction
     from countperf.models.coverage import Coverage
     from countperf.models.explanation import Explanation
-    from countperf.properties.transactions import transaction_roots
-from countperf.properties.vector import PropertyVector
+    from countperf.properties.vector import PropertyVector
 
 
 class WeightSet(Document):

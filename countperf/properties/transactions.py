@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from countperf.properties.vector import PropertyVector
-
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
+    from countperf.properties.vector import PropertyVector
 
 TRANSACTIONS = "transactions"
 """What names of transactions begin with."""
