@@ -748,7 +748,8 @@ def fit(
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
         if model not in (AUTO, STRUCTURAL, COMPILED):
             model = fitted_model(model) if isinstance(model, str) else model
-            found = _knowing_transactions(found, model, pool)
+            seen = found.select(lambda m: m.purpose == "measurement")
+            found = _knowing_transactions(seen, model, pool)
         result = fit_model(
             found,
             model=model,
@@ -1042,6 +1043,14 @@ def _statistics(
     return {**known, **(given or {})}
 
 
+def _kernel_itself(kernel: Any, lacking: str) -> Any:
+    """Return a kernel, or the one that a text names; refuse counts, which lack something."""
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(found, Mapping):
+        raise CountingError(f"a property vector has no {lacking}; pass the kernel itself")
+    return found
+
+
 def analyzed(
     kernel: Any,
     *,
@@ -1057,9 +1066,7 @@ def analyzed(
     CountingError
         The kernel cannot be analyzed; or a property vector was given, which has no structure.
     """
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, Mapping):
-        raise CountingError("a property vector has no structure to analyze; pass the kernel itself")
+    found = _kernel_itself(kernel, "structure to analyze")
     from countperf.counting.analysis import analyze_kernel
 
     known = _statistics(kernel, statistics, sizes or {})
@@ -1094,9 +1101,7 @@ def compiled(
         As of `countperf.harness.compiled.pocl.compile_with_pocl` and
         `countperf.harness.compiled.ptx.compile_with_nvcc`.
     """
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, Mapping):
-        raise CountingError("a property vector has no code to compile; pass the kernel itself")
+    found = _kernel_itself(kernel, "code to compile")
     if capability is not None:
         from countperf.harness.compiled.ptx import compile_with_nvcc
 
@@ -1143,11 +1148,8 @@ def with_compiled_code(
     """
     from countperf.harness.compiled.instructions import read_compiled
     from countperf.harness.devices import find_device
-    from countperf.properties.vector import PropertyVector
 
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, PropertyVector | Mapping):
-        raise CountingError("a property vector has no code to compile; pass the kernel itself")
+    found = _kernel_itself(kernel, "code to compile")
     values = {**(parameters or {}), **more}
     (compiled,) = read_compiled([(found, values)], find_device(device or "pocl:0"))
     if isinstance(compiled, KernelBuildError):
@@ -1195,10 +1197,8 @@ def with_transactions(
     >>> found["transactions.32x128.load"], found["transactions.32x128.store"]
     (32768, 1048576)
     """
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     from countperf.properties.transactions import transaction_roots
     from countperf.properties.transactions import with_transactions as added
-    from countperf.properties.vector import PropertyVector
 
     for name in transactions:
         if transaction_roots([name]) != (name,):
@@ -1207,8 +1207,7 @@ def with_transactions(
                 " of a line, as in transactions.32x128",
                 name=name,
             )
-    if isinstance(found, PropertyVector | Mapping):
-        raise CountingError("a property vector has no accesses to follow; pass the kernel itself")
+    found = _kernel_itself(kernel, "accesses to follow")
     known = _statistics(kernel, statistics, {})
     vector = counted(found, statistics=known, view=view)
     return added(vector, found, transactions, known)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from countperf.models.expressions import Formula
 from countperf.models.unmeasured import Unmeasured
 from countperf.predictions import ParameterValue, Quantity
 from countperf.symbolic.compiled import CompiledCounts
+from countperf.symbolic.memory import FieldsAlone
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 _SIZES = 64
@@ -62,15 +63,8 @@ class CompiledVector(Protocol):
         ...
 
 
-class _FieldsAlone:
-    """A dataclass that is pickled without what it has cached."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {each.name: self.__dict__[each.name] for each in fields(cast("Any", self))}
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shapes(_FieldsAlone):
+class Shapes(FieldsAlone):
     """A kernel's counts but for factors: one of all that are proportional to each other.
 
     Attributes
@@ -142,7 +136,7 @@ class Shapes(_FieldsAlone):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CompiledCorrection(_FieldsAlone):
+class CompiledCorrection(FieldsAlone):
     """The correction of a kernel's time (`countperf.models.correction`), over its own weights.
 
     Attributes
@@ -276,7 +270,8 @@ class CompiledCorrection(_FieldsAlone):
         charged[:, : len(shapes.names)] = self.charged @ shapes.factors
         for place, feature in self.derived:
             charged[place, len(shapes.names) + features.index(feature)] = 1.0
-        source.give_up_if(f"min({', '.join([*variables, '0.0'])}) < 0.0")
+        if variables:
+            source.give_up_if(f"min({', '.join([*variables, '0.0'])}) < 0.0")
         logs, of_logs, fixed = self._written_logs(source, charged, variables)
         shares, of_roots = self._written_shares(source, charged, variables)
         projected = self.corrector.projected(roots=of_roots, logs=of_logs, fixed=fixed)
@@ -331,7 +326,7 @@ class CompiledCorrection(_FieldsAlone):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CostFunction(_FieldsAlone):
+class CostFunction(FieldsAlone):
     """Predicted time of a kernel on a device, s, at parameters; microseconds per call; picklable.
 
     Attributes

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from countperf.symbolic.memory import FieldsAlone
+
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
     from countperf.properties.vector import PropertyVector
@@ -40,7 +42,7 @@ def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TransactionCounts:
+class TransactionCounts(FieldsAlone):
     """A function from sizes to the transactions of a kernel; picklable.
 
     Attributes
@@ -56,9 +58,6 @@ class TransactionCounts:
     kernel: Any
     roots: tuple[str, ...]
     statistics: Mapping[str, Any]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"kernel": self.kernel, "roots": self.roots, "statistics": self.statistics}
 
     @cached_property
     def _analysis(self) -> KernelAnalysis:

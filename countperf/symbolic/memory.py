@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -38,3 +39,10 @@ def forget_counts() -> None:
     """
     for clear in _CLEARING:
         clear()
+
+
+class FieldsAlone:
+    """A dataclass that is pickled without what it has cached."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: self.__dict__[each.name] for each in fields(cast("Any", self))}

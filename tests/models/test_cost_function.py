@@ -304,6 +304,12 @@ def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bo
     assert cost(n=0) == pytest.approx(float(weights.predict(TILED, n=0).time_s), rel=1e-11)
 
 
+def test_what_does_nothing_takes_no_time_with_a_correction() -> None:
+    weights = _overlapping(correction=_correction())
+    nothing = PropertyVector.from_mapping({}, view=weights.view)
+    assert weights.compile(nothing)() == weights.predict(nothing).time_s == 0.0
+
+
 def test_threads_may_share_it() -> None:
     cost = _overlapping(correction=_correction()).compile(TILED)
     sizes = list(range(1, 400))
