@@ -7,13 +7,16 @@ do for users, with everything that goes on side by side: predictions, builds, dr
 not as fast on every day: first a sample of each recorded space is measured anew, and its pace is
 what that takes now over what it took when all was measured. A search has 5 % of the time that the
 exhaustive one took, times the pace of its space. Afterwards the variant that it found and those
-that were recorded to be the fastest are timed in turns: its result is the shortest of their times
-as a fraction of that of the variant it found, a variant's time being the lower quartile over the
-turns of its shortest run in each. The variant that the model alone picks first stands beside them.
-(By the recorded times, variants of which one is faster on one day and the other on another would
-count as misses; of the shortest runs of all turns, one that hit upon the best places in memory once
-would be ahead of all others; and beside others who use the same cores, a third of the turns or more
-may take nearly twice as long, which medians do not survive.)
+that were recorded to be the fastest are timed in turns. (By the recorded times, variants of which
+one is faster on one day and the other on another would count as misses.) A variant's time is the
+lower quartile over turns of its shortest run in each, as a multiple of what the turn's recorded
+variants take, their median, since machines are slower at times: of the shortest runs of all turns,
+one that hit upon the best places in memory once would be ahead of all others; and beside others who
+use the same cores, a third of the turns or more may take nearly twice as long, which medians do not
+survive. The fastest of so many by times that scatter is partly so by luck: the odd turns of all
+repetitions say which recorded variant is the fastest, and the even ones what it takes, and the
+other way round. The result is that as a fraction of what the variant takes that was found, at most
+1. The variant that the model alone picks first stands beside it.
 
 Each repetition is a process of its own, with caches that begin empty, and goes through the values
 of parameters in another order. Modules are imported, and the processes that predict are started,
@@ -25,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import subprocess
@@ -34,7 +38,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from typing import Any
 
 from benchmark_tuning import geometric_mean
@@ -63,6 +67,12 @@ FASTEST = 16
 """Recorded variants with which those that were found are compared."""
 
 TURNS = 12
+
+KEPT = ("recorded_quality", "spent_s", "tried", "predicted")
+"""What is written of each search besides its result."""
+
+Turns = dict[Key, list[float]]
+"""For each variant, the logarithm of its time in each turn as a multiple of a typical one's."""
 
 
 def records(options: argparse.Namespace) -> dict[str, Record]:
@@ -109,21 +119,50 @@ def _question(record: Record, space: SearchSpace, weights: WeightSet) -> Questio
     return Question(space=space, weights=weights, sizes=dict(record.sizes), incomplete_ok=True)
 
 
-def _judged(record: Record, found: Mapping[str, Choice], runner: KernelRunner) -> dict[str, float]:
-    """Time variants and the recorded fastest ones in turns; return their shares of the speed."""
-    ran = sorted((each for each in record.variants if each.samples_s), key=lambda each: each.time_s)
-    choices = {
-        as_key(choice): choice
-        for choice in (*(each.choice for each in ran[:FASTEST]), *found.values())
-    }
+def _timed(record: Record, found: Sequence[Choice], runner: KernelRunner) -> Turns:
+    """Time variants and the recorded fastest ones in turns; return the logarithms of multiples."""
+    recorded = _fastest(record)
+    choices = {as_key(choice): choice for choice in (*recorded, *found)}
     turns: dict[Key, list[float]] = {key: [] for key in choices}
     with Bench(record.space, record.sizes, runner, Plan()) as bench:
         for _ in range(TURNS):
+            logs: dict[Key, float] = {}
             for key, each in choices.items():
                 samples, _ = bench.time(each, None)
-                turns[key].append(min(samples))
-    times = {key: quantiles(shortest, n=4)[0] for key, shortest in turns.items()}
-    return {name: min(times.values()) / times[as_key(choice)] for name, choice in found.items()}
+                logs[key] = math.log(min(samples))
+            whole = median(logs[as_key(each)] for each in recorded)
+            for key, log in logs.items():
+                turns[key].append(log - whole)
+    return turns
+
+
+def _fastest(record: Record) -> list[Choice]:
+    ran = sorted((each for each in record.variants if each.samples_s), key=lambda each: each.time_s)
+    return [each.choice for each in ran[:FASTEST]]
+
+
+def judged(record: Record, repetitions: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Return the shares of the speed of what was found, for each repetition of a space's search."""
+    pooled: dict[Key, list[float]] = {}
+    for each in repetitions:
+        for key, logs in each["turns"]:
+            pooled.setdefault(as_key(key), []).extend(logs)
+    recorded = [as_key(each) for each in _fastest(record)]
+    halves = [{key: _time(pooled[key][first::2]) for key in recorded} for first in range(2)]
+    best = fmean(
+        there[min(here, key=lambda key: here[key])] for here, there in (halves, halves[::-1])
+    )
+    return [
+        {
+            name: min(1.0, math.exp(best - _time(pooled[as_key(choice)])))
+            for name, choice in each["found"].items()
+        }
+        for each in repetitions
+    ]
+
+
+def _time(logs: Sequence[float]) -> float:
+    return quantiles(logs, n=4)[0]
 
 
 def repetition(options: argparse.Namespace) -> dict[str, Any]:
@@ -143,10 +182,11 @@ def repetition(options: argparse.Namespace) -> dict[str, Any]:
                 Budget(seconds=options.share * options.pace[family] * record.exhaustive_s),
                 executor=pool,
             )
+            choices = {SEARCH: result.winner.choice, MODEL: options.picks[family]}
+            turns = _timed(record, [*choices.values()], runner)
             found[family] = {
-                "quality": _judged(
-                    record, {SEARCH: result.winner.choice, MODEL: options.picks[family]}, runner
-                ),
+                "found": choices,
+                "turns": [(dict(key), logs) for key, logs in turns.items()],
                 "recorded_quality": record.quality(result.winner.choice),
                 "spent_s": result.spent_s,
                 "tried": len(result.tried),
@@ -214,25 +254,27 @@ def main() -> None:
     for seed in range(options.repetitions):
         repetitions.append(_apart([*again, "--part=repetition", *known, f"--seed={seed}"]))
         for name, found in repetitions[-1].items():
-            print(f"{seed}, {name}: {_rounded(found['quality'])}")
+            print(f"{seed}, {name}: {found['recorded_quality']:.3f} by what was recorded")
     measured.append(_apart([*again, "--part=paces"]))
-    families: dict[str, Any] = {
-        family: {
-            "quality": {
-                search: median(each[family]["quality"][search] for each in repetitions)
-                for search in (SEARCH, MODEL)
-            },
-            "repetitions": [each[family] for each in repetitions],
+    options.slug = device.slug
+    families: dict[str, Any] = {}
+    for family, record in records(options).items():
+        searches = [each[family] for each in repetitions]
+        shares = judged(record, searches)
+        families[family] = {
+            "quality": {search: median(each[search] for each in shares) for search in shares[0]},
+            "repetitions": [
+                {"quality": share} | {name: each[name] for name in KEPT}
+                for share, each in zip(shares, searches, strict=True)
+            ],
         }
-        for family in options.families
-    }
     means = {
         search: geometric_mean([each["quality"][search] for each in families.values()])
         for search in (SEARCH, MODEL)
     }
     content = {
         "format": "countperf-live-tuning-benchmark",
-        "version": 2,
+        "version": 3,
         "device": device.to_object(),
         "share": options.share,
         "paces": measured,  # before and after

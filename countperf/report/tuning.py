@@ -198,6 +198,7 @@ def _tried_object(tried: Tried) -> dict[str, Any]:
         "predicted_s": tried.predicted_s,
         **_interval_object(tried),
         "samples_s": list(tried.samples_s),
+        "rounds": list(tried.rounds),
         "cut_short": tried.cut_short,
         "at_s": tried.at_s,
     }

@@ -306,9 +306,16 @@ class Candidates:
         ]
         return min(doubtful, key=lambda tried: tried.time_s, default=None)
 
-    def finalists(self, confirmed: Collection[Key]) -> list[Tried]:
-        """Return the fastest ones that were not run once more."""
-        order = sorted(self.tried, key=lambda key: self.tried[key].time_s)
-        return [self.tried[key] for key in order[: self._plan.finalists] if key not in confirmed]
+    @property
+    def fastest(self) -> Tried:
+        """The fastest of those that ran."""
+        return min(self.tried.values(), key=lambda tried: tried.time_s)
+
+    @property
+    def confirming_s(self) -> float:
+        """How long it should take to run the fastest again, and others in its place, s."""
+        samples = self.fastest.samples_s[-self._plan.runs :]
+        round_s = float(self._warming_s(samples[0])) + sum(samples)
+        return 2 * (self._plan.rounds - 1) * round_s
 
     # }}}

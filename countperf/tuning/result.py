@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
@@ -89,8 +90,9 @@ class Plan:
     ranking_share : float
         Fraction of the seconds after which no more variants are predicted, as long as any that is
         is worth measuring.
-    finalists : int
-        How many of the best are run once more at the end.
+    rounds : int
+        At the end the fastest is run again, each time in fresh memory, until it has been in so many
+        rounds, or another one is the fastest by then.
     prior_scatter : float
         How far ``ln(measured / predicted)`` is held to scatter before anything is measured.
     """
@@ -102,7 +104,7 @@ class Plan:
     warm_up_s: float = 0.05
     first_share: float = 0.15
     ranking_share: float = 0.5
-    finalists: int = 4
+    rounds: int = 5
     prior_scatter: float = 0.5
 
     def __post_init__(self) -> None:
@@ -116,8 +118,9 @@ class Plan:
         if not 0 <= self.tolerance < 1:
             message = f"tolerance is {self.tolerance}; it is a fraction below 1"
             raise ParameterError(message, parameter="tolerance")
-        if self.runs < 1 or self.finalists < 0 or not self.prior_scatter > 0:
-            raise ParameterError("runs and prior_scatter have to be positive", parameter="runs")
+        if self.runs < 1 or self.rounds < 1 or not self.prior_scatter > 0:
+            message = "runs, rounds and prior_scatter have to be positive"
+            raise ParameterError(message, parameter="runs")
 
     def to_object(self) -> dict[str, Any]:
         """Return the plan as plain values."""
@@ -140,6 +143,8 @@ class Tried:
         The share of cases whose time the interval is to hold.
     samples_s : tuple of float
         Time of each run, s.
+    rounds : tuple of int
+        How many of the runs, one after the other, were in the same memory; () if all were.
     cut_short : bool
         Whether its first runs left no hope, so that it was not run further.
     at_s : float
@@ -149,6 +154,7 @@ class Tried:
     choice: dict[str, Value]
     predicted_s: float
     samples_s: tuple[float, ...]
+    rounds: tuple[int, ...] = ()
     interval_s: tuple[float, float] | None = None
     interval_level: float = 0.95
     cut_short: bool = False
@@ -156,13 +162,33 @@ class Tried:
 
     @property
     def time_s(self) -> float:
-        """Shortest of the runs, s."""
-        return min(self.samples_s)
+        """Shortest run of a round, the median of all rounds, s.
+
+        What a variant takes depends on where its arrays happen to lie, and on what else goes on:
+        of the shortest runs of all rounds the shortest is that of a lucky one, and the more rounds
+        the luckier.
+        """
+        return median(self.rounds_s)
+
+    @property
+    def rounds_s(self) -> tuple[float, ...]:
+        """Shortest run of each round, s."""
+        ends = tuple(accumulate(self.rounds)) or (len(self.samples_s),)
+        return tuple(min(self.samples_s[start:end]) for start, end in pairwise((0, *ends)))
 
     @property
     def noise(self) -> float:
-        """By which fraction the median run exceeds the shortest."""
-        return median(self.samples_s) / self.time_s - 1
+        """By which fraction the median run exceeds the time."""
+        return max(0.0, median(self.samples_s) / self.time_s - 1)
+
+    def again(self, samples_s: tuple[float, ...], *, cut_short: bool) -> Tried:
+        """Return the variant with the runs of another round, s."""
+        return replace(
+            self,
+            samples_s=(*self.samples_s, *samples_s),
+            rounds=(*(self.rounds or (len(self.samples_s),)), len(samples_s)),
+            cut_short=cut_short,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +278,7 @@ def tried_line(tried: Tried) -> dict[str, Any]:
         "interval_s": None if tried.interval_s is None else list(tried.interval_s),
         "interval_level": tried.interval_level,
         "samples_s": list(tried.samples_s),
+        "rounds": list(tried.rounds),
         "cut_short": tried.cut_short,
         "at_s": tried.at_s,
     }
@@ -265,6 +292,7 @@ def read_tried(line: Mapping[str, Any]) -> Tried:
         interval_s=_read_interval(line.get("interval_s")),  # files of old do not have it
         interval_level=float(line.get("interval_level", 0.95)),
         samples_s=tuple(float(sample) for sample in line["samples_s"]),
+        rounds=tuple(int(number) for number in line.get("rounds", ())),  # files of old lack them
         cut_short=bool(line["cut_short"]),
         at_s=float(line["at_s"]),
     )

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,8 @@ Progress = Callable[[str], None]
 _MOST_ROUNDS = 3  # in which a variant is run that may have been disturbed
 _WAIT_S = 0.05  # for a variant to be built, before others are looked after
 _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
-RESERVED = 0.05
-"""Fraction of the seconds that is kept for running the best once more, if that takes so long."""
+RESERVED = 0.1
+"""Fraction of the seconds that is kept for running the best again, if that takes so long."""
 
 
 def tune_space(
@@ -219,12 +218,11 @@ class _Search:
         return self._left_s() <= self._reserved_s() and tried + failed > 0
 
     def _reserved_s(self) -> float:
-        """Return what running the best once more is to take, s."""
+        """Return what running the best again is to take, s."""
         seconds = self._budget.seconds
         if seconds is None or len(self._known.tried) < 2:
             return 0.0
-        finalists = self._known.finalists(self._run_in(2))
-        return min(RESERVED * seconds, sum(sum(tried.samples_s) for tried in finalists))
+        return min(RESERVED * seconds, self._known.confirming_s)
 
     def _write(self, entry: dict[str, Any]) -> None:
         if self._journal is not None:
@@ -435,16 +433,22 @@ class _Search:
             self._run_again(tried, self._known.best_s)
 
     def confirm(self) -> None:
-        """Run the best once more, in fresh memory, as far as there is time; keep the shortest."""
+        """Run the fastest again, each time in fresh memory, as far as there is time.
+
+        Of many variants that ran once, the fastest is likely to have been lucky. When it is not the
+        fastest any more, the one that is then takes its place.
+        """
         if len(self._known.tried) < 2:
             return
-        for tried in self._known.finalists(self._run_in(2)):
-            elsewhere = self._elsewhere
-            while elsewhere and not elsewhere.is_free(tried.choice) and self._left_s() > 0:
-                elsewhere.wait(min(_WAIT_S, self._left_s()))
-            if self._left_s() <= 0:
+        while self._left_s() > 0:
+            fastest = self._known.fastest
+            if self._rounds[as_key(fastest.choice)] >= self._plan.rounds:
                 return
-            self._run_again(tried, None)
+            elsewhere = self._elsewhere
+            if elsewhere and not elsewhere.is_free(fastest.choice):
+                elsewhere.wait(min(_WAIT_S, self._left_s()))
+            else:
+                self._run_again(fastest, None)
 
     def _run_again(self, tried: Tried, best_s: float | None) -> None:
         self._rounds[as_key(tried.choice)] += 1
@@ -453,7 +457,7 @@ class _Search:
         except MeasurementError as error:
             self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
             return
-        again = replace(tried, samples_s=(*tried.samples_s, *more), cut_short=cut_short)
+        again = tried.again(more, cut_short=cut_short)
         self._known.learn(again)
         self._write(tried_line(again))
 
