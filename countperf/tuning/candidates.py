@@ -13,6 +13,7 @@ from countperf.tuning.measuring import FEWEST_RUNS
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.posterior import Array, LogTimes, Posterior
 from countperf.tuning.ranking import Ranking
+from countperf.tuning.relevance import Draw
 from countperf.tuning.result import Key, Plan, Tried, as_key
 from countperf.tuning.space import SearchSpace
 from countperf.tuning.stopping import (
@@ -60,7 +61,9 @@ class Candidates:
         self._builds = BuildTimes()
         self._written: Array = np.empty(0)
         self._posterior: Posterior
+        self._drawn: dict[tuple[float, ...], tuple[Draw, ...]] = {}
         self._found: LogTimes | None = None  # of the posterior as it is
+        self._gained: Array | None = None  # the same
         self._ranking: Ranking | None = None
         self.points: tuple[Predicted, ...] = ()
         self.tried: dict[Key, Tried] = {}
@@ -87,7 +90,7 @@ class Candidates:
             )
         self.points = tuple(kept.values())
         self._places = {key: place for place, key in enumerate(kept)}
-        self._found = None
+        self._found = self._gained = None
         self._written = np.array([point.written for point in self.points], np.float64)
         self._posterior = Posterior(
             self._space,
@@ -96,6 +99,7 @@ class Candidates:
             parts=[point.parts for point in self.points],
             groups=[",".join(point.missing) for point in self.points],
             prior_scatter=self._plan.prior_scatter,
+            drawn=self._drawn,
         )
         for key, tried in self.tried.items():
             self._posterior.add(self._places[key], tried.time_s)
@@ -106,7 +110,7 @@ class Candidates:
         self.tried[key] = tried
         place = self._places[key]
         self._posterior.add(place, tried.time_s)
-        self._found = None
+        self._found = self._gained = None
         if build_s is not None:
             self._builds.add(self._written[place], build_s)
 
@@ -263,7 +267,7 @@ class Candidates:
             there = self._found_at(begun)
             needed_s[there] = run_s[there]
             eligible = eligible & (needed_s <= left_s)
-        gain = self._gain(times)
+        gain = self._gain()
         if left_s < np.inf:
             gain = gain / (cost_s + _PATIENCE * left_s)
         return np.where(eligible, gain, -1.0)
@@ -275,11 +279,14 @@ class Candidates:
     def _found_at(self, keys: Collection[Key]) -> list[int]:
         return sorted(self._places[key] for key in keys if key in self._places)
 
-    def _gain(self, times: LogTimes) -> Array:
-        reference_s = self.best_s
-        if reference_s is None:
-            reference_s = float(np.median(times.center_s))
-        return times.expected_improvement(reference_s)
+    def _gain(self) -> Array:
+        if self._gained is None:
+            times = self._times
+            reference_s = self.best_s
+            if reference_s is None:
+                reference_s = float(np.median(times.center_s))
+            self._gained = times.expected_improvement(reference_s)
+        return self._gained
 
     def disturbed(self, settled: Collection[Key], left_s: float) -> Tried | None:
         """Return a variant that may be the fastest, but was disturbed when it ran; None if none.

@@ -113,6 +113,8 @@ class Posterior:
         prediction leaves out.
     prior_scatter : float
         How far ``ln(measured / predicted)`` is held to scatter before anything is measured.
+    drawn : dict, optional
+        Where draws are kept, by what was measured: of those of the same variants before.
     """
 
     def __init__(
@@ -124,7 +126,9 @@ class Posterior:
         parts: Sequence[Mapping[str, float]] = (),
         groups: Sequence[str] = (),
         prior_scatter: float = 0.5,
+        drawn: dict[tuple[float, ...], tuple[Draw, ...]] | None = None,
     ) -> None:
+        self._drawn = {} if drawn is None else drawn
         self._log_predicted = np.log(np.asarray(predicted_s, np.float64))
         count = len(self._log_predicted)
         codes, numeric = ranks(space, choices, groups or [""] * count)
@@ -162,13 +166,7 @@ class Posterior:
                 mean=self._log_predicted[None], scale=scale[None], freedom=PRIOR_FREEDOM
             )
         cross = PART_VARIANCE * self._parts @ self._parts[self._measured].T
-        found = draws(
-            self._similar[self._measured],
-            cross[self._measured],
-            np.array(self._ratios),
-            prior_square=self._prior_square,
-            prior_freedom=PRIOR_FREEDOM,
-        )
+        found = self._draws(cross)
         solved = [self._solve(draw, cross, whole) for draw in found]
         wider = np.sqrt(max(1.0, float(np.mean([excess for *_, excess in solved]))))
         return LogTimes(
@@ -176,6 +174,20 @@ class Posterior:
             scale=wider * np.array([scale for _, scale, _ in solved]),
             freedom=PRIOR_FREEDOM + count,
         )
+
+    def _draws(self, cross: Array) -> tuple[Draw, ...]:
+        """Draw what matters how much, which measured variants alone decide."""
+        key = tuple(self._ratios)
+        if key not in self._drawn:
+            self._drawn.clear()
+            self._drawn[key] = draws(
+                self._similar[self._measured],
+                cross[self._measured],
+                np.array(self._ratios),
+                prior_square=self._prior_square,
+                prior_freedom=PRIOR_FREEDOM,
+            )
+        return self._drawn[key]
 
     def unknown(self, predicted_s: float) -> LogTimes:
         """Return the distribution of a variant of which nothing but its prediction is known."""
