@@ -14,7 +14,7 @@ from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.posterior import Array, LogTimes, Posterior
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.relevance import Draw
-from countperf.tuning.result import Key, Plan, Tried, as_key
+from countperf.tuning.result import Key, Plan, Tried, as_key, ties
 from countperf.tuning.space import SearchSpace
 from countperf.tuning.stopping import (
     Rest,
@@ -320,9 +320,10 @@ class Candidates:
 
     @property
     def confirming_s(self) -> float:
-        """How long it should take to run the fastest again, and others in its place, s."""
-        samples = self.fastest.samples_s[-self._plan.runs :]
+        """How long it should take to run the fastest again, and another one if it may be faster."""
+        fastest, others = ties(tuple(self.tried.values()), floor=0.0)
+        samples = fastest.samples_s[-self._plan.runs :]
         round_s = float(self._warming_s(samples[0])) + sum(samples)
-        return 2 * (self._plan.rounds - 1) * round_s
+        return (2 if others else 1) * (self._plan.rounds - 1) * round_s
 
     # }}}
