@@ -27,6 +27,9 @@ CHEAP = 0.05
 COLD = 3.0
 """So many times as long as later ones, or less, runs take before a device is warm."""
 
+LUKEWARM = 1.5
+"""So many times as long, or less, the shortest one took by half the time of warming up."""
+
 
 class Bench:
     """Measures variants on a device, one at a time; a context manager.
@@ -149,6 +152,7 @@ class Bench:
         began_s = clock.now()
         self.warm_up_s = 0.0
         samples: list[float] = []
+        shortest_s = float("inf")
         while len(samples) < self._plan.runs:
             sample = run().time_s
             if not sample > 0:
@@ -156,8 +160,10 @@ class Bench:
             spent = clock.now() - began_s
             spared = spent > cheap_s
             if spent < self._plan.warm_up_s and self._left_s() > 0:
-                if spared and best_s is not None and sample > COLD * best_s:
-                    return (sample,), True
+                shortest_s = min(shortest_s, sample)
+                allowed = LUKEWARM if spent > self._plan.warm_up_s / 2 else COLD
+                if spared and best_s is not None and shortest_s > allowed * best_s:
+                    return (shortest_s,), True
                 self.warm_up_s = spent
                 continue
             samples.append(sample)
