@@ -127,7 +127,8 @@ class Bench:
         Returns
         -------
         tuple of float, bool
-            Time of each run, s, and whether the first ones left no hope.
+            Time of each run, s, and whether the first ones left no hope: then those are there that
+            were over before the device was warm.
 
         Raises
         ------
@@ -152,7 +153,7 @@ class Bench:
         began_s = clock.now()
         self.warm_up_s = 0.0
         samples: list[float] = []
-        shortest_s = float("inf")
+        cold: list[float] = []
         while len(samples) < self._plan.runs:
             sample = run().time_s
             if not sample > 0:
@@ -160,10 +161,11 @@ class Bench:
             spent = clock.now() - began_s
             spared = spent > cheap_s
             if spent < self._plan.warm_up_s and self._left_s() > 0:
-                shortest_s = min(shortest_s, sample)
+                cold.append(sample)
                 allowed = LUKEWARM if spent > self._plan.warm_up_s / 2 else COLD
-                if spared and best_s is not None and shortest_s > allowed * best_s:
-                    return (shortest_s,), True
+                if spared and best_s is not None and min(cold) > allowed * best_s:
+                    self.warm_up_s = 0.0
+                    return tuple(cold), True
                 self.warm_up_s = spent
                 continue
             samples.append(sample)
