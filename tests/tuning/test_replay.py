@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
 import os
+import random
 import subprocess
 import sys
 import time
@@ -11,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pytest
@@ -468,6 +471,32 @@ def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
     assert all(pace > 0 for each in live["paces"] for pace in each.values())
     for family in live["families"].values():
         assert [each["tried"] > 0 for each in family["repetitions"]] == [True]
+
+
+def test_of_variants_that_are_as_fast_luck_makes_none_the_fastest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sixteen recorded variants take the same but for noise, a seventeenth a quarter more."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    benchmark = importlib.import_module("benchmark_live_tuning")
+    record = _recording().record
+    draw = random.Random(0)
+    slow = {"group": 0, "each": 0, "fetch": False}
+
+    def repetition(found: dict[str, Any]) -> dict[str, Any]:
+        logs = [([draw.gauss(0.0, 0.1) for _ in range(12)], e.choice) for e in record.variants]
+        extra = [draw.gauss(math.log(1.25), 0.1) for _ in range(12)]
+        turns = [(choice, each) for each, choice in logs] + [(slow, extra)]
+        return {"found": {"fast": found, "slow": slow}, "turns": turns}
+
+    def searched() -> list[dict[str, float]]:
+        choices = [draw.choice(record.variants).choice for _ in range(5)]
+        return benchmark.judged(record, [repetition(choice) for choice in choices])
+
+    shares = [share for _ in range(8) for share in searched()]
+
+    assert fmean(each["fast"] for each in shares) > 0.97
+    assert fmean(each["slow"] for each in shares) == pytest.approx(0.8, abs=0.02)
 
 
 def _searched_live(folder: Path) -> Any:
