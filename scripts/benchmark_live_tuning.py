@@ -145,8 +145,8 @@ def judged(record: Record, repetitions: Sequence[Mapping[str, Any]]) -> list[dic
     """Return the shares of the speed of what was found, for each repetition of a space's search."""
     pooled: dict[Key, list[float]] = {}
     for each in repetitions:
-        for key, logs in each["turns"]:
-            pooled.setdefault(as_key(key), []).extend(logs)
+        for choice, logs in each["turns"]:
+            pooled.setdefault(as_key(choice), []).extend(logs)
     recorded = [as_key(each) for each in _fastest(record)]
     halves = [{key: _time(pooled[key][first::2]) for key in recorded} for first in range(2)]
     best = fmean(

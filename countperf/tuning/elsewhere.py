@@ -49,7 +49,7 @@ class Task:
     asked : Packed
         The question, of which they take space and sizes.
     label : str
-        Of the device, as for `countperf.harness.devices.find_device`.
+        Of the device, as for `countperf.harness.devices.select_device`.
     plan : Plan
         How many runs.
     most_s : float
@@ -292,13 +292,12 @@ class _Place:
     """The state of such a process."""
 
     def __init__(self, task: Task) -> None:
-        from countperf.harness.devices import find_device
-        from countperf.harness.trial import Trial
+        from countperf.harness.devices import discover, select_device
 
         question = task.asked.question()
         space = question.found_space()
         # that it works the search's own process has tried
-        device = find_device(task.label, attempt=lambda _: Trial(works=True))
+        device = select_device(task.label, discover().devices)
         self.until_s = float("inf")
         self.bench = Bench(
             space,
