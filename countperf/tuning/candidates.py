@@ -309,7 +309,7 @@ class Candidates:
             if best_s is not None
             and key not in settled
             and best_s < tried.time_s < _DISTURBED * best_s
-            and self._again_s(tried) < most_s
+            and self._warming_s(tried.time_s) + sum(tried.samples_s) < most_s
         ]
         return min(doubtful, key=lambda tried: tried.time_s, default=None)
 
@@ -322,11 +322,8 @@ class Candidates:
     def confirming_s(self) -> float:
         """How long it should take to run the fastest again, and another one if it may be faster."""
         fastest, others = ties(tuple(self.tried.values()), floor=0.0)
-        return (2 if others else 1) * (self._plan.rounds - 1) * self._again_s(fastest)
-
-    def _again_s(self, tried: Tried) -> float:
-        """Return how long another round of a variant should take, s; few runs without hope."""
-        runs = FEWEST_RUNS if tried.cut_short else self._plan.runs
-        return float(self._warming_s(tried.time_s)) + sum(tried.samples_s[-runs:])
+        samples = fastest.samples_s[-self._plan.runs :]
+        round_s = float(self._warming_s(samples[0])) + sum(samples)
+        return (2 if others else 1) * (self._plan.rounds - 1) * round_s
 
     # }}}

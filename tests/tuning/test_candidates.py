@@ -146,17 +146,6 @@ def test_what_may_only_have_been_disturbed_is_worth_another_look() -> None:
     assert looked_at(left_s=Plan().warm_up_s + 1.1e-3) is None
 
 
-def test_what_was_given_up_while_the_device_was_cold_costs_no_more_to_look_at_again() -> None:
-    best, slow = _point(1, 1e-3), _point(2, 1e-3)
-    candidates = _known(best, slow)
-    runs_s = (1.6e-3,) * 16  # half the time of warming up
-    candidates.learn(Tried(choice=best.choice, predicted_s=1e-3, samples_s=(1e-3,)), build_s=0.3)
-    given_up = Tried(choice=slow.choice, predicted_s=1e-3, samples_s=runs_s, cut_short=True)
-    candidates.learn(given_up, build_s=0.3)
-
-    assert candidates.disturbed([as_key(best.choice)], INFINITE) == given_up
-
-
 def test_where_variants_build_fast_another_look_costs_too_much() -> None:
     """The device has to be warm for it, which takes as long as half a build."""
     looked_at, _ = _looks(build_s=2 * Plan().warm_up_s)
