@@ -27,15 +27,16 @@ from countperf.errors import (
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
-    from countperf.devices.identity import DeviceIdentity
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.execution.policy import ExecutionPolicy
     from countperf.fitting.comparison import Comparison, Level
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.fitting.result import FitResult
+    from countperf.hardware.identity import DeviceIdentity
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.harness.characterization.document import Characterization
-    from countperf.harness.compiled.code import CompiledCode
-    from countperf.harness.devices import Device
+    from countperf.harness.device import Device
     from countperf.harness.progress import Progress
+    from countperf.machine_code.code import CompiledCode
     from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from countperf.models.definition import FittedModel, Loss, Residual
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
-    from countperf.policies import ExecutionPolicy
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
@@ -235,8 +235,8 @@ def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameter
         Its weights or measurements, or a slug of weights: what ``characterize`` wrote beside them
         (``parameters.json``) goes before the catalogue, if it is of this device.
     """
-    from countperf.devices.library import available_devices, load_device
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.hardware.library import available_devices, load_device
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.models.library import available_weights
 
     if beside is not None:
@@ -501,12 +501,12 @@ def _measure(
     progress: Progress | None,
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
-    from countperf.harness.calibration import calibrate
     from countperf.harness.campaign import measure
     from countperf.harness.overhead import measure_limits
     from countperf.harness.progress import silent
     from countperf.harness.protocols import PROTOCOLS
     from countperf.harness.runner import KernelRunner
+    from countperf.harness.size_selection import calibrate
     from countperf.properties.count_properties import count_kernel
     from measurement_kernels.variants.sets import variant_entries
 
@@ -597,11 +597,11 @@ def characterize(
     DeviceError, IncompatibleMeasurementsError, DocumentError
         As for `measure_catalogue`.
     """
-    from countperf.harness.backend import open_session
     from countperf.harness.characterization.bench import FULL, QUICK
     from countperf.harness.characterization.suite import characterize as run
     from countperf.harness.devices import find_device
     from countperf.harness.progress import silent
+    from countperf.harness.registry import open_session
 
     Path(store).parent.mkdir(parents=True, exist_ok=True)
     found = run(
@@ -1098,15 +1098,15 @@ def compiled(
     CountingError
         A property vector was given, which has no code.
     ParameterError, KernelBuildError, DeviceError, ModelNotApplicableError
-        As of `countperf.harness.compiled.pocl.compile_with_pocl` and
-        `countperf.harness.compiled.ptx.compile_with_nvcc`.
+        As of `countperf.harness.compile.pocl.compile_with_pocl` and
+        `countperf.harness.compile.ptx.compile_with_nvcc`.
     """
     found = _kernel_itself(kernel, "code to compile")
     if capability is not None:
-        from countperf.harness.compiled.ptx import compile_with_nvcc
+        from countperf.harness.compile.ptx import compile_with_nvcc
 
         return compile_with_nvcc(found, capability)
-    from countperf.harness.compiled.pocl import compile_with_pocl
+    from countperf.harness.compile.pocl import compile_with_pocl
     from countperf.harness.devices import find_device
 
     return compile_with_pocl(found, find_device(device), parameters or {})
@@ -1144,9 +1144,9 @@ def with_compiled_code(
     CountingError
         The kernel is a property vector, or cannot be counted.
     KernelBuildError, DeviceError, ParameterError
-        As of `countperf.harness.compiled.instructions.read_compiled`.
+        As of `countperf.harness.compile.compiled_kernel.read_compiled`.
     """
-    from countperf.harness.compiled.instructions import read_compiled
+    from countperf.harness.compile.compiled_kernel import read_compiled
     from countperf.harness.devices import find_device
 
     found = _kernel_itself(kernel, "code to compile")
@@ -1248,8 +1248,8 @@ def read_code(
     DeviceError, DocumentError
         The code of this device cannot be read, or the file is bad.
     """
-    from countperf.harness.compiled.instructions import CYCLES
     from countperf.harness.devices import find_device
+    from countperf.machine_code.executed_counts import CYCLES
     from countperf.tuning.pools import process_pool
 
     say = progress or _silent
@@ -1302,7 +1302,7 @@ def _code_of(
     label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int]]]]]
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
-    from countperf.harness.compiled.instructions import read_compiled
+    from countperf.harness.compile.compiled_kernel import read_compiled
     from countperf.harness.devices import find_device
     from measurement_kernels.catalog import entry
 
@@ -1543,8 +1543,8 @@ def _silent(_: str) -> None:
 
 def _described(slug: str, place: object) -> DeviceParameters:
     """Return what is known of a device, preferring what was measured beside its measurements."""
-    from countperf.devices.library import load_device
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.hardware.library import load_device
+    from countperf.hardware.parameters import DeviceParameters
 
     beside = Path(place).parent / "parameters.json" if isinstance(place, Path | str) else None
     if beside is not None and beside.is_file():

@@ -15,9 +15,9 @@ from countperf.errors import (
     FitError,
     KernelSpecificationError,
 )
-from countperf.harness.compiled.objdump import find_objdump
-from countperf.harness.compiled.throughput import find_analyzer
 from countperf.harness.devices import discover, find_device
+from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import MeasurementSet
 from countperf.models.library import fits_folders
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _analyze(options: argparse.Namespace) -> None:
     """Print the structure of a kernel."""
-    from countperf.counting.analysis import MemoryGeometry
+    from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
     from countperf.workflow import analyzed
 
     sizes = as_dict(options.parameters)
@@ -72,7 +72,8 @@ def _analyze(options: argparse.Namespace) -> None:
         banks=options.banks,
         bank_width_bytes=options.bank_width_bytes,
     )
+    content = analysis_object(analysis, parameters, memory=memory)
     if options.json:
-        print_json(analysis.as_dict(parameters, memory=memory))
+        print_json(content)
     else:
-        print(analysis.text(parameters, memory=memory))
+        print(analysis_text(content))

@@ -18,13 +18,12 @@ from countperf.counting.sizes import SizeParameters
 from countperf.counting.statistics import Statistics
 from countperf.counting.storage import ArrayStorage, storage_of
 from countperf.counting.structure import ProgramAnalysis, analyzed_program
-from countperf.counting.summary import MemoryGeometry, analysis_object, analysis_text
 from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
 from countperf.counting.vectors import refuse_vectors
 from countperf.symbolic.cardinality import Counter
 
-__all__ = ["AccessAnalysis", "KernelAnalysis", "MemoryGeometry", "analyze_kernel"]
+__all__ = ["AccessAnalysis", "KernelAnalysis", "analyze_kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,38 +55,6 @@ class KernelAnalysis:
     accesses: tuple[AccessAnalysis, ...]
     footprints: tuple[Footprint, ...]
     storage: tuple[ArrayStorage, ...]
-
-    def as_dict(
-        self,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        memory: MemoryGeometry | None = None,
-    ) -> dict[str, Any]:
-        """Return the analysis as JSON-able objects.
-
-        Parameters
-        ----------
-        parameters : mapping from str to int, optional
-            Values of all size parameters. Then each count has a ``value`` beside its ``symbolic``
-            form, also where only enumeration finds it.
-        memory : MemoryGeometry, optional
-            Then, at parameters, transactions or bank conflicts of each access are there too.
-
-        Raises
-        ------
-        ParameterError
-            A parameter is missing, unknown, no integer, or outside the assumptions.
-        """
-        return analysis_object(self, parameters, memory)
-
-    def text(
-        self,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        memory: MemoryGeometry | None = None,
-    ) -> str:
-        """Return the same as text."""
-        return analysis_text(self.as_dict(parameters, memory=memory))
 
     def transactions(
         self, parameters: Mapping[str, Any], *, line_bytes: int, sub_group_size: int
@@ -121,7 +88,10 @@ class KernelAnalysis:
         return result
 
     def __str__(self) -> str:
-        return self.text()
+        return (
+            f"structure of {self.kernel}: {len(self.programs)} device programs, "
+            f"{len(self.accesses)} accesses, {len(self.storage)} private and local arrays"
+        )
 
 
 def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countperf.counting.analysis import AccessAnalysis
+from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.programs import KernelProgram
 from countperf.counting.statements import Node, Statement

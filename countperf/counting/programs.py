@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.accesses import Layout, address_of, layout_of
-from countperf.counting.analysis import AccessAnalysis, analyze_kernel
+from countperf.counting.analysis import analyze_kernel
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
 from countperf.counting.program_tree import Item, program_tree, statements_of

@@ -22,7 +22,7 @@ from countperf.errors import CountingError
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
-    from countperf.counting.analysis import AccessAnalysis
+    from countperf.counting.access_analysis import AccessAnalysis
 
 Distribution = tuple[tuple[int, int], ...]
 

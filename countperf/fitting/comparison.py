@@ -2,8 +2,8 @@
 
 Every mechanistic model stands at three levels, calibrated on the measurement kernels only:
 ``published`` (constants of the device's document), ``scaled`` (one factor) and ``fitted`` (all
-constants that it depends on; see `countperf.fitting.calibration`). The fitted linear model stands
-beside them. Errors are those of the test kernels, which no level has seen.
+constants that it depends on; see `countperf.fitting.device_constants`). The fitted linear model
+stands beside them. Errors are those of the test kernels, which no level has seen.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
-from countperf.fitting.calibration import (
+from countperf.fitting.device_constants import (
     Calibration,
     ModelMaker,
     Observation,
@@ -29,6 +28,7 @@ from countperf.fitting.calibration import (
 )
 from countperf.fitting.fit import fit
 from countperf.fitting.validation import evaluate
+from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.mechanistic.model import MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry

@@ -27,15 +27,15 @@ from countperf.fitting.solve import (
     least_squares,
     right_singular_vectors,
 )
-from countperf.models.correction import Corrector, profile
-from countperf.models.definition import FittedModel
-from countperf.models.difficulty import (
+from countperf.models.conformal import (
     difficulty,
     overshoot,
     relative_standard_error,
     support_of,
     time_shares,
 )
+from countperf.models.correction import Corrector, profile
+from countperf.models.definition import FittedModel
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.records import Support
 from countperf.models.validity import broken_groups

@@ -9,7 +9,7 @@ is like, so that the level is raised as for so many observations as there are fa
 ``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows;
 with a handful of families it is an estimate.
 
-Where cases come with their difficulty (`countperf.models.difficulty`), the quantiles of
+Where cases come with their difficulty (`countperf.models.conformal`), the quantiles of
 :math:`|\log(p/m)|` over difficulty are kept as well, and make intervals that are wide only where
 predictions are hard. Each score is made from a fit without the case's family, as a prediction of
 a new family is.

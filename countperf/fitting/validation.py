@@ -52,7 +52,7 @@ class HeldOutCase:
         The same, corrected by what kernels of the other families that are like it were off by
         (`countperf.models.correction`); None where that was not asked for, or there is no time.
     difficulty : float or None
-        How hard the fit of the others says it is, as `countperf.models.difficulty` has it; None if
+        How hard the fit of the others says it is, as `countperf.models.conformal` has it; None if
         that is not known.
     overhead_only : bool
         Whether the kernel only launches. That a launch cannot be predicted from kernels in which

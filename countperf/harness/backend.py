@@ -6,19 +6,16 @@ class with the methods of `Backend` and a line in `backends`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
-
-from countperf.errors import DeviceError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from countperf.harness.clock import Event
-    from countperf.harness.devices import Device
+    from countperf.harness.device import Device
     from countperf.harness.icd import DriverSearch
     from countperf.harness.launch import Kernel
 
@@ -167,33 +164,3 @@ class Backend(Protocol):
     def advise(self, reason: str, device: Device) -> str:
         """Say what to do about a device that failed for that reason."""
         ...
-
-
-@cache
-def backends() -> Mapping[str, Backend]:
-    """Return the backends by name; none of them is imported before it is used."""
-    from countperf.harness.cuda.backend import CudaBackend
-    from countperf.harness.opencl import OpenClBackend
-
-    known: tuple[Backend, ...] = (OpenClBackend(), CudaBackend())
-    return {each.name: each for each in known}
-
-
-def backend_of(device: Device) -> Backend:
-    """Return what runs kernels on a device.
-
-    Raises
-    ------
-    DeviceError
-        No backend has the name that the device gives.
-    """
-    try:
-        return backends()[device.backend]
-    except KeyError:
-        message = f"{device.label}: no backend {device.backend!r}; there is {', '.join(backends())}"
-        raise DeviceError(message, device=device.label) from None
-
-
-def open_session(device: Device) -> Session:
-    """Open a device with whatever runs kernels on it."""
-    return backend_of(device).open(device)

@@ -17,7 +17,8 @@ from countperf.errors import (
 )
 from countperf.harness.clock import Clock, check_clocks
 from countperf.harness.continuity import choose_controls, describe_change
-from countperf.harness.devices import Device, find_device
+from countperf.harness.device import Device
+from countperf.harness.devices import find_device
 from countperf.harness.environment import gather_environment, load_average, timestamp
 from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent

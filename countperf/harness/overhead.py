@@ -7,7 +7,7 @@ from statistics import median
 
 from countperf.harness.backend import Session
 from countperf.harness.clock import Clock, EventClock, Timing
-from countperf.harness.devices import DeviceLimits
+from countperf.harness.device import DeviceLimits
 from countperf.harness.environment import available_memory
 from countperf.harness.sizes import SizeLimits
 

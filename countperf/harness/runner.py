@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
-from countperf.harness.backend import Session, open_session
+from countperf.hardware.identity import DeviceIdentity
+from countperf.harness.backend import Session
 from countperf.harness.clock import Clock, EventClock, Timing
-from countperf.harness.devices import Device, DeviceLimits
+from countperf.harness.device import Device, DeviceLimits
 from countperf.harness.launch import ArrayArgument, Kernel, read_output
 from countperf.harness.neighbors import time_of_others_s
+from countperf.harness.registry import open_session
 from countperf.measurements import KernelCase
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from countperf.errors import KernelBuildError
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
 from countperf.harness.portable import OPENCL_PRELUDE
 
 if TYPE_CHECKING:

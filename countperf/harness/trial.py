@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from countperf.errors import KernelBuildError
-from countperf.harness.backend import Session, backend_of, open_session
+from countperf.harness.backend import Session
 from countperf.harness.clock import Clock, EventClock
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
+from countperf.harness.registry import backend_of, open_session
 
 _SOURCE = """
 KERNEL trial(GLOBAL const float *in, GLOBAL float *out)

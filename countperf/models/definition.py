@@ -25,10 +25,11 @@ A model is a formula of terms, features and parameters, in TOML or JSON::
 - A *term* is a sum over features: each property that its patterns match, or derived feature that
   they name, gets a weight of its own, in s per unit.
 - A *derived feature* is a formula of properties, written with underscores.
-- With an execution policy (``[policy]`` and ``width = 8`` below it; `countperf.policies`) the
-  properties are those of what a device issues: ``run.vector.gmem.load.next``, the bytes and pieces
-  of memory that groups touch (``bytes.group.load.dense``, ``segments.group.load``), ``groups``,
-  ``launches``, ``barrier.local``. Without one they are those of what Loopy emits.
+- With an execution policy (``[policy]`` and ``width = 8`` below it;
+  `countperf.execution.policy`) the properties are those of what a device issues:
+  ``run.vector.gmem.load.next``, the bytes and pieces of memory that groups touch
+  (``bytes.group.load.dense``, ``segments.group.load``), ``groups``, ``launches``,
+  ``barrier.local``. Without one they are those of what Loopy emits.
 - ``items`` and ``rows`` are the work items of all groups, and their rows along local axis 0:
   ``items/groups`` is the size of a group, ``items/rows`` the length of its rows. Kernels are then
   counted in the structure view.
@@ -60,10 +61,10 @@ from pydantic import (
 
 from countperf.documents import Document, Part, read_file_text
 from countperf.errors import DocumentError, PropertyNameError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
-from countperf.policies import ExecutionPolicy
 from countperf.properties.group_shape import GROUP_SHAPE, group_shape
 from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
 from countperf.properties.transactions import TRANSACTIONS, transaction_roots
@@ -79,7 +80,7 @@ LATE = "late."
 
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
-    " [policy] with width = 8 below it, and whatever else countperf.policies has; beside an"
+    " [policy] with width = 8 below it, and whatever else countperf.execution.policy has; beside an"
     " --expression --policy with the slug of a fit, such as pocl-epyc-zen5, or a file)"
 )
 _NO_FORMULA = (CODE, LATE, f"{TRANSACTIONS}.")

@@ -9,10 +9,10 @@ from pathlib import Path
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.errors import DocumentError, ParameterError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.models.correction import PLAIN
 from countperf.models.definition import FittedModel
 from countperf.models.weights import WeightSet
-from countperf.policies import ExecutionPolicy
 
 DEFAULT_STEMS = ("weights", "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the

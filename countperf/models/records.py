@@ -112,7 +112,7 @@ class Candidate(Part):
 
 
 class Support(Part):
-    """Where in the space of kernels a fit has measured; see `countperf.models.difficulty`.
+    """Where in the space of kernels a fit has measured; see `countperf.models.conformal`.
 
     Attributes
     ----------

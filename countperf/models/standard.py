@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from countperf.errors import DocumentError, ExpressionError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.models.definition import FittedModel, is_implied, property_of
 from countperf.models.expressions import parse
 from countperf.models.structural import structural
-from countperf.policies import ExecutionPolicy
 from countperf.properties.transactions import transaction_roots
 
 NOT_WORK = (

@@ -26,8 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from countperf.errors import ParameterError
+from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 from countperf.models.definition import FittedModel, Term
-from countperf.policies import ExecutionPolicy, Rows, Vectorized
 
 STRUCTURAL = "structural"
 """Instead of a model's name: choose among these models."""

@@ -12,7 +12,7 @@ from countperf.errors import ParameterError
 from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
-    from countperf.devices.identity import DeviceIdentity
+    from countperf.hardware.identity import DeviceIdentity
     from countperf.models.records import (
         FitQuality,
         IndistinguishableGroup,
@@ -129,7 +129,7 @@ def local_interval(
     time_s : float or ndarray
         Predicted time, s.
     difficulty : float or ndarray
-        How hard the prediction is (`countperf.models.difficulty`).
+        How hard the prediction is (`countperf.models.conformal`).
     calibration : LocalCalibration
         How far predictions of that difficulty are off.
     level : {0.95, 0.9}

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
@@ -20,7 +19,14 @@ from countperf.errors import (
     ViewMismatchError,
 )
 from countperf.features import FeatureSpec, vector_of
+from countperf.hardware.identity import DeviceIdentity
 from countperf.models.charge import Charge
+from countperf.models.conformal import (
+    difficulty,
+    overshoot,
+    relative_standard_error,
+    time_shares,
+)
 from countperf.models.correction import (
     CORRECTION,
     PLAIN,
@@ -29,12 +35,6 @@ from countperf.models.correction import (
     with_support,
 )
 from countperf.models.definition import FittedModel
-from countperf.models.difficulty import (
-    difficulty,
-    overshoot,
-    relative_standard_error,
-    time_shares,
-)
 from countperf.models.exercise import Exercise
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.migration import MIGRATIONS
@@ -541,7 +541,7 @@ class WeightSet(Document):
         CountingError
             The kernel cannot be counted exactly.
         """
-        from countperf.models.covering import coverage
+        from countperf.models.coverage_of_kernel import coverage
 
         self.check_counting_rules()
         vector = self.counted(kernel)

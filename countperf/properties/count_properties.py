@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from countperf.counting.execution import ExecutionCounts, Site, count_execution
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
 from countperf.errors import CountingError, GranularityError, PropertyNameError
+from countperf.execution.count import ExecutionCounts, Site, count_execution
 from countperf.properties.cache import remembered
 from countperf.properties.taxonomy import View, validate_name
 from countperf.properties.vector import Count, PropertyVector, granularity_of
@@ -47,7 +47,7 @@ def count_kernel(
     view : {"source", "compiled", "structure"}
         Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it
         (`countperf.counting.compiled_view` states the rules), or what is emitted and beside it what
-        the compiler leaves by how a device executes it (`countperf.counting.execution`).
+        the compiler leaves by how a device executes it (`countperf.execution.count`).
     instruction_counts : mapping from str to mapping from str to number, optional
         What one execution of an instruction by one work item does, by property name, by
         instruction id, such as ``{"raw": {"flop.add.f32": 3, "gmem.load.32.stride1": 1}}``: for C

@@ -317,7 +317,7 @@ class PropertyVector(Mapping[str, Count]):
         ----------
         code : callable
             From values of all parameters to instructions by property, ``code.load_vector`` and so
-            on, as of `countperf.harness.compiled.instructions.CompiledKernel.counts`.
+            on, as of `countperf.harness.compile.compiled_kernel.CompiledKernel.counts`.
         """
         return self.with_counts_at(code, "code")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.report.numbers import format_percent
 
 if TYPE_CHECKING:
-    from countperf.harness.compiled.code import CodeShares, CompiledCode, CompiledRegion
+    from countperf.machine_code.code import CodeShares, CompiledCode, CompiledRegion
 
 
 def compiled_object(codes: Mapping[str, CompiledCode]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from countperf.errors import CountperfError, PredictionError
-from countperf.harness.compiled.instructions import CompiledKernel, read_compiled
-from countperf.harness.devices import Device
+from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
+from countperf.harness.device import Device
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.tuning.points import Predicted, interval_of

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.tuning.building import BuildTimes
+from countperf.tuning.length_scales import Draw
 from countperf.tuning.measuring import FEWEST_RUNS
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.posterior import Array, LogTimes, Posterior
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.relevance import Draw
 from countperf.tuning.result import Key, Plan, Tried, as_key, ties
 from countperf.tuning.space import SearchSpace
 from countperf.tuning.stopping import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countperf.errors import CountperfError, ParameterError, TuningError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.gate import Gate
+from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.points import Question
 from countperf.tuning.pools import pool_or
 from countperf.tuning.result import Budget, Plan, TuningResult

@@ -12,12 +12,12 @@ from typing import Self
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
-from countperf.tuning.gate import Gate
+from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.points import Stage
 from countperf.tuning.result import Plan
-from countperf.tuning.silence import silence
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.stopping import is_hopeless
+from countperf.tuning.suppress_output import silence
 
 FEWEST_RUNS = 2
 

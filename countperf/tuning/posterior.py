@@ -15,7 +15,7 @@ normal errors of logarithm. :math:`k_q` tells how alike two variants are in para
 :math:`e^{-|r - r'|}` for the ranks of numbers, 1 or 0 for texts and truth values; the logarithm of
 the predicted time, in halves, is one of them. How much parameter q matters, :math:`\phi_q`, and
 how much is each variant's own, :math:`\lambda`, are drawn from their posterior
-(`countperf.tuning.relevance`); distributions are averaged over the draws. Given those, an
+(`countperf.tuning.length_scales`); distributions are averaged over the draws. Given those, an
 unmeasured variant's is Student's t with :math:`2 a_0 + n` degrees of freedom. Where measured
 variants, each told from the others, are further off than that says, it is widened accordingly.
 
@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.tuning.relevance import JITTER, Draw, draws, product
+from countperf.tuning.length_scales import JITTER, Draw, draws, product
 from countperf.tuning.space import Choice, SearchSpace
 
 Array = NDArray[np.float64]

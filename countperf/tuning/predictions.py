@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from countperf.tuning.gate import Gate
+from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan

@@ -14,11 +14,11 @@ from typing import Self
 from countperf.errors import SearchSpaceError
 from countperf.tuning.points import Point, Question, Refused, checked_space
 from countperf.tuning.pools import StandsStill, capacity, pool_or, shares_memory
-from countperf.tuning.promise import Promise
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.result import Key
 from countperf.tuning.sending import NOT_SENT, Packed, predict_sent
 from countperf.tuning.space import Value
+from countperf.tuning.surrogate import Promise
 
 KEPT = 10_000
 """How many of the best predicted points are kept unless the caller says otherwise."""

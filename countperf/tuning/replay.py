@@ -23,12 +23,11 @@ from typing import Any
 
 from countperf.errors import KernelBuildError, MeasurementError, TuningError, WrongResultError
 from countperf.harness.clock import FakeClock, Timing
-from countperf.harness.devices import DeviceLimits
+from countperf.harness.device import DeviceLimits
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
-from countperf.tuning.elsewhere import MOST, Builders
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
 from countperf.tuning.pools import StandsStill
@@ -36,6 +35,7 @@ from countperf.tuning.records import Measured, Record
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
+from countperf.tuning.workers import MOST, Builders
 
 _MOMENT_S = 1e-9
 _ERRORS: Mapping[str | None, type[MeasurementError]] = {
@@ -399,14 +399,14 @@ class ReplayExecutor(Executor):
     def builders_in_replay(
         self, runner: CaseRunner, plan: Plan, most_s: float
     ) -> ReplayBuilders | None:
-        """Return what stands in for `countperf.tuning.elsewhere.Elsewhere`, where that would be."""
+        """Return what stands in for `countperf.tuning.workers.Elsewhere`, where that would be."""
         if runner.identity.device_type != "cpu":
             return None
         return ReplayBuilders(self._recording.record, self._processors, plan, most_s, self._seed)
 
 
 class ReplayBuilders(Builders):
-    """Stands in for the processes that build and time; see `countperf.tuning.elsewhere.Elsewhere`.
+    """Stands in for the processes that build and time; see `countperf.tuning.workers.Elsewhere`.
 
     Parameters
     ----------

@@ -13,8 +13,7 @@ from typing import Any
 from countperf.errors import DeviceError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.elsewhere import Builders, Elsewhere
-from countperf.tuning.gate import Gate
+from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Point, Predicted, Question, Refused, checked_space
@@ -39,6 +38,7 @@ from countperf.tuning.result import (
     tried_line,
 )
 from countperf.tuning.space import Choice, SearchSpace
+from countperf.tuning.workers import Builders, Elsewhere
 
 Progress = Callable[[str], None]
 

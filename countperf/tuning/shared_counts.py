@@ -33,7 +33,7 @@ class Scheduled:
     vector : PropertyVector or None
         Counts of the source view, if they are known.
     footprints : dict
-        What is known of what groups access, for `countperf.counting.execution.count_execution`.
+        What is known of what groups access, for `countperf.execution.count.count_execution`.
     """
 
     unit: Any

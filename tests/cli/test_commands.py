@@ -11,8 +11,8 @@ import pytest
 from countperf.cli import main
 from countperf.errors import DeviceError
 from countperf.fitting.fit import fit
-from countperf.harness.compiled.objdump import find_objdump
 from countperf.harness.devices import find_device
+from countperf.machine_code.objdump import find_objdump
 from countperf.measurements import MeasurementSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure

@@ -13,7 +13,7 @@ import pytest
 
 import countperf
 from countperf.counting.access_analysis import AccessAnalysis
-from countperf.counting.analysis import KernelAnalysis, MemoryGeometry, analyze_kernel
+from countperf.counting.analysis import KernelAnalysis, analyze_kernel
 from countperf.counting.structure import ChainAnalysis, GroupShape
 from countperf.counting.transactions import bank_conflicts, transactions
 from countperf.errors import (
@@ -22,6 +22,7 @@ from countperf.errors import (
     ParameterError,
     UnsupportedExpressionError,
 )
+from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
 from tests.counting import applications
 from tests.counting.structure_kernels import (
     naive_transpose,
@@ -409,7 +410,7 @@ def test_a_probability_decides_what_is_touched() -> None:
     with pytest.raises(CountingError, match="probability of a condition"):
         stored.cells_at({"n": 20})
     assert loaded.cells_at({"n": 20}) == 20
-    (region,) = analysis.as_dict({"n": 20})["programs"][0]["regions"]
+    (region,) = analysis_object(analysis, {"n": 20})["programs"][0]["regions"]
     assert region["instructions"][0]["slots"]["value"] == 24
 
 
@@ -432,7 +433,7 @@ def test_a_loop_that_runs_with_another_one_is_a_step_of_it() -> None:
 
 
 def test_an_analysis_is_json_and_text(matmul: KernelAnalysis) -> None:
-    content = matmul.as_dict({"n": 64}, memory=MemoryGeometry())
+    content = analysis_object(matmul, {"n": 64}, memory=MemoryGeometry())
     assert json.loads(json.dumps(content)) == content
     program = content["programs"][0]
     assert program["sub_groups"] == {"full": 8, "items_of_partial": 0}
@@ -444,10 +445,13 @@ def test_an_analysis_is_json_and_text(matmul: KernelAnalysis) -> None:
     assert store["transactions"]["transactions"] == 64 * 64 // 8
     local = next(a for a in content["accesses"] if a["address_space"] == "local")
     assert local["bank_conflicts"] == {"instructions": 64**3 // 16 // 32, "maximum": 1, "mean": 1}
-    assert "value" not in matmul.as_dict()["accesses"][0]["executions"]
-    text = matmul.text({"n": 64}, memory=MemoryGeometry())
+    assert "value" not in analysis_object(matmul)["accesses"][0]["executions"]
+    text = analysis_text(analysis_object(matmul, {"n": 64}, memory=MemoryGeometry()))
     assert "chain through acc_k_outer_k_inner along k_outer, k_inner: 1 fma.f32" in text
-    assert "local 0: 1; local 1: n" in str(matmul)
+    assert "local 0: 1; local 1: n" in analysis_text(analysis_object(matmul))
+    assert str(matmul) == (
+        "structure of loopy_kernel: 1 device programs, 7 accesses, 3 private and local arrays"
+    )
 
 
 def test_wrong_parameters_and_geometries_are_refused(matmul: KernelAnalysis) -> None:

@@ -16,6 +16,7 @@ from countperf.errors import (
     PredictionError,
     UnmeasuredPropertyError,
 )
+from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.ranking import evaluate_ranking
@@ -23,7 +24,6 @@ from countperf.fitting.validation import evaluate
 from countperf.measurements import MeasurementSet
 from countperf.models.structural import OVERLAPS, refinements, structural, with_code
 from countperf.models.weights import WeightSet
-from countperf.policies import ExecutionPolicy
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import MadeUpKernel, measure
 

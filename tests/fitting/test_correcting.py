@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import DocumentError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.correcting import LARGEST_LOG, NOISE, learn
 from countperf.fitting.estimate import estimate, recipe_of
@@ -22,7 +23,6 @@ from countperf.models.library import load_weights
 from countperf.models.linear import LINEAR
 from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
-from countperf.policies import ExecutionPolicy
 from countperf.properties.vector import PropertyVector
 from countperf.report import prediction_text
 from countperf.report.coverage import coverage_text

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.errors import CountingError, FitError, ParameterError, RankDeficientFitError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
-from countperf.policies import ExecutionPolicy
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
 

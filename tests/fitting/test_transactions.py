@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from countperf.errors import DocumentError, ExpressionError, FitError, PredictionError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.fit import fit as fit_model
 from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.definition import FittedModel
 from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
-from countperf.policies import ExecutionPolicy
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from countperf.workflow import (

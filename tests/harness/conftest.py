@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 
 from countperf.errors import DeviceError
-from countperf.harness.devices import Device, find_device
+from countperf.harness.device import Device
+from countperf.harness.devices import find_device
 
 
 @cache

@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from countperf.errors import DeviceError
+from countperf.harness.device import Device, DeviceLimits
 from countperf.harness.devices import (
-    Device,
-    DeviceLimits,
     Discovery,
     choose_default,
     discover,

@@ -20,7 +20,7 @@ assert not heavy, heavy
     [
         "countperf.measurements",
         "countperf.harness.campaign",
-        "countperf.harness.calibration",
+        "countperf.harness.size_selection",
         "countperf.harness.doctor",
         "countperf.harness.backend",
         "countperf.harness.nvcc",

@@ -13,7 +13,7 @@ import pytest
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.campaign import measure
 from countperf.harness.clock import HostClock
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
 from countperf.harness.launch import ArrayArgument
 from countperf.harness.protocols import QUICK
 from countperf.harness.runner import KernelRunner, check_layout, compare

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from countperf.errors import CountingError, DocumentError, ExpressionError, ParameterError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.models.definition import FittedModel, property_of
 from countperf.models.function import ModelFunction, column_keys, model_inputs
 from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.standard import from_expression
-from countperf.policies import ExecutionPolicy
 
 TEXT = """
 format = "countperf-model"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DocumentError, ParameterError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.models import library
 from countperf.models.library import available_weights, fits_folders, load_weights, policy_of
 from countperf.models.standard import from_expression
-from countperf.policies import ExecutionPolicy
 from tests.models.builders import make_device, make_weights
 
 

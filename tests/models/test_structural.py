@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from countperf.errors import ParameterError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.structural import OVERLAPS, refinements, structural
-from countperf.policies import ExecutionPolicy
 
 COUNTS = {
     "launches": 1,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from countperf.harness.compiled.code import CompiledCode, CompiledRegion
+from countperf.machine_code.code import CompiledCode, CompiledRegion
 from countperf.report.compiled import compiled_object, compiled_text
 
 

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.devices.parameters import InstructionClass, declare_device
 from countperf.errors import ParameterError
+from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.fit import fit
+from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import FittedModel
 from countperf.models.records import FittedParameter, IndistinguishableGroup, Range, Weight
 from countperf.models.structural import structural
 from countperf.models.units import counts_bytes, parameter_unit, unit_of
 from countperf.models.weights import WeightSet
-from countperf.policies import ExecutionPolicy
 from countperf.properties.vector import PropertyVector
 from countperf.report.explanation import difference_text, explanation_object, explanation_text
 from countperf.report.plausibility import UNKNOWN, implied_rate, plausibility

@@ -6,7 +6,7 @@ import pytest
 
 from countperf import workflow
 from countperf.errors import ParameterError, PredictionError
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
 from countperf.models.library import load_weights
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.ranking import Ranking

@@ -13,11 +13,11 @@ import pytest
 from countperf.tuning.building import PRIOR_S, WRITTEN, BuildTimes
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.points import Point, Predicted, Question, Refused
-from countperf.tuning.promise import Promise
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan, Tried, as_key
 from countperf.tuning.space import Choice, SearchSpace
+from countperf.tuning.surrogate import Promise
 from tests.tuning.spaces import make_space
 from tests.tuning.test_ranking import WEIGHTS, Inline
 

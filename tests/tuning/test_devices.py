@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.identity import DeviceType
 from countperf.errors import KernelBuildError, ParameterError, TuningError
+from countperf.hardware.identity import DeviceType
 from countperf.harness.clock import Timing
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner, Run
 from countperf.measurements import KernelCase
 from countperf.report.tuning import device_results_object, device_results_text

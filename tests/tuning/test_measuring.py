@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import MeasurementError, TuningError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
-from countperf.tuning.gate import Gate
+from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.measuring import Bench
 from countperf.tuning.result import Plan
 from tests.harness.fakes import FakeRunner

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from countperf.tuning.length_scales import Draw
 from countperf.tuning.posterior import PART_VARIANCE, PRIOR_FREEDOM, LogTimes, Posterior
-from countperf.tuning.relevance import Draw
 from countperf.tuning.stopping import Rest, chance_of_better, regret_bound, select
 from tests.tuning.spaces import make_space
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.gate import Gate
+from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.points import (
     Limits,
     Point,

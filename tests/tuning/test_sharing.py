@@ -18,9 +18,9 @@ import pytest
 from countperf.counting import resources as launch_resources
 from countperf.counting.equivalence import with_loops_as_loops
 from countperf.counting.resources import scheduled, written_instructions
+from countperf.execution.policy import ExecutionPolicy
 from countperf.models.definition import FittedModel, Term
 from countperf.models.library import load_weights
-from countperf.policies import ExecutionPolicy
 from countperf.properties import count_properties
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_executed, count_kernel

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.points import Predicted, Question, predict_point
 from measurement_kernels.variants import spaces

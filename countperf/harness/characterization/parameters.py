@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from countperf.devices.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
-from countperf.devices.parameters import (
+from countperf.hardware.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
+from countperf.hardware.parameters import (
     DeviceParameters,
     InstructionClass,
     InstructionKind,
@@ -17,7 +17,7 @@ from countperf.harness.characterization.compute import FAST
 from countperf.harness.characterization.document import Finding
 from countperf.harness.characterization.kernels import INSTRUCTION_TESTS
 from countperf.harness.characterization.memory import STRIDES, moved_together
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
 
 _DRIVER = "the device's driver"
 _WORD = 4

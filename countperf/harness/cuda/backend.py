@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from countperf.devices.identity import DeviceIdentity, make_slug
 from countperf.errors import DeviceError
+from countperf.hardware.identity import DeviceIdentity, make_slug
 from countperf.harness.backend import Findings
 from countperf.harness.cuda.driver import (
     INSTALL_ADVICE,
@@ -17,7 +17,7 @@ from countperf.harness.cuda.driver import (
 )
 from countperf.harness.cuda.session import CudaHandle, CudaSession
 from countperf.harness.cuda.state import GpuState
-from countperf.harness.devices import Device, DeviceLimits
+from countperf.harness.device import Device, DeviceLimits
 
 _PLATFORM = "CUDA"
 _CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz

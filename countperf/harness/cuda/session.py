@@ -18,7 +18,7 @@ from countperf.harness.portable import CUDA_PRELUDE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from countperf.harness.devices import Device
+    from countperf.harness.device import Device
     from countperf.harness.launch import Kernel
 
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind

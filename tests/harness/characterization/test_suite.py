@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from countperf.devices.library import load_device
 from countperf.errors import IncompatibleMeasurementsError
-from countperf.harness.backend import open_session
+from countperf.hardware.library import load_device
 from countperf.harness.characterization.bench import QUICK
 from countperf.harness.characterization.compute import FAST, MIX_RATIOS, MIXED
 from countperf.harness.characterization.document import Characterization
@@ -23,9 +22,10 @@ from countperf.harness.characterization.kernels import (
     mix_source,
 )
 from countperf.harness.characterization.suite import characterize
-from countperf.harness.devices import Device
+from countperf.harness.device import Device
 from countperf.harness.nvcc import compile_sources, find_nvcc
 from countperf.harness.portable import CUDA_PRELUDE
+from countperf.harness.registry import open_session
 from tests.harness.characterization.synthetic import SyntheticClock, SyntheticSession, Truth
 
 EFFORT = replace(

@@ -20,7 +20,8 @@ from countperf.harness.cuda import backend as cuda_backend
 from countperf.harness.cuda.backend import CudaBackend
 from countperf.harness.cuda.driver import load_driver
 from countperf.harness.cuda.session import CudaSession
-from countperf.harness.devices import Absence, Device, Discovery, find_device
+from countperf.harness.device import Device
+from countperf.harness.devices import Absence, Discovery, find_device
 from countperf.harness.icd import DriverSearch
 from countperf.harness.overhead import measure_launch_overhead
 from countperf.harness.runner import KernelRunner

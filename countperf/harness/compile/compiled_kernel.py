@@ -1,0 +1,154 @@
+"""Kernels compiled by an OpenCL runtime for CPUs, and what their groups execute at given sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from countperf.errors import CountingError, KernelBuildError
+from countperf.harness.compile.launches import launches_of
+from countperf.harness.compile.objects import INTEL, POCL, compile_objects
+from countperf.harness.device import Device
+from countperf.machine_code.calling_conventions import intel_group, middle_group, pocl_group
+from countperf.machine_code.executed_counts import ROOT, late_of, properties_of
+from countperf.machine_code.integer_unit import Machine
+from countperf.machine_code.interpreter import Program
+from countperf.machine_code.launch import KernelLaunch
+from countperf.machine_code.object_file import entry_of
+from countperf.machine_code.throughput import Analyzed, Block, Cycles, cycles_of
+
+GROUP_STATES: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
+    POCL: pocl_group,
+    INTEL: intel_group,
+}
+"""By platform, function from a launch and the number of a group to the state of its registers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompiledKernel:
+    """The compiled code of a translation unit, to be followed at any sizes.
+
+    Attributes
+    ----------
+    platform : str
+        Of the OpenCL runtime.
+    programs : Mapping from str to Program
+        The code of each of the device's kernels.
+    host_code, host_function : str
+        What launches them.
+    scalars : Mapping from str to numpy.dtype
+        Arguments that are no arrays.
+    arrays : tuple of str
+        Those that are.
+    analyzed : dict
+        Cycles of blocks that were analyzed already.
+    """
+
+    platform: str
+    programs: Mapping[str, Program]
+    host_code: str
+    host_function: str
+    scalars: Mapping[str, np.dtype[Any]]
+    arrays: tuple[str, ...]
+    analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
+
+    def counts(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Follow a group of each launch; return instructions of all groups, by property name.
+
+        Parameters
+        ----------
+        parameters : mapping from str to int
+            Values of all integer arguments; other scalars are 1, for what they are decides nothing.
+
+        Raises
+        ------
+        CountingError
+            A loop depends on data, or a group executes too many instructions to be followed.
+        """
+        found: Counter[str] = Counter()
+        numbers = {
+            name: dtype.type(parameters.get(name, 1)) for name, dtype in self.scalars.items()
+        }
+        arguments = dict.fromkeys(self.arrays) | numbers
+        for launch in launches_of(self.host_code, self.host_function, arguments):
+            if not launch.number_of_groups:
+                continue
+            program = self.programs.get(launch.kernel)
+            if program is None:
+                raise CountingError(f"there is no code of kernel {launch.kernel!r}")
+            machine = GROUP_STATES[self.platform](launch, middle_group(launch))
+            entry = entry_of(program, launch.kernel, launch.group_shape)
+            try:
+                executed = program.executed(entry, machine)
+            except CountingError as error:
+                raise CountingError(
+                    f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"
+                    " with a model that does not read it"
+                ) from error
+            for place, count in executed.items():
+                line = program.lines[place]
+                for name, number in properties_of(line.mnemonic, line.operands):
+                    found[name] += number * count * launch.number_of_groups
+            for name, number in late_of(program, executed, machine.accessed).items():
+                found[name] += number * launch.number_of_groups
+            for name, number in cycles_of(program, executed, self.analyzed).items():
+                found[f"{ROOT}.{name}"] += number * launch.number_of_groups
+        return dict(sorted((name, number) for name, number in found.items() if number))
+
+
+def read_compiled(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> tuple[CompiledKernel | KernelBuildError, ...]:
+    """Compile kernels with an OpenCL runtime for CPUs, and read their code.
+
+    Parameters
+    ----------
+    units : sequence of (loopy.TranslationUnit, mapping from str to int)
+        Kernels with one entry point whose argument types are known, and values of their integer
+        arguments: PoCL compiles for a launch, and launches each once, with arrays of zeros.
+    device : Device
+        A processor that PoCL or Intel's runtime runs kernels on.
+
+    Returns
+    -------
+    tuple of CompiledKernel or KernelBuildError
+        In the same order; an error for a kernel that could not be compiled.
+
+    Raises
+    ------
+    DeviceError
+        The runtime is another one, the processors are not x86-64, or there is no ``objdump``.
+    KernelBuildError
+        A kernel cannot be handed to another process.
+    """
+    import loopy as lp
+
+    from countperf.counting.copies import generated
+
+    found: list[CompiledKernel | KernelBuildError] = []
+    for (unit, _), objects in zip(units, compile_objects(units, device), strict=True):
+        if objects.problem:
+            found.append(KernelBuildError(objects.problem))
+            continue
+        if not isinstance(unit.target, lp.PyOpenCLTarget):
+            unit = unit.copy(target=lp.PyOpenCLTarget())
+        entry, code = unit.default_entrypoint, generated(unit)
+        found.append(
+            CompiledKernel(
+                platform=device.identity.platform,
+                programs=objects.programs,
+                host_code=code.host_code(),
+                host_function=code.host_programs[entry.name].name,
+                scalars={
+                    arg.name: np.dtype(arg.dtype.numpy_dtype)
+                    for arg in entry.args
+                    if not hasattr(arg, "dim_tags")
+                },
+                arrays=tuple(arg.name for arg in entry.args if hasattr(arg, "dim_tags")),
+            )
+        )
+    return tuple(found)

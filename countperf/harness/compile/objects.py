@@ -1,0 +1,175 @@
+"""Object files that an OpenCL runtime for CPUs makes of kernels, from a process of its own."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from countperf.errors import DeviceError, KernelBuildError, ParameterError
+from countperf.harness.compile.build import CACHE, INTEL, OUTCOMES, POCL, UNITS
+from countperf.harness.compile.vector_library import find_library
+from countperf.harness.device import Device
+from countperf.machine_code.interpreter import Program
+from countperf.machine_code.objdump import INSTALL_ADVICE, find_objdump
+from countperf.machine_code.object_file import program_of
+
+_ANY_SHAPE = "0-0-0"
+_MESSAGE_LIMIT = 800
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledObjects:
+    """What became of a kernel that was given to a runtime.
+
+    Attributes
+    ----------
+    programs : Mapping from str to Program
+        The code of each of the device's kernels; empty if there was a problem.
+    problem : str
+        Why there are none.
+    """
+
+    programs: Mapping[str, Program] = field(default_factory=dict[str, Program])
+    problem: str = ""
+
+
+def compile_objects(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> tuple[CompiledObjects, ...]:
+    """Compile many kernels in one process, and read the code of each.
+
+    Parameters
+    ----------
+    units : sequence of (loopy.TranslationUnit, mapping from str to int)
+        Kernels, each with the values of its integer arguments.
+    device : Device
+        A processor that PoCL or Intel's runtime runs kernels on.
+
+    Returns
+    -------
+    tuple of CompiledObjects
+        In the same order. Behind a kernel that ends the process, there are problems only.
+
+    Raises
+    ------
+    ParameterError, KernelBuildError, DeviceError
+        As of `compile_many`.
+    """
+
+    def read(objects: Sequence[Path]) -> CompiledObjects:
+        return CompiledObjects(
+            programs={
+                name: program for path in objects for name, program in _programs(path).items()
+            }
+        )
+
+    return compile_many(units, device, read, lambda problem: CompiledObjects(problem=problem))
+
+
+def _programs(path: Path) -> dict[str, Program]:
+    """Return the code in an object by the names of kernels."""
+    program = program_of(path, find_library)
+    if path.suffix == ".so":
+        return {path.stem: program}
+    return dict.fromkeys(program.entries, program)
+
+
+def compile_many(
+    units: Sequence[tuple[Any, Mapping[str, int]]],
+    device: Device,
+    read: Callable[[Sequence[Path]], _Read],
+    failed: Callable[[str], _Read],
+) -> tuple[_Read, ...]:
+    """Compile many kernels in one process, and read the objects of each.
+
+    Parameters
+    ----------
+    units : sequence of (loopy.TranslationUnit, mapping from str to int)
+        Kernels, each with the values of its integer arguments.
+    device : Device
+        A processor that PoCL or Intel's runtime runs kernels on.
+    read : callable
+        Makes of the object files of a kernel what is returned for it; they are gone afterwards.
+    failed : callable
+        Makes it of what went wrong.
+
+    Raises
+    ------
+    ParameterError
+        The value of an integer argument is missing.
+    KernelBuildError
+        A kernel cannot be pickled.
+    DeviceError
+        The runtime is another one, or there is no ``objdump``.
+    """
+    if device.identity.platform not in (POCL, INTEL):
+        raise DeviceError(
+            f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
+            " device of PoCL's, or read PTX for NVIDIA's",
+            device=device.label,
+        )
+    if find_objdump() is None:
+        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
+    for unit, parameters in units:
+        _check(unit, parameters)
+    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
+        folder = Path(name)
+        (folder / CACHE).mkdir()
+        (folder / UNITS).write_bytes(_packed(device, units))
+        command = [sys.executable, "-m", "countperf.harness.compile.build", str(folder)]
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=False, errors="replace"
+        )
+        outcomes = folder / OUTCOMES
+        lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
+        found = [_outcome(json.loads(line), read, failed) for line in lines]
+    end = f"ended with status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
+    missing = failed(f"the process that builds and launches kernels {end}")
+    return (*found, *[missing] * (len(units) - len(found)))
+
+
+def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
+    entry = t_unit.default_entrypoint
+    scalars = {arg.name: arg.dtype for arg in entry.args if not hasattr(arg, "dim_tags")}
+    sizes = {name for name, dtype in scalars.items() if dtype.numpy_dtype.kind in "iu"}
+    missing = sorted(sizes - set(parameters))
+    if missing:
+        raise ParameterError(
+            f"kernel {entry.name!r}: no value for parameter {', '.join(missing)} (given:"
+            f" {', '.join(parameters) or 'none'}); the code is that of a launch: pass"
+            f" {missing[0]}=64, for example",
+            parameter=missing[0],
+        )
+
+
+def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> bytes:
+    try:
+        return pickle.dumps((device.label, [(unit, dict(sizes)) for unit, sizes in units]))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        names = ", ".join(repr(unit.default_entrypoint.name) for unit, _ in units)
+        raise KernelBuildError(
+            f"kernel {names} cannot be handed to another process: {error}; what it is made with,"
+            " such as functions, has to be in a module"
+        ) from error
+
+
+def _outcome(
+    line: Mapping[str, Any], read: Callable[[Sequence[Path]], _Read], failed: Callable[[str], _Read]
+) -> _Read:
+    if line["problem"]:
+        return failed(line["problem"])
+    # beside what was launched there may be code for groups of any shape
+    paths = [
+        Path(each) for each in line["objects"] if not Path(each).parent.name.startswith(_ANY_SHAPE)
+    ]
+    if not paths:
+        return failed("the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do")
+    return read(paths)

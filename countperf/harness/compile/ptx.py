@@ -1,0 +1,92 @@
+"""PTX that nvcc makes of a kernel, by loop and class; no GPU is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from countperf.errors import ModelNotApplicableError
+from countperf.harness.cuda.target import generate_cuda
+from countperf.harness.nvcc import compile_for
+from countperf.harness.ptx import compile_ptx
+from countperf.machine_code.code import CompiledCode, code_of
+from countperf.machine_code.flow import Instruction
+from countperf.mechanistic.ptx import PtxInstruction, PtxProgram, parse_ptx
+
+_FLOPS = frozenset({"add", "mul", "fma", "div", "minmax", "compare"})
+_SELECTED = {"convert": "convert", "select": "move", "bitwise": "iop.scalar"}
+
+
+def compile_with_nvcc(t_unit: Any, capability: str = "9.0") -> dict[str, CompiledCode]:
+    """Compile a kernel to PTX and read it.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        For any target, with one entry point whose argument types are known.
+    capability : str, optional
+        NVIDIA's compute capability, such as ``"9.0"``.
+
+    Returns
+    -------
+    dict from str to CompiledCode
+        One entry for each launch, by name of the kernel; counts are of a work item. Loops are those
+        of Loopy's code, none of them unrolled; registers and spills are those of the machine code,
+        in which some may be.
+
+    Raises
+    ------
+    KernelBuildError
+        nvcc refuses the code.
+    ModelNotApplicableError
+        An instruction has no class, such as an atomic one.
+    DeviceError
+        There is no nvcc.
+    loopy.LoopyError
+        Loopy generates no code for it.
+    """
+    code = generate_cuda(t_unit)
+    programs = parse_ptx(compile_ptx(code.source, capability))
+    resources = compile_for(t_unit, capability)
+    return {
+        name: code_of(
+            _instructions(programs[name]),
+            kernel=name,
+            source=f"PTX for compute capability {capability}",
+            group_shape=(1,),
+            registers=resources[name].registers,
+            spill_bytes=resources[name].spill_store_bytes + resources[name].spill_load_bytes,
+        )
+        for name in code.kernels
+    }
+
+
+def _instructions(program: PtxProgram) -> tuple[Instruction, ...]:
+    return tuple(
+        Instruction(
+            _classes(each),
+            target=program.labels[each.target] if each.target else None,
+            goes_on=not each.target or each.is_conditional,
+        )
+        for each in program.instructions
+    )
+
+
+def _classes(instruction: PtxInstruction) -> tuple[str, ...]:
+    name = instruction.name
+    if not name:
+        return ()
+    head, _, rest = name.partition(".")
+    if head in ("load", "store", "barrier"):
+        return (name,)
+    if head == "branch":
+        return ("branch",)
+    type_name, _, function = rest.partition(".")
+    if head == "special":
+        return (f"flop.{'sqrt' if function == 'sqrt' else 'special'}.{type_name}.1",)
+    if head in _SELECTED:
+        return (_SELECTED[head],)
+    if type_name.startswith("i"):
+        return ("idiv" if head in ("div", "mod") else "iop.scalar",)
+    if head in _FLOPS:
+        return (f"flop.{head}.{type_name}.1",)
+    raise ModelNotApplicableError(f"class {name!r} of PTX is not known here", parameter="idg")

@@ -1,0 +1,282 @@
+"""x86-64 machine code as ``objdump`` writes it: functions, and what their instructions do.
+
+Rules
+-----
+1. The syntax is AT&T's, from GNU's or LLVM's objdump; the last operand is where the result goes.
+2. An instruction with an operand in memory also loads it, stores to it, or both.
+3. The lanes of a packed instruction are those of its widest register, masked ones among them.
+4. What is at a distance from ``%rsp`` or ``%rbp`` without an index is a spill; arguments that came
+   on the stack are taken for such. What is at a distance from ``%rip`` is a constant.
+5. Bitwise operations count as integer ones whatever the registers hold.
+
+Source of the instructions: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual",
+volume 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, cast
+
+from countperf.machine_code.flow import Instruction
+from countperf.machine_code.trips import Effect
+
+HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
+LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
+PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
+_TARGET = re.compile(r"^(?:0x)?([0-9a-f]+)\b")
+_COMMA = re.compile(r",\s*(?![^(]*\))")
+_VECTOR = re.compile(r"%([xyz])mm")
+_STACK = re.compile(r"\(%r[sb]p\)")
+_EMBEDDED = re.compile(r"\{1to(\d+)\}")
+_WIDTH = {"x": 128, "y": 256, "z": 512}
+
+_KINDS = {
+    "fma": r"fn?m(?:add|sub)+\d*",
+    "add": r"(?:add|sub)+|hadd|hsub",
+    "mul": "mul|dp",
+    "div": "div",
+    "sqrt": "sqrt",
+    "special": r"(?:rcp|rsqrt)\d*|exp2|getexp|getmant|scalef|reduce",
+    "minmax": "min|max|range",
+    "compare": r"u?comi|cmp\w*?|fpclass",
+    "round": "round|rndscale",
+}
+_FLOPS = tuple((kind, re.compile(f"(?:{text})([ps])([sd])")) for kind, text in _KINDS.items())
+_TYPES = {"s": ("f32", 32), "d": ("f64", 64)}
+_FULL_MOVE = re.compile(r"mov(?:[au]|nt)p[sd]|mov(?:dq[au]|ntdq)\w*|lddqu|p?maskmov\w+")
+_SCALAR_MOVES = {"movss": 32, "movd": 32, "movsd": 64, "movq": 64}
+_HALF_MOVE = re.compile(r"mov[lh]p[sd]")
+_OTHERS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("gather", re.compile(r"p?gather")),
+    ("scatter", re.compile(r"p?scatter")),
+    ("insert", re.compile(r"p?insr|insert")),
+    ("extract", re.compile(r"p?extr|p?movmsk")),
+    ("broadcast", re.compile(r"p?broadcast|movddup")),
+    ("convert", re.compile(r"cvt|pmov")),
+    (
+        "shuffle",
+        re.compile(r"mov|p?(?:shuf|erm|unpck|blend|ack|alignr|compress|expand)|perm|align"),
+    ),
+)
+_SMALL = (
+    (8, re.compile(r"p\w+rb|pbroadcastb")),
+    (16, re.compile(r"p\w+rw|pbroadcastw")),
+    (32, re.compile(r"p\w+rd|pbroadcastd|broadcastss|(?:insert|extract)ps|cvts[si]\w*")),
+    (64, re.compile(r"p\w+rq|pbroadcastq|broadcastsd|movddup|broadcast[fi]32x2|cvtsd\w*")),
+    (128, re.compile(r"\w+(?:128|32x4|64x2)")),
+    (256, re.compile(r"\w+(?:32x8|64x4)")),
+)
+
+_NOTHING = re.compile(r"nop[wl]?|endbr64|data16|xchgw?")
+_MOVES = re.compile(r"mov(?:abs)?[bwlq]?")
+_WIDENING = re.compile(r"mov[sz]")
+_ENDS = re.compile(r"ret[lq]?|ud2|hlt|jmp[lq]?")
+_UNCOUNTED = re.compile(r"push|pop[qlw]?$|leave|prefetch|vzero|f")
+_READ_ONLY = re.compile(r"cmp|test|bt[lqw]?$|mul|imul")
+
+_CONSTANT = re.compile(r"\$(-?(?:0x)?[0-9a-f]+)$")
+_REGISTERS = {
+    f"%{prefix}{name}": name
+    for prefix in ("r", "e")
+    for name in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
+} | {f"%r{number}{size}": f"r{number}" for number in range(8, 16) for size in ("", "d")}
+"""Wide registers and the lower halves that are written with the rest."""
+
+
+def instruction_in(line: str) -> tuple[int, str, str] | None:
+    """Read a line of a listing: address, mnemonic and operands; None if it has no instruction.
+
+    Prefixes and comments are left out, and the names of places that branches and calls go to.
+    """
+    found = LINE.match(line)
+    if found is None:
+        return None
+    mnemonic, operands = [*PREFIXES.sub("", found[2]).split(maxsplit=1), ""][:2]
+    if mnemonic.startswith(("j", "call")):
+        operands = operands.split(" <")[0]
+    return int(found[1], 16), mnemonic, operands.strip()
+
+
+def parse_disassembly(text: str) -> dict[str, tuple[Instruction, ...]]:
+    r"""Read the functions of ``objdump -d --no-show-raw-insn``.
+
+    Parameters
+    ----------
+    text : str
+        What it wrote.
+
+    Returns
+    -------
+    dict from str to tuple of Instruction
+        The instructions of each function, by its symbol.
+
+    Examples
+    --------
+    >>> functions = parse_disassembly('''
+    ... 0000000000001000 <double>:
+    ...     1000:\tvaddps (%rdi),%ymm0,%ymm1
+    ...     1004:\tvmovups %ymm1,(%rdi)
+    ...     1008:\tret
+    ... ''')
+    >>> [each.classes for each in functions["double"]]
+    [('flop.add.f32.8', 'load.vector.256'), ('store.vector.256',), ('other',)]
+    """
+    lines: dict[str, list[tuple[int, str, str]]] = {}
+    current: list[tuple[int, str, str]] = []
+    for line in text.splitlines():
+        if header := HEADER.match(line):
+            current = lines.setdefault(header[2], [])
+        elif found := instruction_in(line):
+            current.append(found)
+    return {name: _function(function) for name, function in lines.items()}
+
+
+def _function(lines: Sequence[tuple[int, str, str]]) -> tuple[Instruction, ...]:
+    places = {address: place for place, (address, _, _) in enumerate(lines)}
+    found: list[Instruction] = []
+    for _, mnemonic, operands in lines:
+        target = _TARGET.match(operands) if mnemonic.startswith("j") else None
+        found.append(
+            Instruction(
+                classify(mnemonic, operands),
+                target=None if target is None else places.get(int(target[1], 16)),
+                goes_on=_ENDS.fullmatch(mnemonic) is None,
+                effect=_effect(mnemonic, operands),
+            )
+        )
+    return tuple(found)
+
+
+@lru_cache(maxsize=2**14)
+def classify(mnemonic: str, operands: str) -> tuple[str, ...]:
+    """Say what an instruction does.
+
+    Parameters
+    ----------
+    mnemonic, operands : str
+        Without prefixes and comments.
+
+    Returns
+    -------
+    tuple of str
+        Classes as in `countperf.machine_code.code.CompiledRegion.counts`.
+
+    Examples
+    --------
+    >>> classify("vfmadd231sd", "0x20(%rsp),%xmm1,%xmm2")
+    ('flop.fma.f64.1', 'spill.load.64')
+    """
+    parts = _COMMA.split(operands) if operands else []
+    registers = _VECTOR.findall(operands)
+    if registers:
+        width = max(_WIDTH[each] for each in registers)
+        return _vector(mnemonic.removeprefix("v"), parts, width)
+    if mnemonic.startswith("j"):
+        return ("branch",)
+    if mnemonic.startswith("call"):
+        return ("call",)
+    if mnemonic.startswith("k"):
+        return ("mask",)
+    return _integer(mnemonic, parts)
+
+
+def _vector(name: str, parts: Sequence[str], width: int) -> tuple[str, ...]:
+    """Classify what has a vector register among its operands."""
+    memory = next((each for each in parts if "(" in each), "")
+    direction = "store" if memory and memory == parts[-1] else "load"
+    embedded = _EMBEDDED.search(memory)
+    if flop := _flop(name, width):
+        classes, kind = [flop[0]], flop[1]
+    elif _FULL_MOVE.fullmatch(name):
+        classes, kind = [] if memory else ["move"], f"vector.{width}"
+    elif name in _SCALAR_MOVES:
+        classes, kind = _scalar_move(parts, memory), f"scalar.{_SCALAR_MOVES[name]}"
+    elif _HALF_MOVE.fullmatch(name):
+        classes, kind = ["insert" if direction == "load" else "extract"], "scalar.64"
+    else:
+        classes = [next((key for key, text in _OTHERS if text.match(name)), "iop.vector")]
+        small = next((bits for bits, text in _SMALL if text.fullmatch(name)), width)
+        kind = f"vector.{small}" if small >= _WIDTH["x"] else f"scalar.{small}"
+    if classes[:1] in (["gather"], ["scatter"]):
+        return tuple(classes)
+    if embedded:
+        classes.append("broadcast")
+        kind = f"scalar.{width // int(embedded[1])}"
+    return (*classes, *([_access(direction, memory, kind)] if memory else []))
+
+
+def _flop(name: str, width: int) -> tuple[str, str] | None:
+    """Return the class of arithmetic, and what an operand in memory would be."""
+    for kind, text in _FLOPS:
+        if found := text.fullmatch(name):
+            type_name, bits = _TYPES[found[2]]
+            if found[1] == "s":
+                return f"flop.{kind}.{type_name}.1", f"scalar.{bits}"
+            return f"flop.{kind}.{type_name}.{width // bits}", f"vector.{width}"
+    return None
+
+
+def _scalar_move(parts: Sequence[str], memory: str) -> list[str]:
+    if memory:
+        return []
+    if "mm" not in parts[0]:
+        return ["insert"]
+    return ["move" if "mm" in parts[-1] else "extract"]
+
+
+def _integer(name: str, parts: Sequence[str]) -> tuple[str, ...]:
+    """Classify what has integer registers only."""
+    if _NOTHING.fullmatch(name):
+        return ()
+    if _ENDS.fullmatch(name) or _UNCOUNTED.match(name):
+        return ("other",)
+    if name.startswith("lea") or not parts:
+        return ("iop.scalar",)
+    memory = next((each for each in parts if "(" in each), "")
+    loads = [_access("load", memory, "integer")] if memory else []
+    stores = [_access("store", memory, "integer")] if memory and memory == parts[-1] else []
+    if _MOVES.fullmatch(name):
+        return tuple(stores or loads or ["move"])
+    if _WIDENING.match(name):
+        return tuple(loads or ["iop.scalar"])
+    if name.startswith("set"):
+        return ("iop.scalar", *stores)
+    if name.startswith(("div", "idiv")):
+        return ("idiv", *loads)
+    return ("iop.scalar", *loads, *([] if _READ_ONLY.match(name) else stores))
+
+
+@lru_cache(maxsize=2**14)
+def _effect(name: str, operands: str) -> Effect | None:
+    """Return what an instruction does to the register that its result goes to."""
+    parts = _COMMA.split(operands) if operands else []
+    if not parts or parts[-1] not in _REGISTERS or name.startswith(("push", "j", "call")):
+        return None
+    register = _REGISTERS[parts[-1]]
+    constant = _CONSTANT.match(parts[0])
+    value = _signed(int(constant[1], 0), parts[-1]) if constant else 0
+    if constant and name.startswith(("mov", "cmp", "add", "sub")):
+        kinds = {"mov": "set", "cmp": "compare", "add": "add", "sub": "add"}
+        kind = cast('Literal["set", "compare", "add"]', kinds[name[:3]])
+        return Effect(kind, register, -value if name.startswith("sub") else value)
+    if name.startswith(("inc", "dec")):
+        return Effect("add", register, 1 if name.startswith("inc") else -1)
+    if name.startswith("xor") and len(parts) == 2 and parts[0] == parts[1]:
+        return Effect("set", register, 0)
+    return Effect("test" if name.startswith(("cmp", "test")) else "write", register)
+
+
+def _signed(value: int, register: str) -> int:
+    bits = 32 if register.startswith("%e") or register.endswith("d") else 64
+    return value - (1 << bits) if value >= 1 << (bits - 1) else value
+
+
+def _access(direction: str, memory: str, kind: str) -> str:
+    if "%rip" in memory:
+        return "load.constant"
+    if _STACK.search(memory):
+        return f"spill.{direction}.{kind.rpartition('.')[2]}"
+    return f"{direction}.{kind}"

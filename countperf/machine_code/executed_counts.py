@@ -1,0 +1,130 @@
+"""Instructions that a kernel's groups execute, by class: properties that a compiler decides.
+
+The code that an OpenCL runtime compiled is read and followed (`execution`) for a group in the
+middle, at given sizes; nothing runs. Counts are those of all groups, if all were like that one.
+
+=======================  ==========================================================================
+property                 instructions
+=======================  ==========================================================================
+``code.all``             all
+``code.arithmetic_*``    additions, products, fused ones, comparisons, roundings; ``scalar`` or
+                         ``vector``, as in the next three
+``code.div_*``           divisions, and so on for ``sqrt`` and ``special``; with the type
+``code.iop_*``           integer operations; ``code.idiv``: divisions
+``code.load_*``          loads; ``scalar``, ``vector`` (of other than whole registers: by bits),
+                         ``constant``; and ``code.store_*``
+``code.spill_load_*``    of places on the stack, ``integer`` or ``vector``; ``code.spill_store_*``
+``code.gather``          and ``code.gather_lanes``: elements of them; ``code.scatter`` likewise
+``code.shuffle_lane``    permutations within 128 bits; ``code.shuffle_cross``: of all lanes
+others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``mask``, ``move``,
+                         ``branch``, ``call``, ``other``
+``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
+                         of innermost loops; ``cycles_throughput``, if nothing waited for results;
+                         ``cycles_operations``, micro operations
+``late.crowded.load``    loads that come back too late for a cache, since their lines crowd a set
+                         (`crowding`); and ``late.crowded.store``
+``late.stack.load``      bytes that are kept on the stack for each item, as far as the stack is
+                         beyond a cache; and ``late.stack.store``
+=======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+
+from countperf.machine_code.classify_x86 import classify
+from countperf.machine_code.interpreter import STACK, Program
+from countperf.machine_code.set_conflicts import (
+    beyond_cache,
+    crowded,
+    directions_of,
+    is_on_stack,
+)
+
+ROOT = "code"
+"""What the names of these properties begin with."""
+
+LATE = "late"
+"""What those begin with that say what comes back late."""
+
+CYCLES = f"{ROOT}.cycles"
+"""Cycles on the processor of reference."""
+
+_SIMPLE = ("add", "mul", "fma", "minmax", "compare", "round")
+_CROSS = re.compile(r"v?p?erm(?!il)|vperm|valign|vshuf[fi]|vpmov|vinsert|vextract")
+_WIDTHS = {"x": 128, "y": 256, "z": 512}
+_VECTORS = re.compile(r"%([xyz])mm")
+_WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
+
+
+def late_of(
+    program: Program, executed: Mapping[int, int], accessed: Mapping[int, int]
+) -> Counter[str]:
+    """Return what a group accesses that comes back too late for a first-level cache.
+
+    Parameters
+    ----------
+    program : Program
+        Its code.
+    executed : mapping from int to int
+        How often each line is.
+    accessed : mapping from int to int
+        Where lines accessed memory when they were executed first.
+    """
+    shares = crowded((block for block, _ in program.straight(executed)), accessed)
+    beyond = beyond_cache(accessed, STACK)
+    found: Counter[str] = Counter()
+    for number, address in accessed.items():
+        line, count = program.lines[number], executed[number]
+        for direction, size, goes_along in directions_of(line.mnemonic, line.operands):
+            if number in shares:
+                found[f"{LATE}.crowded.{direction}"] += round(shares[number] * count)
+            if goes_along and is_on_stack(address, STACK):
+                found[f"{LATE}.stack.{direction}"] += round(beyond * size * count)
+    return found
+
+
+@lru_cache(maxsize=2**15)
+def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
+    """Return what executing an instruction counts as, by property name.
+
+    Parameters
+    ----------
+    mnemonic, operands : str
+        In AT&T's syntax, without prefixes and comments.
+
+    Examples
+    --------
+    >>> properties_of("vaddps", "(%rdi),%ymm0,%ymm1")
+    (('code.all', 1), ('code.arithmetic_vector', 1), ('code.load_vector', 1))
+    """
+    widths = [_WIDTHS[each] for each in _VECTORS.findall(operands)]
+    names: list[tuple[str, int]] = [("all", 1)]
+    for kind in classify(mnemonic, operands):
+        if kind in ("gather", "scatter"):
+            bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
+            names += [(kind, 1), (f"{kind}_lanes", max(widths) // bits)]
+        else:
+            names.append((_named(kind, mnemonic), 1))
+    return tuple((f"{ROOT}.{name}", number) for name, number in names)
+
+
+def _named(kind: str, mnemonic: str) -> str:
+    parts = kind.split(".")
+    match parts[0]:
+        case "flop":
+            unit = "scalar" if parts[3] == "1" else "vector"
+            name = "arithmetic" if parts[1] in _SIMPLE else f"{parts[1]}_{parts[2]}"
+            return f"{name}_{unit}"
+        case "load" | "store":
+            unit = "scalar" if parts[1] == "integer" else parts[1]
+            return f"{parts[0]}_{unit}"
+        case "spill":
+            return f"spill_{parts[1]}_{'integer' if parts[2] == 'integer' else 'vector'}"
+        case "shuffle":
+            return f"shuffle_{'cross' if _CROSS.match(mnemonic) else 'lane'}"
+        case _:
+            return "_".join(parts)

@@ -1,0 +1,625 @@
+"""How often the instructions of a function are executed, without running it.
+
+Integers are followed through the code: sizes, numbers of groups, places of arrays and whatever
+loops count are known, data is not.
+
+Rules
+-----
+1. A branch that depends on data goes on to the next instruction: what it guards is executed. The
+   last one back to the beginning of a loop is refused: nobody knows how often.
+2. Iterations of a loop of one block whose integers all grow by the same amounts are not followed
+   one by one.
+3. A function that is called is followed where its code is known, else the call is counted only.
+4. In functions that are called, of two ways that depend on data the one is taken that is shorter to
+   the end: the other is that of special values.
+5. Integer divisions in vectors by Intel's library are known by their name.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from countperf.errors import CountingError
+from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
+from countperf.machine_code.integer_unit import (
+    EQUALITY,
+    REGISTERS,
+    SETS_UNKNOWN_FLAGS,
+    STACK_POINTER,
+    UNKNOWN_LANES,
+    Action,
+    Condition,
+    Constants,
+    Flags,
+    Machine,
+    Read,
+    Value,
+    action_of,
+    address_of,
+    canonical,
+    condition_of,
+    operands_of,
+    reader,
+    signed,
+)
+from countperf.machine_code.loop_extrapolation import (
+    Loops,
+    grown_flags,
+    growth_of,
+    note_of_step,
+    to_change,
+    to_equality,
+)
+
+MOST_STEPS = 6_000_000
+"""Integer instructions after which a group is given up."""
+
+STACK = 0x7FFF_0000_0000
+"""Where the stack of a function that is followed begins."""
+
+_DEEPEST = 16
+_NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")
+_DECORATION = re.compile(r"\{.*?\}")
+_DECIDING = ("cmov", "set", "adc", "sbb")
+_ENDLESS = 1 << 30
+_CALL = 1000
+_DIVISION = re.compile(r"__ocl_svml_[a-z]\d_([iu])(div|rem)(\d+)")
+_SCRATCH = tuple(
+    REGISTERS[name].number
+    for name in ("%rax", "%rcx", "%rdx", "%rsi", "%rdi", "%r8", "%r9", "%r10", "%r11")
+)
+"""Registers that a function need not restore."""
+
+_WATCHED = 2
+"""Iterations of a loop that have to be alike before the others are taken to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An instruction as it is written.
+
+    Attributes
+    ----------
+    address : int
+        Where it is.
+    mnemonic, operands : str
+        Without prefixes and comments.
+    """
+
+    address: int
+    mnemonic: str
+    operands: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Instructions that are executed together.
+
+    ``condition`` decides whether ``target`` follows; without one, it does if it is not None.
+    ``suffix`` is the condition's name, ``vectors`` are the vector registers that are written,
+    ``called`` is a function that is entered before, by place or by what computes its address;
+    ``leaves`` ends the function. ``steps`` are the actions that take no notes, and one.
+    """
+
+    lines: tuple[int, ...]
+    actions: tuple[Action, ...]
+    suffix: str
+    condition: Condition | None
+    target: int | None
+    following: int | None
+    called: int | Read | None
+    leaves: bool
+    vectors: tuple[int, ...]
+    steps: int
+
+
+class Program:
+    """Code of an object, ready to be followed.
+
+    Parameters
+    ----------
+    lines : sequence of Line
+        All instructions, in order of their addresses.
+    entries : Mapping from str to int
+        Addresses of functions.
+    """
+
+    def __init__(
+        self, lines: Sequence[Line], entries: Mapping[str, int], constants: Constants | None = None
+    ) -> None:
+        self.lines = tuple(lines)
+        self.constants = constants or Constants({})
+        self.entries = dict(entries)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {line.address: place for place, line in enumerate(self.lines)}
+
+    @cached_property
+    def _starts(self) -> frozenset[int]:
+        found = {self._places.get(address, -1) for address in self.entries.values()}
+        for place, line in enumerate(self.lines):
+            if line.mnemonic[0] == "j":
+                target = self._target(line)
+                found.add(place + 1)
+                if target is not None:
+                    found.add(target)
+        return frozenset(found)
+
+    def straight(self, executed: Mapping[int, int]) -> list[tuple[tuple[int, ...], bool]]:
+        """Return lines that are executed one after the other, equally often.
+
+        Parameters
+        ----------
+        executed : mapping from int to int
+            How often each line is.
+
+        Returns
+        -------
+        list of (tuple of int, bool)
+            Numbers of lines, in order, and whether the last one branches to the first.
+        """
+        found: list[list[int]] = []
+        ended = True
+        for place in sorted(executed):
+            if (
+                ended
+                or place in self._starts
+                or place != found[-1][-1] + 1
+                or executed[place] != executed[found[-1][-1]]
+            ):
+                found.append([])
+            found[-1].append(place)
+            ended = self.lines[place].mnemonic.startswith(("j", "ret", "call"))
+        return [(tuple(each), self._repeats(each)) for each in found]
+
+    def _repeats(self, places: Sequence[int]) -> bool:
+        last = self.lines[places[-1]]
+        return last.mnemonic[0] == "j" and self._target(last) == places[0]
+
+    def _target(self, line: Line) -> int | None:
+        text = line.operands.split(maxsplit=1)[0] if line.operands else ""
+        try:
+            return self._places.get(int(text.removeprefix("0x"), 16))
+        except ValueError:
+            return None
+
+    @cached_property
+    def _blocks(self) -> dict[tuple[int, bool], _Block]:
+        return {}
+
+    def _block(self, start: int, *, notes: bool = False) -> _Block:
+        found = self._blocks.get((start, notes))
+        if found is None:
+            found = self._blocks[start, notes] = self._made(start, notes=notes)
+        return found
+
+    def _made(self, start: int, *, notes: bool) -> _Block:
+        actions: list[Action] = []
+        steps = 1
+        vectors: set[int] = set()
+        condition: Condition | None = None
+        suffix = ""
+        target, leaves = None, False
+        called: int | Read | None = None
+        if start in self._divisions:
+            actions.append(self._divisions[start])
+        place = start
+        following: int | None = None
+        while True:
+            if place >= len(self.lines):
+                leaves = True
+                break
+            line = self.lines[place]
+            name = line.mnemonic
+            place += 1
+            following = place
+            if name.startswith("ret") or name in ("ud2", "hlt"):
+                if place - 1 in self._after_division:
+                    actions.append(_take_quotient)
+                leaves = True
+                break
+            if name.startswith("jmp"):
+                target = self._target(line)
+                following = None
+                leaves = target is None
+                break
+            if name[0] == "j":
+                suffix = name[1:]
+                target, condition = self._target(line), condition_of(suffix)
+                if condition is None:
+                    condition = _unknown
+                break
+            if name.startswith("call"):
+                called = self._target(line)
+                if line.operands.startswith("*"):
+                    called = reader(line.operands[1:], 64)
+                if called is None:
+                    called = _unknown_place
+                break
+            if notes and "(" in line.operands and not name.startswith(_NO_ACCESS):
+                actions += _notes_of(place - 1, line.operands)
+            if name.startswith(_DECIDING):
+                actions.append(_note_decision(name.removeprefix("cmov").removeprefix("set")))
+            step = note_of_step(name, line.operands)
+            if step is not None and (self._minds_vectors or "mm" not in line.operands):
+                actions.append(step)
+            action = self._action(line)
+            if action is not None:
+                actions.append(action)
+                steps += 1
+                vector = target_of(line.operands)
+                if vector is not None:
+                    vectors.add(vector)
+            if place in self._starts:
+                break
+        return _Block(
+            tuple(range(start, place)),
+            tuple(actions),
+            suffix,
+            condition,
+            target,
+            following,
+            called,
+            leaves,
+            tuple(sorted(vectors)),
+            steps,
+        )
+
+    @cached_property
+    def _minds_vectors(self) -> bool:
+        """Whether integers in vectors are followed, too."""
+        return any(leads_to_integers(each.mnemonic, each.operands) for each in self.lines)
+
+    def _action(self, line: Line) -> Action | None:
+        operands = line.operands
+        if self._minds_vectors and (line.mnemonic[0] == "k" or "mm" in operands):
+            if SETS_UNKNOWN_FLAGS.match(line.mnemonic):
+                return action_of(line.mnemonic, operands)
+            return packed_action(line.mnemonic, operands)
+        return action_of(line.mnemonic, operands)
+
+    def executed(self, entry: str, machine: Machine, most_steps: int = MOST_STEPS) -> Counter[int]:
+        """Follow a function to its end; return how often each line is executed, by its number.
+
+        Parameters
+        ----------
+        entry : str
+            The function.
+        machine : Machine
+            Registers and memory as they are when it is called; its stack is provided. Afterwards
+            it has noted where lines accessed memory when they were executed first.
+        most_steps : int, optional
+            Integer instructions after which the function is given up.
+
+        Raises
+        ------
+        CountingError
+            It takes too long, a loop depends on data, or there is no such function.
+        """
+        if entry not in self.entries or self.entries[entry] not in self._places:
+            raise CountingError(f"there is no function {entry!r}: {', '.join(self.entries)}")
+        machine.registers[STACK_POINTER] = STACK
+        machine.constants = self.constants
+        start = copy.deepcopy(machine)
+        try:
+            return self._followed(entry, machine, most_steps)
+        except CountingError:
+            if self._minds_vectors:
+                raise
+            # vectors may have written what is read one by one
+            self._minds_vectors = True
+            self._blocks.clear()
+            start.accessed = machine.accessed
+            machine.accessed.clear()
+            return self._followed(entry, start, most_steps)
+
+    def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
+        counts: Counter[int] = Counter()
+        stack: list[int] = []
+        place: int | None = self._places[self.entries[entry]]
+        steps = 0
+        loops = Loops(machine)
+        while place is not None:
+            block = self._block(place, notes=place not in counts)
+            for action in block.actions:
+                action(machine)
+            counts[place] += 1
+            steps += block.steps
+            if steps > most_steps:
+                raise CountingError(f"gave up after {most_steps} steps")
+            if block.condition is None:
+                loops.passed(place)
+            if block.called is not None and block.following is not None:
+                called = block.called
+                if not isinstance(called, int):
+                    called = self._places.get(called(machine) or -1, -1)
+                place = block.following
+                if called >= 0 and len(stack) < _DEEPEST:
+                    stack.append(place)
+                    place = called
+                else:
+                    _forget(machine)
+                continue
+            if block.leaves:
+                place = stack.pop() if stack else None
+                continue
+            if block.condition is None:
+                before, place = place, block.following if block.target is None else block.target
+                if block.target is not None and block.target <= before:
+                    counts.update(loops.back(before, block.target))
+                continue
+            flags = machine.flags
+            taken = block.condition(machine)
+            if taken is None:
+                flags = None
+                taken = self._shorter(block) if stack else self._guess(block, place)
+            loops.passed(place, block.suffix, taken, flags)
+            if taken and block.target == place:
+                block = self._block(place)
+                left = (most_steps - steps) // block.steps
+                more, followed = self._repeated(block, machine, left)
+                counts[place] += more
+                loops.repeated(place, more)
+                steps += followed * block.steps
+                place = block.following
+                continue
+            if taken and block.target is None:  # a tail call
+                place = stack.pop() if stack else None
+                continue
+            if taken and block.target is not None and block.target < place:
+                counts.update(loops.back(place, block.target))
+            place = block.target if taken else block.following
+        found: Counter[int] = Counter()
+        for start, count in counts.items():
+            for line in self._block(start, notes=True).lines:
+                found[line] += count
+        return found
+
+    @cached_property
+    def _last_back(self) -> dict[int, int]:
+        """The last branch back to each place that branches lead back to."""
+        found: dict[int, int] = {}
+        for place, line in enumerate(self.lines):
+            target = self._target(line) if line.mnemonic[0] == "j" else None
+            if target is not None and target <= place:
+                found[target] = place
+        return found
+
+    def _guess(self, block: _Block, place: int) -> bool:
+        """Decide a branch that depends on data: on to what it guards."""
+        end = block.lines[-1]
+        if (
+            block.target is not None
+            and block.target <= place
+            and self._last_back[block.target] == end
+        ):
+            raise CountingError(
+                f"the loop that ends at {self.lines[end].address:#x} depends on data"
+            )
+        return False
+
+    def _shorter(self, block: _Block) -> bool:
+        """Decide a branch that depends on data in a function that is called."""
+        if block.target is None or block.following is None:
+            return True
+        return self._to_end.get(block.target, _ENDLESS) < self._to_end.get(
+            block.following, _ENDLESS
+        )
+
+    @cached_property
+    def _to_end(self) -> dict[int, int]:
+        """The least number of lines from each to one that returns; a call is as bad as many."""
+        into: dict[int, list[int]] = {}
+        ends: list[int] = []
+        for place, line in enumerate(self.lines):
+            name, target = line.mnemonic, self._target(line) if line.mnemonic[0] == "j" else None
+            if name.startswith("ret") or (name[0] == "j" and target is None):
+                ends.append(place)
+                if name.startswith(("ret", "jmp")):
+                    continue
+            if target is not None:
+                into.setdefault(target, []).append(place)
+            if not name.startswith(("jmp", "ud2", "hlt")):
+                into.setdefault(place + 1, []).append(place)
+        found: dict[int, int] = {}
+        waiting = [(1, place) for place in ends]
+        heapq.heapify(waiting)
+        while waiting:
+            length, place = heapq.heappop(waiting)
+            if place in found:
+                continue
+            found[place] = length
+            for each in into.get(place, ()):
+                is_call = self.lines[each].mnemonic.startswith("call")
+                heapq.heappush(waiting, (length + (_CALL if is_call else 1), each))
+        return found
+
+    @cached_property
+    def _divisions(self) -> dict[int, Action]:
+        """What computes the results of functions that divide, by where they begin."""
+        found: dict[int, Action] = {}
+        for name, address in self.entries.items():
+            kind = _DIVISION.fullmatch(name)
+            if kind is not None and address in self._places:
+                found[self._places[address]] = _divide(kind[1] == "i", kind[2], int(kind[3]))
+        return found
+
+    @cached_property
+    def _after_division(self) -> frozenset[int]:
+        """Where functions that divide return."""
+        found: set[int] = set()
+        for place in self._divisions:
+            while place < len(self.lines) and not self.lines[place].mnemonic.startswith("ret"):
+                place += 1
+            found.add(place)
+        return frozenset(found)
+
+    def _repeated(self, block: _Block, machine: Machine, most: int) -> tuple[int, int]:
+        """Go on with a block that branches to itself, until it does not.
+
+        Returns how often, and in how many iterations of those that were followed one by one; it
+        gives up after `most` of these.
+        """
+        condition = block.condition
+        assert condition is not None
+        end = self.lines[block.lines[-1]].address
+        done, followed, watch_from = 0, 0, 1
+        watched: list[_State] = []
+        stored = machine.stored
+        while True:
+            for action in block.actions:
+                action(machine)
+            done, followed = done + 1, followed + 1
+            taken = condition(machine)
+            if taken is None:
+                raise CountingError(f"the loop that ends at {end:#x} depends on data")
+            if not taken:
+                return done, followed
+            if followed > most:
+                raise CountingError(f"gave up on the loop that ends at {end:#x}: it goes on")
+            if followed < watch_from:
+                continue
+            if not watched:
+                stored = machine.stored
+            watched.append(_state(machine, block))
+            if len(watched) > _WATCHED + 1:
+                steps = _steps(watched)
+                if steps is not None and machine.stored == stored:
+                    done += _skip(machine, block.suffix, steps, block.vectors)
+                watched, watch_from = [], 2 * followed
+
+
+def _divide(is_signed: bool, what: str, lanes: int) -> Action:
+    """Return what divides the first vector by the second one, lane by lane."""
+
+    def lane(one: Value, other: Value) -> Value:
+        if one is None or not other:
+            return None
+        a, b = (signed(one, 32), signed(other, 32)) if is_signed else (one, other)
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return (quotient if what == "div" else a - quotient * b) & 0xFFFF_FFFF
+
+    def operate(machine: Machine) -> None:
+        first, second = machine.vectors[:2]
+        pairs = zip(first[:lanes], second[:lanes], strict=True)
+        machine.quotient = (*(lane(*pair) for pair in pairs), *(0,) * (len(first) - lanes))
+
+    return operate
+
+
+def _take_quotient(machine: Machine) -> None:
+    machine.vectors[0] = machine.quotient
+
+
+def _forget(machine: Machine) -> None:
+    """Forget what a function may change of which nothing is known."""
+    for number in _SCRATCH:
+        machine.registers[number] = machine.low[number] = None
+    machine.vectors[:] = [UNKNOWN_LANES] * len(machine.vectors)
+    machine.masks[:] = [(0, 0)] * len(machine.masks)
+    machine.flags = None
+
+
+def _notes_of(number: int, operands: str) -> list[Action]:
+    """Return what notes where an instruction accesses memory, but for gathers and scatters."""
+    place = next(part for part in operands_of(operands) if "(" in part)
+    address = address_of(_DECORATION.sub("", place))
+    if address is None:
+        return []
+
+    def note(machine: Machine) -> None:
+        value = address(machine)
+        if value is not None:
+            machine.accessed.setdefault(number, value)
+
+    return [note]
+
+
+def _note_decision(suffix: str) -> Action:
+    def note(machine: Machine) -> None:
+        machine.journal.decided.append((suffix, machine.flags))
+
+    return note
+
+
+def _unknown_place(machine: Machine) -> Value:
+    del machine
+    return None
+
+
+def _unknown(machine: Machine) -> bool | None:
+    del machine
+    return None
+
+
+_State = tuple[tuple[int | None, ...], Flags | None]
+
+
+class _Steps(NamedTuple):
+    """By how much registers, lanes of vectors and what flags compare grow in each iteration."""
+
+    grown: tuple[int | None, ...]
+    first: int
+    second: int
+    kind: str
+
+
+def _state(machine: Machine, block: _Block) -> _State:
+    lanes = (lane for number in block.vectors for lane in machine.vectors[number])
+    return (*machine.registers, *lanes), machine.flags
+
+
+def _steps(states: Sequence[_State]) -> _Steps | None:
+    """Return by how much registers and flags grow from each state to the next; None if unevenly."""
+    found = [_difference(one, other) for one, other in itertools.pairwise(states)]
+    return found[0] if all(each == found[0] for each in found) else None
+
+
+def _difference(before: _State, after: _State) -> _Steps | None:
+    """Return by how much registers and flags grew; None if that has no meaning."""
+    (old, old_flags), (new, new_flags) = before, after
+    if old_flags is None or new_flags is None:
+        return None
+    growth = growth_of(old_flags, new_flags)
+    if growth is None:
+        return None
+    grown = tuple(None if a is None or b is None else b - a for a, b in zip(old, new, strict=True))
+    return _Steps(grown, *growth, new_flags.kind)
+
+
+def _skip(machine: Machine, suffix: str, steps: _Steps, vectors: Sequence[int]) -> int:
+    """Go on by iterations that are all alike, to the last that branches back; return how many."""
+    grown, first, second, kind = steps
+    flags = machine.flags
+    assert flags is not None
+    if kind not in ("sub", "add") or not (first or second):
+        return 0
+    if canonical(suffix) in EQUALITY:
+        low = 0 if canonical(suffix) == "e" else to_equality(flags, first, second) or 0
+    else:
+        low = to_change(flags, first, second, suffix)
+    machine.flags = grown_flags(flags, first, second, low)
+
+    def grow(values: Sequence[int | None], by: Sequence[int | None], bits: int) -> list[int | None]:
+        return [
+            None if value is None or step is None else (value + step * low) & ((1 << bits) - 1)
+            for value, step in zip(values, by, strict=True)
+        ]
+
+    number = len(machine.registers)
+    machine.registers = grow(machine.registers, grown[:number], 64)
+    for place, vector in enumerate(vectors):
+        start = number + 16 * place
+        machine.vectors[vector] = tuple(
+            grow(machine.vectors[vector], grown[start : start + 16], 32)
+        )
+    return low

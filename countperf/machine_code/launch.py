@@ -1,0 +1,31 @@
+"""A kernel, its arguments and its groups, as a runtime launches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLaunch:
+    """A kernel and what it is launched with.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the device's kernel.
+    arguments : tuple of bytes or None
+        In order; None for an array, else the value as it lies in memory.
+    groups, group_shape : tuple of int
+        Along three axes.
+    """
+
+    kernel: str
+    arguments: tuple[bytes | None, ...]
+    groups: tuple[int, int, int]
+    group_shape: tuple[int, int, int]
+
+    @property
+    def number_of_groups(self) -> int:
+        """All groups."""
+        return prod(self.groups)

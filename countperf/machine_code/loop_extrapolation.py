@@ -1,0 +1,449 @@
+"""Loops of several blocks, gone through in one go where iterations are alike.
+
+Iterations are alike if they take the same way, and registers, flags, what is loaded, and what is
+written to the same places of memory grow by the same amounts in each of `_ALIKE` of them. So many
+more are taken for granted as no branch or conditional move decides otherwise, and what they load is
+what is expected, but for the last ones. Nothing that grows may go into an instruction whose result
+does not grow evenly with it, such as a bitwise one or a comparison of vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from countperf.machine_code.integer_unit import (
+    EQUALITY,
+    ORDERS,
+    REGISTERS,
+    UNSIGNED,
+    Action,
+    Flags,
+    Journal,
+    Lanes,
+    Machine,
+    Value,
+    canonical,
+    condition_of,
+    operands_of,
+    reader,
+    signed,
+)
+
+_ALIKE = 5
+_LAST = 2
+_LONGEST = 200_000
+"""Steps that are kept to compare iterations."""
+
+_STEPS = re.compile(
+    r"^(?:s[ha]rx?|ro[rl]|and|or|xor|bzhi|bextr|bt|[tl]zcnt|popcnt|bls|i?div|i?mul|movz|cbw"
+    r"|vps[rl][la]|vpand|vpor|vpxor|vpternlog|vpcmp|vp?test|vpm(?:in|ax|ul)|vpmov\w2m|v?p?movmsk"
+    r"|v?p?blendv|vpack|vpabs|vp?maskmov|vpshufb|vpinsr[bw]|vpextr[bw]|vpbroadcast[bw])"
+)
+"""What does not grow evenly where its operands do."""
+_IMPLIED = re.compile(r"^i?(?:div|mul)")
+_SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
+_CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
+_VECTOR = re.compile(r"^%[xyz]mm(\d+)")
+
+_Passed = tuple[int, bool | None, int]
+"""A block, whether its branch was taken, and how often; several times where it is a loop."""
+
+
+class _State(NamedTuple):
+    """What there is at the beginning of an iteration, and how far lists have come."""
+
+    passed: int
+    written: int
+    loaded: int
+    stepped: int
+    decided: int
+    registers: tuple[Value, ...]
+    low: tuple[Value, ...]
+    vectors: tuple[Lanes, ...]
+    masks: tuple[tuple[int, int], ...]
+    flags: Flags | None
+
+
+class _Growth(NamedTuple):
+    """By how much everything grows in an iteration."""
+
+    registers: tuple[int, ...]
+    vectors: dict[int, tuple[int, ...]]
+    flags: tuple[int, int]
+    written: list[tuple[int, int, int, int]]
+    iterations: int
+
+
+@dataclass(slots=True)
+class _Watch:
+    count: int = 0
+    watched_from: int = 1
+    states: list[_State] = field(default_factory=list[_State])
+
+
+@dataclass(slots=True)
+class Loops:
+    """The way through a function, and the loops that are being gone through.
+
+    Attributes
+    ----------
+    machine : Machine
+        The processor.
+    """
+
+    machine: Machine
+    _way: list[_Passed] = field(default_factory=list[_Passed])
+    _flags: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
+    _watches: dict[tuple[int, int], _Watch] = field(default_factory=dict[tuple[int, int], _Watch])
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def passed(
+        self, place: int, suffix: str = "", taken: bool | None = None, flags: Flags | None = None
+    ) -> None:
+        """Note that a block was executed, and what its branch decided by."""
+        self._way.append((place, taken, 1))
+        self._flags.append((suffix, flags))
+
+    def repeated(self, place: int, times: int) -> None:
+        """Note that a block was executed several times more."""
+        self._way.append((place, None, times))
+        self._flags.append(("", None))
+
+    def back(self, place: int, target: int) -> Counter[int]:
+        """Go on by iterations that are alike, where a branch leads back.
+
+        Returns
+        -------
+        Counter
+            How often each block is executed in these.
+        """
+        for inner in [key for key in self._watches if target <= key[1] and key[0] < place]:
+            del self._watches[inner]
+        watch = self._watches.setdefault((place, target), _Watch())
+        watch.count += 1
+        if len(self._way) > _LONGEST:
+            for each in self._watches.values():
+                each.watched_from, each.states = 2 * each.count, []
+            self._begin()
+        if watch.count < watch.watched_from:
+            return Counter()
+        if not any(each.states for each in self._watches.values()):
+            self._begin()
+        watch.states.append(self._state())
+        if len(watch.states) <= _ALIKE:
+            return Counter()
+        growth = self._growth(watch.states)
+        last = watch.states[-2:]
+        watch.states = []
+        if growth is None:
+            watch.watched_from = 2 * watch.count
+            return Counter()
+        return self._go_on(growth, *last)
+
+    def _begin(self) -> None:
+        self._way.clear()
+        self._flags.clear()
+        self.machine.journal = Journal()
+
+    def _state(self) -> _State:
+        machine = self.machine
+        return _State(
+            len(self._way),
+            len(machine.journal.written),
+            len(machine.journal.loaded),
+            len(machine.journal.stepped),
+            len(machine.journal.decided),
+            tuple(machine.registers),
+            tuple(machine.low),
+            tuple(machine.vectors),
+            tuple(machine.masks),
+            machine.flags,
+        )
+
+    def _growth(self, states: Sequence[_State]) -> _Growth | None:
+        """Return by how much everything grows; None if iterations are not alike."""
+        ways = [self._way[a.passed : b.passed] for a, b in itertools.pairwise(states)]
+        if any(way != ways[0] for way in ways):
+            return None
+        if len({(state.low, state.masks) for state in states}) > 1:
+            return None
+        if not self._steps_are_even(states):
+            return None
+        flags = _even_flags([state.flags for state in states])
+        registers = _even([state.registers for state in states], 64)
+        vectors = _even_vectors([state.vectors for state in states])
+        written = self._written(states)
+        iterations = self._iterations(states)
+        if iterations is not None:
+            iterations = self._with_alike_loads(states, iterations)
+        if (
+            flags is None
+            or registers is None
+            or vectors is None
+            or written is None
+            or iterations is None
+        ):
+            return None
+        return _Growth(registers, vectors, flags, written, iterations)
+
+    def _written(self, states: Sequence[_State]) -> list[tuple[int, int, int, int]] | None:
+        """Return what is written to which places: address, bits, the last value, its growth."""
+        log = self.machine.journal.written
+        slices = [log[a.written : b.written] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in slices}) > 1:
+            return None
+        found: list[tuple[int, int, int, int]] = []
+        for writes in zip(*slices, strict=True):
+            values = [value for _, _, value in writes]
+            if all(value is None for value in values):
+                continue
+            places = {(address, bits) for address, bits, _ in writes}
+            grown = _even([(value,) for value in values], 64)
+            if len(places) > 1 or grown is None or values[-1] is None:
+                return None
+            found.append((*writes[-1][:2], values[-1], grown[0]))
+        return found
+
+    def _iterations(self, states: Sequence[_State]) -> int | None:
+        """Return for how many more iterations all is decided alike; None for endless ones."""
+        branches = [self._flags[a.passed : b.passed] for a, b in itertools.pairwise(states)]
+        log = self.machine.journal.decided
+        moves = [log[a.decided : b.decided] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in moves}) > 1:
+            return None
+        least: int | None = None
+        for decisions in itertools.chain(zip(*branches, strict=True), zip(*moves, strict=True)):
+            suffixes = {suffix for suffix, _ in decisions}
+            flags = [each for _, each in decisions]
+            if all(each is None for each in flags):
+                continue
+            growth = _even_flags(flags)
+            if growth is None or len(suffixes) > 1:
+                return None
+            more = _alike(flags[-1], growth, suffixes.pop())
+            if more is not None:
+                least = more if least is None else min(least, more)
+        return least - _LAST if least is not None and least > _LAST else None
+
+    def _steps_are_even(self, states: Sequence[_State]) -> bool:
+        """Say whether nothing that grows goes into what does not grow evenly with it."""
+        log = self.machine.journal.stepped
+        slices = [log[a.stepped : b.stepped] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in slices}) > 1:
+            return False
+        for operands in zip(*slices, strict=True):
+            if all(each == operands[0] for each in operands):
+                continue
+            shifts = {shift for shift, _ in operands}
+            grown = _even([values[:1] for _, values in operands], 64)
+            shift = shifts.pop()
+            if shifts or shift is None or grown is None or grown[0] % (1 << shift):
+                return False
+        return True
+
+    def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
+        """Return for how many more iterations what is loaded grows as before; None for none."""
+        log = self.machine.journal.loaded
+        slices = [log[a.loaded : b.loaded] for a, b in itertools.pairwise(states)]
+        if len({len(each) for each in slices}) > 1:
+            return None
+        for loads in zip(*slices, strict=True):
+            step = _even([(address,) for address, _, _ in loads], 64)
+            bits = loads[0][1]
+            grown = _even([(value,) for _, _, value in loads], bits)
+            if step is None or grown is None or any(each[1] != bits for each in loads):
+                return None
+            address, _, value = loads[-1]
+            if step[0]:
+                for number in range(1, most + 1):
+                    expected = (value + grown[0] * number) % (1 << bits)
+                    if self.machine.look(address + step[0] * number, bits) != expected:
+                        most = number - 1
+                        break
+        return most or None
+
+    def _go_on(self, growth: _Growth, before: _State, now: _State) -> Counter[int]:
+        machine, times = self.machine, growth.iterations
+        machine.registers[:] = [
+            None if value is None else (value + by * times) % (1 << 64)
+            for value, by in zip(machine.registers, growth.registers, strict=True)
+        ]
+        for number, lanes in growth.vectors.items():
+            machine.vectors[number] = tuple(
+                None if value is None else (value + by * times) % (1 << 32)
+                for value, by in zip(machine.vectors[number], lanes, strict=True)
+            )
+        if machine.flags is not None:
+            machine.flags = grown_flags(machine.flags, *growth.flags, times)
+        for address, bits, value, by in growth.written:
+            machine.store(address, bits, (value + by * times) % (1 << bits))
+        found: Counter[int] = Counter()
+        for place, _, number in self._way[before.passed : now.passed]:
+            found[place] += number * times
+        for place, number in found.items():
+            self.repeated(place, number)
+        return found
+
+
+def note_of_step(mnemonic: str, operands: str) -> Action | None:
+    """Return what notes the operands of an instruction whose result grows by steps; None if none.
+
+    Parameters
+    ----------
+    mnemonic, operands : str
+        In AT&T's syntax, without prefixes and comments.
+    """
+    parts = operands_of(operands)
+    is_product = mnemonic.startswith("imul") and len(parts) > 1  # of which the high half is lost
+    if is_product or not _STEPS.match(mnemonic) or (len(parts) > 1 and parts[0] == parts[1]):
+        return None
+    vectors = [int(found[1]) for part in parts if (found := _VECTOR.match(part))]
+    if vectors:
+
+        def note_vectors(machine: Machine) -> None:
+            lanes = (lane for number in vectors for lane in machine.vectors[number])
+            machine.journal.stepped.append((None, tuple(lanes)))
+
+        return note_vectors
+    constant = _CONSTANT.match(parts[0]) if parts else None
+    is_shift = _SHIFT_RIGHT.match(mnemonic) is not None and (constant or len(parts) == 1)
+    shift = (int(constant[1], 0) if constant else 1) if is_shift else None
+    implied = ("%rax", "%rdx") if _IMPLIED.match(mnemonic) else ()
+    named = parts[-1:] if is_shift else (*parts, *implied)
+    reads = [reader(part, 64 if part in REGISTERS else 32) for part in named]
+
+    def note(machine: Machine) -> None:
+        machine.journal.stepped.append((shift, tuple(read(machine) for read in reads)))
+
+    return note
+
+
+def _even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
+    """Return by how much values grow from each row to the next; None if unevenly."""
+    found: list[int] = []
+    for values in zip(*rows, strict=True):
+        known = [value for value in values if value is not None]
+        if not known:
+            found.append(0)
+            continue
+        steps = {(b - a) % (1 << bits) for a, b in itertools.pairwise(known)}
+        if len(known) < len(values) or len(steps) > 1:
+            return None
+        found.append(signed(steps.pop(), bits))
+    return tuple(found)
+
+
+def _even_vectors(rows: Sequence[tuple[Lanes, ...]]) -> dict[int, tuple[int, ...]] | None:
+    found: dict[int, tuple[int, ...]] = {}
+    for number, vectors in enumerate(zip(*rows, strict=True)):
+        if any(each != vectors[0] for each in vectors):
+            grown = _even(vectors, 32)
+            if grown is None:
+                return None
+            found[number] = grown
+    return found
+
+
+def _even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
+    """Return by how much what flags compare grows; None if unevenly."""
+    if all(each is None for each in flags):
+        return 0, 0
+    steps = {
+        None if a is None or b is None else growth_of(a, b) for a, b in itertools.pairwise(flags)
+    }
+    return steps.pop() if len(steps) == 1 else None
+
+
+def growth_of(before: Flags, after: Flags) -> tuple[int, int] | None:
+    """Return by how much what flags compare grew; None if that has no meaning."""
+    if (before.kind, before.bits) != (after.kind, after.bits):
+        return None
+    if after.kind not in ("sub", "add"):
+        return (0, 0) if before == after else None
+    whole = 1 << after.bits
+    return (
+        signed((after.first - before.first) % whole, after.bits),
+        signed((after.second - before.second) % whole, after.bits),
+    )
+
+
+def grown_flags(flags: Flags, first: int, second: int, times: int) -> Flags:
+    """Return flags after what they compare has grown so many times."""
+    if not (first or second):
+        return flags
+    whole = 1 << flags.bits
+    one, other = (flags.first + first * times) % whole, (flags.second + second * times) % whole
+    result = (one - other if flags.kind == "sub" else one + other) % whole
+    return Flags(flags.kind, one, other, result, flags.bits)
+
+
+def _alike(flags: Flags | None, growth: tuple[int, int], suffix: str) -> int | None:
+    """Return for how many more iterations a condition decides alike; None if for good."""
+    if flags is None or growth == (0, 0):
+        return None
+    if canonical(suffix) in EQUALITY:
+        if flags.result == 0:
+            return 0
+        return to_equality(flags, *growth)
+    if canonical(suffix) not in ORDERS:
+        return 0
+    return to_change(flags, *growth, suffix)
+
+
+def to_equality(flags: Flags, first: int, second: int) -> int | None:
+    """Return how many more iterations there are before what is compared is equal; None for ever."""
+    step = first - second if flags.kind == "sub" else first + second
+    for left in (flags.result, flags.result - (1 << flags.bits)):
+        if step and left % step == 0 and -left // step > 0:
+            return -left // step - 1
+    return None
+
+
+def to_change(flags: Flags, first: int, second: int, suffix: str) -> int:
+    """Return how many more iterations decide as flags do now where an order decides.
+
+    What is compared changes evenly, so that the order changes once, before anything overflows.
+
+    Parameters
+    ----------
+    flags : Flags
+        As they are now.
+    first, second : int
+        By how much what they compare grows in each iteration.
+    suffix : str
+        The condition.
+    """
+    bits, whole = flags.bits, 1 << flags.bits
+    is_unsigned = canonical(suffix) in UNSIGNED
+    lowest = 0 if is_unsigned else -(whole >> 1)
+    condition = condition_of(suffix)
+    assert condition is not None
+    machine = Machine(flags=flags)
+    now = condition(machine)
+
+    def number(value: int) -> int:
+        return value if is_unsigned else signed(value, bits)
+
+    starts = number(flags.first), number(flags.second)
+
+    def goes_on(iterations: int) -> bool:
+        one, other = starts[0] + first * iterations, starts[1] + second * iterations
+        if not (lowest <= one < lowest + whole and lowest <= other < lowest + whole):
+            return False
+        machine.flags = grown_flags(flags, first, second, iterations)
+        return condition(machine) == now
+
+    low, high = 0, 1
+    while goes_on(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if goes_on(middle) else (low, middle)
+    return low

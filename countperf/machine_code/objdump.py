@@ -1,0 +1,96 @@
+"""The disassembler that reads machine code: GNU's or LLVM's ``objdump``."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from countperf.errors import DeviceError
+from countperf.machine_code.programs import find_program
+
+INSTALL_ADVICE = (
+    "install binutils ('apt-get install binutils') or LLVM, or name the program in the environment"
+    " variable COUNTPERF_OBJDUMP"
+)
+_FORMAT = re.compile(r"file format (\S+)")
+_MESSAGE_LIMIT = 800
+
+
+def find_objdump() -> Path | None:
+    """Find a disassembler.
+
+    Returns
+    -------
+    Path or None
+        What ``COUNTPERF_OBJDUMP`` names, else ``objdump`` or ``llvm-objdump`` (of the highest
+        version, where its name has one) on the path; None if there is none.
+    """
+    return find_program("COUNTPERF_OBJDUMP", ("objdump", "llvm-objdump"), newest="llvm-objdump")
+
+
+def disassemble(path: Path, what: str = "-d") -> str:
+    """Write out the machine code of an x86-64 object.
+
+    Parameters
+    ----------
+    path : Path
+        The object.
+    what : str, optional
+        ``-dr``: what the linker has still to fill in, too.
+
+    Raises
+    ------
+    DeviceError
+        There is no disassembler, it does not read the file, or the code is of other processors.
+    """
+    text = _output(path, what, "--no-show-raw-insn")
+    found = _FORMAT.search(text)
+    name = found[1] if found else "unknown format"
+    if name != "elf64-x86-64":
+        raise DeviceError(
+            f"{path.name} holds code of {name}; compiled code is read for elf64-x86-64 only: count"
+            " the kernel instead (countperf count --view compiled)"
+        )
+    return text
+
+
+def disassemble_function(path: Path, symbol: str) -> str:
+    """Write out the machine code of one function of an object.
+
+    Raises
+    ------
+    DeviceError
+        As of `disassemble`.
+    """
+    program = find_objdump()
+    is_llvm = program is not None and program.name.startswith("llvm")
+    return disassemble(path, f"--disassemble{'-symbols' * is_llvm}={symbol}")
+
+
+def dump_sections(path: Path) -> str:
+    """Write out the contents of all sections of an object, in hexadecimal digits.
+
+    Raises
+    ------
+    DeviceError
+        There is no disassembler, or it does not read the file.
+    """
+    return _output(path, "-s")
+
+
+def _output(path: Path, *options: str) -> str:
+    program = find_objdump()
+    if program is None:
+        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
+    result = subprocess.run(
+        [str(program), *options, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+    )
+    if result.returncode:
+        said = (result.stderr or result.stdout).strip()[:_MESSAGE_LIMIT]
+        raise DeviceError(f"{program} does not read {path.name}: {said}; {INSTALL_ADVICE}")
+    return result.stdout

@@ -1,0 +1,120 @@
+"""Object files as programs that can be followed: instructions, functions, constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from countperf.machine_code.classify_x86 import HEADER, instruction_in
+from countperf.machine_code.integer_unit import Constants
+from countperf.machine_code.interpreter import Line, Program
+from countperf.machine_code.libraries import FindLibrary, functions_of
+from countperf.machine_code.objdump import disassemble, dump_sections
+
+_RELOCATION = re.compile(r"^\s+[0-9a-f]+: R_X86_64_64\s+(\S+?)(?:\+0x([0-9a-f]+))?$")
+_NEXT_TO_CODE = re.compile(r"-?0x[0-9a-f]+\(%rip\)")
+_PLACE = re.compile(r"#\s*([0-9a-f]+) <")
+_SECTION = re.compile(r"^Contents of section (\S+):$")
+_BYTES = re.compile(r"^ ([0-9a-f]+) ((?:[0-9a-f]+ ){1,4})")
+_CONSTANTS = (".rodata", ".lrodata", ".data")
+_SECTIONS_AT = 0x4000_0000_0000
+_SYMBOLS_AT = 0x5000_0000_0000
+_SYMBOLS_APART = 1 << 20
+
+
+def program_of(path: Path, find_library: FindLibrary) -> Program:
+    """Read the code of an x86-64 object, linked or not.
+
+    Sections of an object that is not linked, and what it only refers to, are given places of their
+    own.
+
+    Parameters
+    ----------
+    path : Path
+        The object file.
+    find_library : callable
+        As for `countperf.machine_code.libraries.functions_of`.
+
+    Raises
+    ------
+    DeviceError
+        There is no disassembler, or it does not read the file.
+    """
+    text = disassemble(path, "-dr")
+    is_linked = "R_X86_64" not in text
+    places: dict[str, int] = {}
+    symbols: dict[str, int] = {}
+    constants: dict[int, bytes] = {}
+    for number, section in enumerate(_sections(dump_sections(path))):
+        if section.name.startswith(_CONSTANTS):
+            start = section.start if is_linked else _SECTIONS_AT + (number << 32)
+            places[section.name] = start
+            constants[start] = section.content
+    entries: dict[str, int] = {}
+    lines: list[Line] = []
+    for each in text.splitlines():
+        if header := HEADER.match(each):
+            entries[header[2]] = int(header[1], 16)
+        elif relocation := _RELOCATION.match(each):
+            name = relocation[1]
+            if name not in places:
+                places[name] = symbols[name] = _SYMBOLS_AT + len(symbols) * _SYMBOLS_APART
+            lines[-1] = _relocated(lines[-1], places[name] + int(relocation[2] or "0", 16))
+        elif found := instruction_in(_absolute(each)):
+            lines.append(Line(*found))
+    for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
+        entries[name] = symbols[name]
+        lines += function
+    return Program(lines, entries, Constants(constants))
+
+
+def _absolute(line: str) -> str:
+    """Give an operand next to the code its address, which the disassembler says behind it."""
+    place = _PLACE.search(line)
+    if place is None:
+        return line
+    return _NEXT_TO_CODE.sub(f"0x{place[1]}()", line.partition("#")[0]).rstrip()
+
+
+def _relocated(line: Line, address: int) -> Line:
+    """Put the address of a section or symbol into the instruction that refers to it."""
+    return Line(line.address, line.mnemonic, re.sub(r"^\$0x0\b", f"${address:#x}", line.operands))
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    start: int
+    content: bytes
+
+
+def _sections(text: str) -> list[_Section]:
+    """Read what ``objdump -s`` writes."""
+    pieces: dict[str, tuple[int, list[bytes]]] = {}
+    name = ""
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            name = section[1]
+        elif row := _BYTES.match(line):
+            _, content = pieces.setdefault(name, (int(row[1], 16), []))
+            content.append(bytes.fromhex(row[2].replace(" ", "")))
+    return [_Section(name, start, b"".join(rows)) for name, (start, rows) in pieces.items()]
+
+
+def entry_of(program: Program, kernel: str, group_shape: Sequence[int]) -> str:
+    """Return the function that runs a group of a kernel.
+
+    Of Intel's runtime that is a version in vectors, if there is one and rows are multiples of them;
+    of PoCL's objects there is one for each shape of groups.
+    """
+    pocl = f"_pocl_kernel_{kernel}_workgroup"
+    if pocl in program.entries:
+        return pocl
+    vector = re.compile(rf"_ZGV[a-z][NM](\d+)[a-z]*_{re.escape(kernel)}")
+    for name in program.entries:
+        found = vector.fullmatch(name)
+        if found is not None and group_shape[0] % int(found[1]) == 0:
+            return name
+    return kernel

@@ -1,0 +1,123 @@
+"""What a group keeps in memory that comes back too late for a first-level cache.
+
+Runtimes for CPUs run the items of a group one after the other between barriers, so that whatever
+an item has before a barrier and needs behind it (results, intermediate vectors, even addresses)
+waits in arrays on the stack, an element per item each. The larger the group, the farther apart they
+are:
+
+1. *Crowded* accesses are those of a block, such as the body of a loop over items, that go to more
+   lines of a set than a cache has ways. If they come by in turns, as in a loop, of :math:`n` lines
+   at least a share of :math:`(n - w)/(n - 1)` is gone again, whatever is replaced: that share of
+   the accesses counts.
+2. *Kept* bytes are those accessed on the stack by instructions that go along it (spills, which stay
+   where they are, do not); the share of them that is *beyond* a cache is that of the stack in use.
+
+Addresses are those of the first time that an instruction is executed. The cache of reference has 64
+sets of 8 lines, as have those of an AMD Zen 2 to 4.
+
+Source of the best that a replacement can do: Belady (1966), "A Study of Replacement Algorithms for
+a Virtual-Storage Computer", IBM Systems Journal 5(2).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from countperf.machine_code.classify_x86 import classify
+from countperf.machine_code.integer_unit import REGISTERS, operands_of
+
+LINE_BYTES = 64
+SETS = 64
+WAYS = 8
+
+_CACHE_BYTES = LINE_BYTES * SETS * WAYS
+_LARGEST_STACK = 1 << 30
+_ADDRESS_BYTES, _WORD_BYTES = 8, 4
+
+
+def crowded(blocks: Iterable[Sequence[int]], accessed: Mapping[int, int]) -> dict[int, float]:
+    """Return which share of the accesses comes back too late, of instructions that crowd a set.
+
+    Parameters
+    ----------
+    blocks : iterable of sequence of int
+        Numbers of instructions that are executed one after the other.
+    accessed : mapping from int to int
+        Where instructions access memory, by number.
+
+    Returns
+    -------
+    dict from int to float
+        By number; those whose accesses can all stay in a cache are left out.
+
+    Examples
+    --------
+    >>> apart = {number: 4096 * number for number in range(15)}
+    >>> crowded([range(8)], apart), crowded([range(15)], apart)[0]
+    ({}, 0.5)
+    """
+    found: dict[int, float] = {}
+    for block in blocks:
+        by_set: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(
+            lambda: defaultdict(list[int])
+        )
+        for number in block:
+            if number in accessed:
+                line = accessed[number] // LINE_BYTES
+                by_set[line % SETS][line].append(number)
+        for lines in by_set.values():
+            if len(lines) > WAYS:
+                share = (len(lines) - WAYS) / (len(lines) - 1)
+                found.update((number, share) for some in lines.values() for number in some)
+    return found
+
+
+def beyond_cache(accessed: Mapping[int, int], top: int) -> float:
+    """Return the share of the stack in use that is beyond a first-level cache.
+
+    Parameters
+    ----------
+    accessed : mapping from int to int
+        As for `crowded`.
+    top : int
+        Where the stack begins; it grows towards lower addresses.
+    """
+    lowest = min((at for at in accessed.values() if is_on_stack(at, top)), default=top)
+    return max(0.0, 1 - _CACHE_BYTES / max(1, top - lowest))
+
+
+def is_on_stack(address: int, top: int) -> bool:
+    """Return whether an address is on a stack that begins at `top`."""
+    return top - _LARGEST_STACK < address <= top
+
+
+def directions_of(mnemonic: str, operands: str) -> tuple[tuple[str, int, bool], ...]:
+    """Return how an instruction accesses memory: ``load`` or ``store``, bytes, if it is no spill.
+
+    Parameters
+    ----------
+    mnemonic, operands : str
+        In AT&T's syntax, without prefixes and comments.
+
+    Examples
+    --------
+    >>> directions_of("vmovaps", "%zmm8,(%rcx,%r10,8)")
+    (('store', 64, True),)
+    """
+    found: list[tuple[str, int, bool]] = []
+    for kind in classify(mnemonic, operands):
+        names = kind.split(".")
+        is_spill = names[0] == "spill"
+        names = names[is_spill:]
+        if names[0] in ("load", "store"):
+            size = int(names[-1]) // 8 if names[-1].isdigit() else _bytes_of(mnemonic, operands)
+            found.append((names[0], size, not is_spill))
+    return tuple(found)
+
+
+def _bytes_of(mnemonic: str, operands: str) -> int:
+    """Return the bytes that an instruction with integer registers accesses, of whole words."""
+    widths = [REGISTERS[each].bits for each in operands_of(operands) if each in REGISTERS]
+    is_wide = 64 in widths or (not widths and mnemonic.endswith("q"))
+    return _ADDRESS_BYTES if is_wide else _WORD_BYTES

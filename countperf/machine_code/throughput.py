@@ -1,0 +1,197 @@
+"""Cycles that code takes on a processor of reference, by LLVM's machine code analyzer.
+
+Each block is taken to be repeated, so that results wait for those of the repetition before where
+registers say so; memory never waits.
+
+Source: LLVM, "llvm-mca - LLVM Machine Code Analyzer".
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from countperf.errors import DeviceError
+from countperf.machine_code.interpreter import Line, Program
+from countperf.machine_code.programs import find_program
+
+INSTALL_ADVICE = (
+    "install LLVM 16 or newer ('apt-get install llvm-19'), or name its llvm-mca in the environment"
+    " variable COUNTPERF_LLVM_MCA"
+)
+PROCESSOR = "znver4"
+"""The processor of reference: it has vectors of 512 bits."""
+
+_REPETITIONS = 60
+_OLDEST = 16
+_OPTIONS = (
+    "-mtriple=x86_64",
+    f"-mcpu={PROCESSOR}",
+    f"-iterations={_REPETITIONS}",
+    "-resource-pressure=0",
+    "-instruction-info=0",
+)
+_SHARE = 2e-4
+"""Of all instructions, what a block has to execute to be analyzed."""
+_AT_ONCE = 200
+_MESSAGE_LIMIT = 800
+_LABEL = ".L0"
+_LEFT_OUT = ("nop", "data16", "ret", "ud2", "hlt", "endbr", "xchg", "call")
+_NEXT_TO_CODE = re.compile(r"-?0x[0-9a-f]+\(\)")
+_SEGMENT = re.compile(r"%[c-gs]s:(?=\()")
+_FIGURES = re.compile(
+    r"Instructions:\s+\d+\nTotal Cycles:\s+(\d+)\nTotal uOps:\s+(\d+)\n.*?"
+    r"Block RThroughput:\s+([\d.]+)",
+    re.DOTALL,
+)
+_UNKNOWN_PROCESSOR = "is not a recognized processor"
+_PROBLEM = re.compile(r"<stdin>:(\d+):\d+: error")
+
+
+class Cycles(NamedTuple):
+    """What a block takes on average where it is repeated: cycles, and those of its resources."""
+
+    cycles: float
+    throughput: float
+    operations: float
+
+
+Block = tuple[str, ...]
+Analyzed = dict[Block, Cycles]
+
+
+def find_analyzer() -> Path | None:
+    """Find LLVM's machine code analyzer.
+
+    Returns
+    -------
+    Path or None
+        What ``COUNTPERF_LLVM_MCA`` names, else ``llvm-mca`` of the highest version on the path, if
+        that knows the processor of reference (LLVM 16); None if there is none.
+    """
+    return find_program("COUNTPERF_LLVM_MCA", (), newest="llvm-mca", oldest=_OLDEST)
+
+
+def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> Counter[str]:
+    """Return what executing lines takes on the processor of reference.
+
+    Parameters
+    ----------
+    program : Program
+        The code.
+    executed : mapping from int to int
+        How often each line is executed (`Program.executed`).
+    analyzed : dict
+        What is known of blocks already; new ones are added.
+
+    Returns
+    -------
+    Counter
+        ``cycles``; ``cycles_loop``, those of blocks that branch to themselves;
+        ``cycles_throughput``, if nothing waited for results; ``cycles_operations``, micro
+        operations.
+
+    Raises
+    ------
+    DeviceError
+        There is no analyzer, it does not know the processor, or it fails.
+    """
+    whole = sum(executed.values())
+    blocks: list[tuple[Block, int, bool]] = []
+    for lines, is_loop in program.straight(executed):
+        times = executed[lines[0]]
+        if times * len(lines) >= _SHARE * whole:
+            blocks.append((_text(program.lines[each] for each in lines), times, is_loop))
+    new = {block for block, _, _ in blocks if block and block not in analyzed}
+    analyzed |= _analyze(sorted(new))
+    found: Counter[str] = Counter()
+    for block, times, is_loop in blocks:
+        if not block:
+            continue
+        each = analyzed[block]
+        found["cycles"] += round(times * each.cycles)
+        found["cycles_throughput"] += round(times * each.throughput)
+        found["cycles_operations"] += round(times * each.operations)
+        if is_loop:
+            found["cycles_loop"] += round(times * each.cycles)
+    return found
+
+
+def _text(lines: Iterable[Line]) -> Block:
+    found: list[str] = []
+    for line in lines:
+        name, operands = line.mnemonic, line.operands
+        if name.startswith(_LEFT_OUT) or operands.startswith("*"):
+            continue
+        if name[0] == "j":
+            found.append(f"{name} {_LABEL}")
+        else:
+            operands = _SEGMENT.sub("", _NEXT_TO_CODE.sub("0(%rip)", operands))
+            found.append(f"{name} {operands}".rstrip())
+    return tuple(found)
+
+
+def _analyze(blocks: Sequence[Block]) -> Analyzed:
+    found: Analyzed = {}
+    for first in range(0, len(blocks), _AT_ONCE):
+        some = blocks[first : first + _AT_ONCE]
+        figures = _figures(_run(some))
+        if len(figures) == len(some):
+            found |= zip(some, figures, strict=True)
+        else:
+            found |= {block: _alone(block) for block in some}
+    return found
+
+
+def _alone(block: Block) -> Cycles:
+    """Analyze a block that may have instructions that the analyzer does not know: without them.
+
+    If it knows none, each takes a cycle.
+    """
+    lines = list(block)
+    while lines:
+        outcome = _run([lines])
+        figures = _figures(outcome)
+        if figures:
+            return figures[0]
+        problems = {int(number) for number in _PROBLEM.findall(outcome.stderr)}
+        known = [line for number, line in enumerate(lines, start=2) if number not in problems]
+        if len(known) == len(lines):
+            said = outcome.stderr.strip()[-_MESSAGE_LIMIT:]
+            raise DeviceError(
+                f"llvm-mca does not analyze {lines[0]!r} ...: {said}; {INSTALL_ADVICE}"
+            )
+        lines = known
+    return Cycles(*(float(len(block)),) * 3)
+
+
+def _figures(outcome: subprocess.CompletedProcess[str]) -> list[Cycles]:
+    return [
+        Cycles(int(cycles) / _REPETITIONS, float(throughput), int(operations) / _REPETITIONS)
+        for cycles, operations, throughput in _FIGURES.findall(outcome.stdout)
+    ]
+
+
+def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
+    program = find_analyzer()
+    if program is None:
+        raise DeviceError(f"no llvm-mca found that knows {PROCESSOR}: {INSTALL_ADVICE}")
+    regions = (
+        "\n".join((f"# LLVM-MCA-BEGIN {number}", *lines, f"# LLVM-MCA-END {number}"))
+        for number, lines in enumerate(blocks)
+    )
+    outcome = subprocess.run(
+        [str(program), *_OPTIONS],
+        input="\n".join((*regions, f"{_LABEL}:\n")),
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+    )
+    if _UNKNOWN_PROCESSOR in outcome.stderr:
+        raise DeviceError(f"{program} does not know {PROCESSOR}: {INSTALL_ADVICE}")
+    return outcome

@@ -1,0 +1,382 @@
+"""The analysis of a kernel as JSON-able objects and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from countperf.counting.access_analysis import AccessAnalysis
+from countperf.counting.footprints import Footprint
+from countperf.counting.slots import Refusable
+from countperf.counting.structure import (
+    ChainAnalysis,
+    InstructionAnalysis,
+    LoopAnalysis,
+    ProgramAnalysis,
+    RegionAnalysis,
+)
+from countperf.counting.transactions import bank_conflicts, transactions
+from countperf.errors import CountingError
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+
+if TYPE_CHECKING:
+    from countperf.counting.analysis import KernelAnalysis
+
+__all__ = ["MemoryGeometry", "analysis_object", "analysis_text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryGeometry:
+    """What of a device decides transactions and bank conflicts.
+
+    Attributes
+    ----------
+    sub_group_size : int
+        Work items that access together.
+    line_bytes : int
+        Bytes of a line or sector of global memory.
+    banks, bank_width_bytes : int
+        Banks of local memory, and bytes of their words.
+    """
+
+    sub_group_size: int = 32
+    line_bytes: int = 32
+    banks: int = 32
+    bank_width_bytes: int = 4
+
+
+def analysis_object(
+    analysis: KernelAnalysis,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    memory: MemoryGeometry | None = None,
+) -> dict[str, Any]:
+    """Return the analysis of a kernel as JSON-able objects.
+
+    Parameters
+    ----------
+    analysis : KernelAnalysis
+        As `analyze_kernel` returns it.
+    parameters : mapping from str to int, optional
+        Values of all size parameters. Then each count has a ``value`` beside its ``symbolic``
+        form, also where only enumeration finds it.
+    memory : MemoryGeometry, optional
+        Adds, where parameters are given, the transactions or bank conflicts of each access.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is missing, unknown, no integer, or outside the assumptions.
+    """
+    values = None if parameters is None else analysis.sizes.checked(parameters)
+    writer = _Writer(values, memory)
+    return {
+        "kernel": analysis.kernel,
+        "assumptions": analysis.sizes.assumptions,
+        "parameters": values,
+        "is_estimate": analysis.is_estimate,
+        "programs": [writer.program(program) for program in analysis.programs],
+        "accesses": [writer.access(access) for access in analysis.accesses],
+        "footprints": [writer.footprint(footprint) for footprint in analysis.footprints],
+        "storage": [
+            {
+                "name": storage.name,
+                "space": storage.space,
+                "shape": [str(extent) for extent in storage.shape],
+                "element_bytes": storage.element_bytes,
+                "bytes": str(storage.size_bytes),
+            }
+            for storage in analysis.storage
+        ],
+    }
+
+
+class _Writer:
+    """Writes the parts of an analysis, with values where parameters are given."""
+
+    def __init__(self, values: Mapping[str, int] | None, memory: MemoryGeometry | None) -> None:
+        self.values = values
+        self.memory = memory
+
+    def count(self, count: PiecewiseQuasiPolynomial | Refusable) -> dict[str, Any]:
+        """Return ``{"symbolic", "value"?, "reason"?}``."""
+        found = count if isinstance(count, Refusable) else Refusable(count=count)
+        result: dict[str, Any] = {
+            "symbolic": None if found.count is None else str(found.count),
+        }
+        known = frozenset[str]() if self.values is None else frozenset(self.values)
+        if self.values is not None and found.count is not None and found.count.names() <= known:
+            result["value"] = _number(found.count.evaluate(self.values))
+        if found.reason:
+            result["reason"] = found.reason
+        return result
+
+    def program(self, program: ProgramAnalysis) -> dict[str, Any]:
+        """Return a device program."""
+        split: dict[str, Any] = {}
+        if self.memory is not None:
+            full, rest = program.shape.sub_groups(self.memory.sub_group_size)
+            vectors, left, rows = program.shape.vectors(self.memory.sub_group_size)
+            split = {
+                "sub_groups": {"full": full, "items_of_partial": rest},
+                "rows": {"number": rows, "full_vectors": vectors, "items_left": left},
+            }
+        return {
+            "name": program.name,
+            "launches": self.count(program.launches),
+            "groups": [self.count(extent) for extent in program.groups],
+            "group_shape": list(program.shape.extents),
+            **split,
+            "regions": [self.region(region) for region in program.regions],
+        }
+
+    def region(self, region: RegionAnalysis) -> dict[str, Any]:
+        """Return a barrier region."""
+        return {
+            "index": region.index,
+            "passes": self.count(region.passes),
+            "ends_at_barrier": region.ends_at_barrier,
+            "around": [self.loop(loop) for loop in region.around],
+            "loops": [self.loop(loop) for loop in region.loops],
+            "instructions": [self.instruction(i) for i in region.instructions],
+            "chains": [self.chain(chain) for chain in region.chains],
+        }
+
+    def loop(self, loop: LoopAnalysis) -> dict[str, Any]:
+        """Return a loop."""
+        return {
+            "iname": loop.iname,
+            "kind": loop.kind,
+            "around": list(loop.around),
+            "trips": self.count(loop.trips),
+            "iterations": self.count(loop.iterations),
+            "entries": self.count(loop.entries),
+        }
+
+    def instruction(self, instruction: InstructionAnalysis) -> dict[str, Any]:
+        """Return an instruction; slots without a formula are found by enumeration."""
+        slots = self.count(instruction.slots)
+        if self.values is not None and "value" not in slots:
+            try:
+                slots["value"] = instruction.slots_at(self.values)
+            except CountingError as error:
+                slots.setdefault("reason", str(error))
+        return {
+            "id": instruction.id,
+            "loops": list(instruction.loops),
+            "executions": {
+                **self.count(instruction.executions),
+                **({"reason": instruction.is_estimate} if instruction.is_estimate else {}),
+            },
+            "slots": slots,
+        }
+
+    def chain(self, chain: ChainAnalysis) -> dict[str, Any]:
+        """Return a carried chain."""
+        return {
+            "instructions": list(chain.instructions),
+            "variables": list(chain.variables),
+            "loops": list(chain.loops),
+            "operations": None if chain.operations is None else dict(chain.operations),
+            "span": chain.span,
+            "steps": self.count(chain.steps),
+            "accumulators": self.count(chain.accumulators),
+        }
+
+    def access(self, access: AccessAnalysis) -> dict[str, Any]:
+        """Return an access."""
+        return {
+            "program": access.program,
+            "region": access.region,
+            "instruction": access.instruction,
+            "array": access.access.array,
+            "address_space": access.access.address_space,
+            "direction": access.access.direction,
+            "bits": access.access.bits,
+            "index": [str(part) for part in access.access.index],
+            "repeats": access.repeats,
+            "executions": {
+                **self.count(access.executions),
+                **({"reason": access.is_estimate} if access.is_estimate else {}),
+            },
+            "address": None if access.address is None else str(access.address),
+            "strides": [
+                {
+                    "kind": stride.kind,
+                    "axis": stride.axis,
+                    "iname": stride.iname,
+                    "stride": None if stride.stride is None else str(stride.stride),
+                    **({"reason": stride.reason} if stride.reason else {}),
+                }
+                for stride in access.strides
+            ],
+            **self._transactions(access),
+        }
+
+    def _transactions(self, access: AccessAnalysis) -> dict[str, Any]:
+        memory = self.memory
+        if memory is None or self.values is None:
+            return {}
+        is_local = access.access.address_space == "local"
+        name = "bank_conflicts" if is_local else "transactions"
+        try:
+            if is_local:
+                conflicts = bank_conflicts(
+                    access,
+                    self.values,
+                    banks=memory.banks,
+                    bank_width_bytes=memory.bank_width_bytes,
+                    sub_group_size=memory.sub_group_size,
+                )
+                return {
+                    name: {
+                        "instructions": conflicts.instructions,
+                        "maximum": conflicts.maximum,
+                        "mean": _number(conflicts.mean),
+                    }
+                }
+            found = transactions(
+                access,
+                self.values,
+                line_bytes=memory.line_bytes,
+                sub_group_size=memory.sub_group_size,
+            )
+        except CountingError as error:
+            return {name: {"reason": str(error)}}
+        return {
+            name: {
+                "instructions": found.instructions,
+                "transactions": found.transactions,
+                "bytes": found.transferred_bytes,
+                "bytes_per_instruction": _number(found.bytes_per_instruction),
+            }
+        }
+
+    def footprint(self, footprint: Footprint) -> dict[str, Any]:
+        """Return a footprint; cells without a formula are found by enumeration."""
+        cells = self.count(footprint.cells)
+        size = self.count(footprint.size_bytes)
+        result: dict[str, Any] = {
+            "array": footprint.array,
+            "address_space": footprint.address_space,
+            "direction": footprint.direction,
+            "element_bytes": footprint.element_bytes,
+            "accesses": self.count(footprint.accesses),
+            "cells": cells,
+            "bytes": size,
+        }
+        if self.values is not None:
+            try:
+                cells["value"] = footprint.cells_at(self.values)
+                size["value"] = cells["value"] * footprint.element_bytes
+                result["accesses_per_cell"] = _number(footprint.accesses_per_cell(self.values))
+            except CountingError as error:
+                cells.setdefault("reason", str(error))
+        return result
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else float(value)
+    return value
+
+
+# {{{ text
+
+
+def analysis_text(content: Mapping[str, Any]) -> str:
+    """Return what `analysis_object` returned as text for people."""
+    lines = [f"kernel {content['kernel']}"]
+    if content["is_estimate"]:
+        lines.append(f"with the caller's statistics for {content['is_estimate']}")
+    for program in content["programs"]:
+        shape = " x ".join(map(str, program["group_shape"])) or "1"
+        groups = " x ".join(_shown(extent) for extent in program["groups"]) or "1"
+        lines.append(f"program {program['name']}: {groups} groups of {shape} items")
+        for region in program["regions"]:
+            lines += _region_lines(region)
+    lines += _access_lines(content["accesses"])
+    lines += ["footprints"] if content["footprints"] else []
+    for footprint in content["footprints"]:
+        ratio = footprint.get("accesses_per_cell")
+        lines.append(
+            f"  {footprint['array']} {footprint['direction']}: {_shown(footprint['bytes'])} bytes"
+            + ("" if ratio is None else f", {ratio:.6g} accesses per cell")
+        )
+    for storage in content["storage"]:
+        owner = "item" if storage["space"] == "private" else "group"
+        lines.append(f"{storage['space']} {storage['name']}: {storage['bytes']} bytes per {owner}")
+    return "\n".join(lines)
+
+
+def _region_lines(region: Mapping[str, Any]) -> list[str]:
+    end = ", ends at a barrier" if region["ends_at_barrier"] else ""
+    lines = [f"  region {region['index']}: {_shown(region['passes'])} passes of groups{end}"]
+    for loop in (*region["around"], *region["loops"]):
+        lines.append(f"    {loop['kind']} {loop['iname']}: {_shown(loop['trips'])} trips")
+    for instruction in region["instructions"]:
+        lines.append(
+            f"    {instruction['id']}: {_shown(instruction['executions'])} executions, "
+            f"{_shown(instruction['slots'])} slots"
+        )
+    for chain in region["chains"]:
+        operations = chain["operations"]
+        kinds = (
+            "too many carried reads"
+            if operations is None
+            else " + ".join(f"{n} {kind}" for kind, n in operations.items()) or "no operation"
+        )
+        per = "iteration" if chain["span"] == 1 else f"{chain['span']} iterations"
+        lines.append(
+            f"    chain through {', '.join(chain['variables'])} along {', '.join(chain['loops'])}: "
+            f"{kinds} per {per}, {_shown(chain['steps'])} steps, "
+            f"{_shown(chain['accumulators'])} side by side"
+        )
+    return lines
+
+
+def _access_lines(accesses: list[Mapping[str, Any]]) -> list[str]:
+    lines = ["accesses: strides in elements"] if accesses else []
+    for access in accesses:
+        index = f"[{', '.join(access['index'])}]" if access["index"] else ""
+        lines.append(
+            f"  {access['instruction']}: {access['address_space']} {access['direction']} "
+            f"{access['array']}{index}, {access['bits']} bits, "
+            f"{_shown(access['executions'])} executions"
+        )
+        strides = [
+            f"{stride['kind']} {stride['iname'] if stride['axis'] is None else stride['axis']}: "
+            f"{stride['stride'] if stride['stride'] is not None else stride['reason']}"
+            for stride in access["strides"]
+        ]
+        lines.append(f"    {'; '.join(strides) or 'no axes'}")
+        for name in ("transactions", "bank_conflicts"):
+            found = access.get(name)
+            if found is None:
+                continue
+            if "reason" in found:
+                lines.append(f"    {name.replace('_', ' ')}: {found['reason']}")
+            elif name == "transactions":
+                lines.append(
+                    f"    {found['transactions']} transactions of {found['instructions']} "
+                    f"sub-group instructions, {found['bytes_per_instruction']:.6g} bytes each"
+                )
+            else:
+                lines.append(
+                    f"    bank conflicts: degree {found['mean']:.6g} on average, at most "
+                    f"{found['maximum']}"
+                )
+    return lines
+
+
+def _shown(count: Mapping[str, Any]) -> str:
+    if "value" in count:
+        return (
+            f"{count['value']:.10g}" if isinstance(count["value"], float) else str(count["value"])
+        )
+    return str(count["symbolic"]) if count["symbolic"] else f"unknown ({count['reason']})"
+
+
+# }}}

@@ -1,0 +1,110 @@
+"""Keeps timings apart from what would disturb them, among all searches of this process.
+
+Timings of a device that is made of this machine's processors exclude everything else that the
+searches do here: building, counting by the executor, timings of other such devices. Timings of
+other devices exclude nothing but what their own search does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Protocol
+
+from countperf.errors import TuningError
+from countperf.hardware.identity import DeviceIdentity
+from countperf.tuning.pools import StandsStill
+
+
+class Watched(Protocol):
+    """What works on when nobody waits for it: a ranking under way, processes that build."""
+
+    @property
+    def standstill(self) -> StandsStill | None:
+        """What has it stand still in the midst of its work; None if nothing can."""
+        ...
+
+    def pause(self) -> None:
+        """Have it come to the end of what it has begun."""
+        ...
+
+
+class Gate:
+    """Lets the work of several searches pass at a time, or one timing alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._working = 0
+        self._is_timing = False
+        self._watched: list[Watched] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Let nothing pass any more: searches end with an error."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _wait(self) -> None:
+        self._changed.wait_for(lambda: self._is_closed or not self._is_timing)
+        if self._is_closed:
+            raise TuningError("the search was interrupted", refusals=[])
+
+    @contextmanager
+    def watching(self, other: Watched) -> Generator[None]:
+        """Have something stand still whenever there is a timing on the processors."""
+        with self._changed:
+            self._watched.append(other)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._watched.remove(other)
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """Do what uses the processors; waits while there is a timing on them."""
+        with self._changed:
+            self._wait()
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
+        """Time on a device; alone if that is the processors of this machine."""
+        return self._alone() if device.device_type == "cpu" else nullcontext()
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        with self._changed:
+            self._wait()
+            self._is_timing = True
+            self._changed.wait_for(lambda: not self._working)
+            watched = tuple(self._watched)
+        try:
+            with _standing_still(watched):  # nobody else uses them, since nobody works
+                yield
+        finally:
+            with self._changed:
+                self._is_timing = False
+                self._changed.notify_all()
+
+
+@contextmanager
+def _standing_still(watched: Sequence[Watched]) -> Generator[None]:
+    """Have all of these do nothing, in the midst of what they do if they can."""
+    able: set[StandsStill] = set()  # searches may share an executor
+    for other in watched:
+        if other.standstill is None:
+            other.pause()
+        else:
+            able.add(other.standstill)
+    with ExitStack() as stack:
+        for standstill in able:
+            stack.enter_context(standstill.reached())
+        yield

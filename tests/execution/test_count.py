@@ -1,0 +1,865 @@
+"""How kernels are executed: against the compiler's view, the analysis, and enumeration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+import countperf
+from countperf.counting.copies import generated
+from countperf.errors import CountingError
+from countperf.execution.count import count_execution
+from countperf.execution.policy import ExecutionPolicy
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.taxonomy import validate_name
+from measurement_kernels import catalog
+
+_KERNELS = tuple(
+    each
+    for number, each in enumerate(catalog.entries(purpose=None, element_type=None))
+    if number % 12 == 0 and each.family != "empty"
+)
+
+
+def _sums(counts: dict[str, Any]) -> Counter[str]:
+    """Add up over sites and steps: by kind and type, by space, direction and size."""
+    found: Counter[str] = Counter()
+    for name, count in counts.items():
+        match name.split("."):
+            case ["exec", _, _, _, ("flop" | "iop") as root, *rest]:
+                found[".".join([root, *rest])] += count
+            case ["exec", _, _, _, ("gmem" | "lmem") as root, direction, bits, *_]:
+                found[f"{root}.{direction}.{bits}"] += count
+            case _:
+                pass
+    return found
+
+
+@pytest.mark.parametrize("entry", _KERNELS, ids=lambda e: e.name)
+def test_sites_add_up_to_what_a_compiler_leaves(entry: Any) -> None:
+    structure = count_kernel(entry.build(), view="structure")
+    compiled = count_kernel(entry.build(), view="compiled")
+    values = entry.parameters(entry.exponents[2])
+    values = {n: values[n] for n in structure.parameters}
+    expected: Counter[str] = Counter()
+    for name, count in compiled.evaluate(values).items():
+        match name.split("."):
+            case [("flop" | "iop"), *_]:
+                expected[name] += count
+            case ["gmem" | "lmem" as root, ("load" | "store") as direction, bits, *_]:
+                expected[f"{root}.{direction}.{bits}"] += count
+            case _:
+                pass
+    assert _sums(structure.evaluate(values)) == expected
+    assert structure.emitted() == count_kernel(entry.build())
+
+
+@pytest.mark.parametrize("entry", _KERNELS[::2], ids=lambda e: e.name)
+def test_bytes_are_the_footprints_of_the_analysis(entry: Any) -> None:
+    found = count_execution(entry.build())
+    analysis = countperf.analyze_kernel(entry.build())
+    values = {n: entry.check_parameters[n] for n in found.parameters}
+    expected: Counter[str] = Counter()
+    for footprint in analysis.footprints:
+        if footprint.address_space == "global" and footprint.direction != "any":
+            expected[footprint.direction] += footprint.cells_at(values) * footprint.element_bytes
+    assert {d: int(b.evaluate(values)) for d, b in found.kernel_bytes.items()} == expected
+
+
+def test_bytes_of_groups_by_enumeration() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j]: 0 <= i < n and 0 <= j < 3 }",
+        "out[i] = sum(j, a[i + 2*j])",
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.add_and_infer_dtypes(t_unit, {"a": np.float32})
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    found = count_execution(t_unit)
+    for n in (1, 15, 16, 17, 50, 64):
+        cells = {(i // 16, i + 2 * j) for i, j in product(range(n), range(3))}
+        assert found.group_bytes["load", "dense"].evaluate({"n": n}) == 4 * len(cells)
+        assert found.kernel_bytes["load"].evaluate({"n": n}) == 4 * len({c for _, c in cells})
+
+
+def _first_columns(pitch: Any, count: int = 1) -> Any:
+    """Make a kernel that sums the first elements of rows, a row for each of 16 items."""
+    t_unit = lp.make_kernel(
+        f"[n, p] -> {{ [i, j]: 0 <= i < n and 0 <= j < {count} }}",
+        "out[i] = sum(j, a[i, j])",
+        [
+            lp.GlobalArg("a", np.float32, shape=("n", pitch)),
+            lp.GlobalArg("out", np.float32, shape="n"),
+            lp.ValueArg("n, p", np.int32),
+        ],
+        assumptions="n >= 16 and n mod 16 = 0 and p >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.mark.parametrize("pitch", [1, 3, 15, 16, 40, "p"])
+@pytest.mark.parametrize("count", [1, 40])
+def test_pieces_end_where_a_line_lies_between(pitch: Any, count: int) -> None:
+    if isinstance(pitch, int) and count > pitch:
+        pytest.skip("rows are shorter")
+    if pitch == "p" and count > 1:
+        pytest.skip("whole rows of a length that is a symbol are pieces of their own")
+    found = count_execution(_first_columns(pitch, count))
+    for p in range(1, 40) if pitch == "p" else (pitch,):
+        sizes = {"n": 64, "p": p}
+        cells = sorted({p * i + j for i in range(16) for j in range(count)})
+        pieces = 4 * (1 + sum(b - a >= 16 for a, b in pairwise(cells)))
+        assert found.segments["load"].evaluate(sizes) == pieces
+        density = "sparse" if p - (count - 1) >= 16 else "dense"
+        between = {d: b.evaluate(sizes) for (_, d), b in found.group_bytes.items() if _ == "load"}
+        least = 1 if count > 1 else p
+        expected = 4 * 4 * len(cells) * (1 if density == "sparse" else least)  # of 4 groups
+        assert {d: b for d, b in between.items() if b} == {density: expected}
+
+
+def test_steps_by_a_symbol_are_near_where_it_is_small() -> None:
+    counts = count_kernel(_first_columns("p"), view="structure")
+    for p in (1, 2, 15, 16, 17, 1000):
+        steps = {
+            name.partition(".gmem.load.32.")[2].partition(".")[0]
+            for name, count in counts.evaluate(n=64, p=p).items()
+            if count and name.startswith("exec") and ".gmem.load.32." in name
+        }
+        assert steps == {"near" if p < 16 else "far"}
+
+
+def _site_names(t_unit: Any) -> set[str]:
+    return {n for n in count_kernel(t_unit, view="structure") if n.startswith("exec.")}
+
+
+def test_sites_and_steps_of_a_column_sum() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j]: 0 <= i < n and 0 <= j < m }",
+        "out[i] = sum(j, a[j, i])",
+        assumptions="n >= 1 and m >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.add_and_infer_dtypes(t_unit, {"a": np.float32})
+    t_unit = lp.split_iname(t_unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    names = _site_names(t_unit)
+    assert "exec.free.loop.32x1.gmem.load.32.next.far" in names
+    assert "exec.free.loop.32x1.chain.add.f32" in names
+    assert "exec.free.flat.32x1.gmem.store.32.next" in names
+
+
+def test_idle_slots_of_a_guarded_fetch() -> None:
+    entry = catalog.entry("finite-differences/16x16/f32")
+    found = count_kernel(entry.build(), view="structure").evaluate(n=1024)
+    groups = (1024 // 16) ** 2
+    # 18 x 18 points by 16 x 16 items, two rounds along each axis
+    assert found["exec.sync.short.16x16.idle"] == groups * (4 * 256 - 18 * 18)
+
+
+def test_options_that_the_view_lacks_are_refused() -> None:
+    t_unit = catalog.entry("n-body").build()
+    with pytest.raises(CountingError, match="whole kernels"):
+        count_kernel(t_unit, view="structure", within="id:*")
+
+
+@pytest.mark.parametrize(
+    ("remainder", "vector", "scalar"), [("whole", 2 * 100 / 24, 0), ("scalar", 100 / 24, 100 / 3)]
+)
+def test_a_policy_issues_rows_in_vectors(remainder: Any, vector: float, scalar: float) -> None:
+    policy = ExecutionPolicy(width=16, remainder=remainder, vectorized="flat")
+    issued = policy.apply({"exec.free.flat.24x8.flop.add.f32": 100.0, "groups": 7})
+    assert issued.pop("groups") == 7
+    assert issued.pop("run.vector.arithmetic.f32.add") == pytest.approx(vector)
+    assert sum(issued.values()) == pytest.approx(scalar)
+    assert policy.apply(issued) == issued
+
+
+def test_lanes_that_are_apart_access_one_by_one() -> None:
+    policy = ExecutionPolicy(width=16, vectorized="always")
+    issued = policy.apply({"exec.sync.loop.32x1.gmem.load.32.far.next": 64})
+    assert issued == {"run.scalar.gmem.load.far": 64}
+
+
+def test_accesses_that_a_farther_cache_serves_pass_the_nearer_ones() -> None:
+    for nearest, prefix in (("far", ""), ("data", "data")):
+        for levels, step in enumerate((nearest, f"wide{prefix}", f"vast{prefix}"), start=1):
+            counts = {f"exec.free.flat.32x1.gmem.store.32.{step}": 5}
+            names = [f"run.scalar.gmem.store.{level}" for level in (nearest, "wide", "vast")]
+            for policy in (ExecutionPolicy(width=1), ExecutionPolicy(width=16)):
+                assert policy.apply(counts) == dict.fromkeys(names[:levels], 5)
+
+
+def test_sub_groups_take_items_over_the_group() -> None:
+    policy = ExecutionPolicy(width=32, along="group")
+    issued = policy.apply({"exec.free.flat.16x3.flop.add.f32": 96})
+    assert issued == {"run.vector.arithmetic.f32.add": 4}  # two groups of 48: 2 each
+
+
+def _blocked_product(block: str) -> Any:
+    """Return 16 items that each sum 2 x 3 products, with a tile of one matrix in local memory."""
+    t_unit = lp.make_kernel(
+        "{ [i, j, k]: 0 <= i < 2 and 0 <= j < 48 and 0 <= k < 8*n }",
+        "c[i, j] = sum(k, a[i, k] * b[k, j])",
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.add_and_infer_dtypes(t_unit, {"a": np.float32, "b": np.float32})
+    silenced = t_unit.default_entrypoint.copy(silenced_warnings=["v1_scheduler_fallback"])
+    t_unit = t_unit.with_kernel(silenced)
+    t_unit = lp.split_iname(t_unit, "j", 16, inner_tag="l.0", outer_tag=block)
+    t_unit = lp.tag_inames(t_unit, {"i": block})
+    t_unit = lp.split_iname(t_unit, "k", 8)
+    return lp.add_prefetch(
+        t_unit,
+        "a",
+        ["i", "k_inner"],
+        default_tag=None,
+        temporary_address_space=lp.AddressSpace.LOCAL,
+    )
+
+
+def test_loops_over_copies_are_short_loops_through_private_arrays() -> None:
+    looped = count_kernel(_blocked_product("ilp.seq"), view="structure").evaluate(n=5)
+    written_out = count_kernel(_blocked_product("ilp"), view="structure").evaluate(n=5)
+    updates = 2 * 3 * 40 * 16
+    stores = {n: c for n, c in looped.items() if ".pmem.store" in n}
+    # beside the updates, the accumulators are set to zero, in the short loops alone
+    assert stores == {
+        "exec.sync.short.16x1.pmem.store.6": 2 * 3 * 16,
+        "exec.sync.loop.16x1.pmem.store.6": updates,
+    }
+    assert not any(".pmem." in name for name in written_out)
+    for counts in (looped, written_out):
+        assert sum(c for n, c in counts.items() if n.endswith(".flop.fma.f32")) == updates
+        assert sum(c for n, c in counts.items() if n.endswith(".carried")) == updates
+
+
+@pytest.mark.parametrize(("block", "values"), [("ilp", 6), ("ilp.seq", 1)])
+def test_results_that_wait_at_barriers(block: str, values: int) -> None:
+    """Each in an array of the group's; copies in loops of their own in one."""
+    counts = count_kernel(_blocked_product(block), view="structure").evaluate(n=5)
+    kept = {n: c for n, c in counts.items() if ".kept." in n}
+    assert kept == {f"exec.sync.flat.16x1.kept.{values}.32": 2 * 3 * 5 * 16}
+
+
+@pytest.mark.parametrize(
+    ("shape", "kept", "share"),
+    [
+        ("1024x1", "16.32", 1),
+        ("32x16", "16.32", Fraction(1, 4)),
+        ("32x16", "8.64", 0),
+        ("256x1", "16.64", Fraction(1, 4)),
+        ("640x1", "16.32", 0),
+        ("768x1", "32.32", Fraction(1, 4)),
+    ],
+)
+def test_kept_values_whose_lines_share_sets(shape: str, kept: str, share: Fraction | int) -> None:
+    counts = {f"exec.sync.flat.{shape}.kept.{kept}": 3072}
+    in_vectors = {"run.vector.kept": 192 * (2 if kept.endswith("64") else 1)}
+    assert ExecutionPolicy().apply(counts) == in_vectors
+    issued = ExecutionPolicy(kept="by value").apply(counts)
+    assert issued.pop("run.scalar.crowded", 0) == share * 3072
+    assert issued == (in_vectors if kept.startswith("8.") else {"run.scalar.kept": 3072})
+
+
+def test_the_longest_of_the_chains_that_wait_together() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, k]: 0 <= i < 32 and 0 <= k < n }",
+        """
+        <float32> s = 0 {id=s}
+        <float32> t = 1 {id=t}
+        for k
+            s = s + a[i] {id=add, dep=s}
+            t = (t - a[i])*(t + a[i]) {id=step, dep=t}
+        end
+        out[i] = s + t {dep=add:step}
+        """,
+        [lp.GlobalArg("a, out", np.float32, shape=32), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.tag_inames(t_unit, {"i": "l.0"})
+    counts = count_kernel(t_unit, view="structure").evaluate(n=10)
+    chains = {n: c for n, c in counts.items() if ".chain." in n}
+    assert chains == {
+        "exec.free.loop.32x1.chain.add.f32": 320,
+        "exec.free.loop.32x1.chain.mul.f32": 320,
+    }
+    assert counts["exec.free.loop.32x1.carried"] == 2 * 320
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, {"run.vector.iterations": 20}),
+        ({"interchanged": True}, {"run.vector.iterations": 20, "run.vector.rows.loop": 10}),
+        ({"rows": "multiples"}, {"run.vector.iterations": 20}),
+        ({"width": 24, "rows": "multiples"}, {"run.scalar.iterations": 320}),
+    ],
+)
+def test_loops_of_items_by_policy(policy: Any, expected: Any) -> None:
+    issued = ExecutionPolicy(**policy).apply({"exec.sync.loop.32x1.iterations": 320})
+    assert issued == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, {"run.vector.entries": 5}),
+        ({"vectorized": "flat"}, {"run.scalar.entries": 80}),
+        ({"interchanged": True}, {"run.scalar.entries": Fraction(5, 2)}),
+    ],
+)
+def test_loops_are_entered_by_items_vectors_or_groups(policy: Any, expected: Any) -> None:
+    issued = ExecutionPolicy(**policy).apply({"exec.sync.loop.16x2.entries": 80})
+    assert issued == expected
+
+
+def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
+    counts = {
+        "exec.sync.short.16x1.entries": 16,
+        "exec.sync.short.16x1.iterations": 64,
+        "exec.sync.short.16x1.pmem.load.4": 64,
+        "exec.sync.short.16x1.chain.fma.f32": 64,
+        "exec.sync.short.16x1.flop.fma.f32": 64,
+    }
+    assert ExecutionPolicy(vectorized="flat").apply(counts) == {"run.vector.arithmetic.f32.fma": 4}
+    assert ExecutionPolicy(short="loops").apply(counts) == {
+        "run.vector.entries": 1,
+        "run.vector.iterations": 4,
+        "run.vector.pmem.load": 4,
+        "run.vector.chain.f32.arithmetic": 4,
+        "run.vector.arithmetic.f32.fma": 4,
+    }
+    assert ExecutionPolicy(interchanged=True).apply(counts) == {
+        "run.scalar.entries": 1,
+        "run.vector.iterations": 4,
+        "run.vector.rows.loop": 4,
+        "run.scalar.pmem.load": 64,
+        "run.vector.arithmetic.f32.fma": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "issued"),
+    [
+        ({"odd_rows": "apart"}, "free.flat.48x1.gmem.load.32.next", "scalar.gmem.load.walk"),
+        ({"odd_rows": "apart"}, "free.flat.64x1.gmem.load.32.next", "vector.gmem.load.next"),
+        ({"odd_rows": "apart"}, "free.flat.48x2.gmem.load.32.next", "vector.gmem.load.next"),
+        ({"odd_rows": "apart"}, "free.short.48x1.gmem.load.32.next.near", "vector.gmem.load.next"),
+        ({"odd_rows": "apart"}, "free.loop.48x1.gmem.load.32.next.far", "vector.gmem.load.strided"),
+        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.shifted", "scalar.lmem.load.walk"),
+        ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.next", "vector.lmem.load.next"),
+        ({"shifted": "apart"}, "sync.flat.32x2.lmem.store.32.shifted", "vector.lmem.store.shifted"),
+        ({"shifted": "apart"}, "sync.flat.64x1.lmem.load.32.offset", "vector.lmem.load.offset"),
+        (
+            {"shifted": "apart"},
+            "sync.loop.32x2.lmem.load.32.shifted.near",
+            "vector.lmem.load.shifted",
+        ),
+    ],
+)
+def test_rows_that_access_memory_one_by_one(policy: Any, name: str, issued: str) -> None:
+    """Single ones of odd length, and several of which each loads shifted local elements."""
+    each = 1 if issued.startswith("vector") else 16
+
+    assert ExecutionPolicy(**policy).apply({f"exec.{name}": 96}) == {f"run.{issued}": 6 * each}
+
+
+def test_guards_between_copies_keep_them_from_being_packed() -> None:
+    def placements(assumptions: str) -> set[str]:
+        t_unit = lp.make_kernel(
+            "{ [i]: 0 <= i < n }",
+            "out[i] = fmin(a[i], 0.5) + fmax(b[i], 0.25) * a[i]",
+            [lp.GlobalArg("a, b, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+            assumptions=assumptions,
+            lang_version=(2018, 2),
+        )
+        t_unit = lp.split_iname(t_unit, "i", 64, outer_tag="g.0", inner_iname="j")
+        t_unit = lp.split_iname(t_unit, "j", 16, outer_tag="unr", inner_tag="l.0")
+        return {name.split(".")[2] for name in _site_names(t_unit) if ".minmax." in name}
+
+    assert placements("n >= 1 and n mod 64 = 0") == {"packed"}
+    assert placements("n >= 1") == {"flat"}
+
+
+def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
+    policy = ExecutionPolicy(rows="multiples behind barriers", remainder="scalar")
+    assert policy.apply({"exec.sync.flat.24x1.flop.fma.f32": 24}) == {
+        "run.scalar.arithmetic.f32.fma": 24
+    }
+    assert policy.apply({"exec.free.flat.24x1.flop.fma.f32": 24}) == {
+        "run.vector.arithmetic.f32.fma": 1,
+        "run.scalar.arithmetic.f32.fma": 8,
+    }
+
+
+def test_vectors_behind_barriers_may_be_narrower() -> None:
+    policy = ExecutionPolicy(width=16, sync_width=4)
+    for context, vectors in (("free", 2), ("sync", 8)):
+        issued = policy.apply({f"exec.{context}.flat.32x1.flop.fma.f32": 32})
+        assert issued == {"run.vector.arithmetic.f32.fma": vectors}
+
+
+def test_long_code_of_narrow_rows_is_not_unrolled() -> None:
+    copies = "+".join(f"a[{32 * j} + i + y] * {j + 2}" for j in range(40))
+    for rows, wanted in ((8, "long"), (1, "flat")):
+        t_unit = lp.make_kernel(
+            f"{{ [i, y]: 0 <= i < 8 and 0 <= y < {rows} }}",
+            f"out[i, y] = {copies}",
+            [
+                lp.GlobalArg("a", np.float32, shape=2000),
+                lp.GlobalArg("out", np.float32, shape=(8, rows)),
+            ],
+            lang_version=(2018, 2),
+        )
+        t_unit = lp.tag_inames(t_unit, {"i": "l.0", "y": "l.1"})
+        counts = count_kernel(t_unit, view="structure").evaluate()
+        assert counts[f"exec.free.{wanted}.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
+
+    policy = ExecutionPolicy(unrolled=8)
+    for placement, expected in (("long", "far"), ("flat", "next")):
+        issued = policy.apply({f"exec.free.{placement}.4x32.gmem.load.32.far_next": 128})
+        assert [name.rpartition(".")[2] for name in issued] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("tag", "copies", "statement", "placement"),
+    [
+        ("unr", 4, "out[j, i] = fmin(a[j, i], b[i])", "packed"),
+        ("ilp", 4, "out[j, i] = fmin(a[j, i], b[i])", "packed"),
+        ("unr", 2, "out[j, i] = fmin(a[j, i], exp(b[i]))", "packed"),
+        ("unr", 2, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
+        ("unr", 4, "out[j, i] = exp(a[j, i])", "flat"),
+        ("g.0", 4, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
+        ("unr", 4, "b[i] = fmin(a[j, i], b[i])", "flat"),  # each waits for the one before
+    ],
+)
+def test_copies_of_minima_are_packed_unless_they_wait_for_each_other(
+    tag: str, copies: int, statement: str, placement: str
+) -> None:
+    t_unit = lp.make_kernel(
+        f"{{ [i, j]: 0 <= i < 32 and 0 <= j < {copies} }}",
+        statement,
+        [
+            lp.GlobalArg("a, out", np.float32, shape=(4, 32)),
+            lp.GlobalArg("b", np.float32, shape=32),
+        ],
+        silenced_warnings=["v1_scheduler_fallback"],
+        lang_version=(2018, 2),
+    )
+    counts = count_kernel(lp.tag_inames(t_unit, {"i": "l.0", "j": tag}), view="structure")
+    operations = {n: c for n, c in counts.evaluate().items() if ".flop." in n}
+    assert {name.split(".")[2] for name in operations} == {placement}
+
+    as_items = ExecutionPolicy().apply(operations)
+    as_copies = ExecutionPolicy(packed="copies").apply(operations)
+    assert set(as_items.values()) == {operation / 16 for operation in operations.values()}
+    is_packed = placement == "packed"
+    assert (as_copies != as_items) == is_packed
+    assert all(name.startswith("run.scalar") == is_packed for name in as_copies)
+
+
+def test_copies_behind_barriers_are_not_packed() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j, k]: 0 <= i, k < 32 and 0 <= j < 4 }",
+        """
+        <float32> tile[k] = a[k] {id=fetch}
+        out[j, i] = fmin(tile[31 - i], b[j, i]) {dep=fetch}
+        """,
+        [
+            lp.GlobalArg("b, out", np.float32, shape=(2, 32)),
+            lp.GlobalArg("a", np.float32, shape=32),
+        ],
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.set_temporary_address_space(t_unit, "tile", "local")
+    t_unit = lp.tag_inames(t_unit, {"i": "l.0", "k": "l.0", "j": "unr"})
+    assert "exec.sync.flat.32x1.flop.minmax.f32" in count_kernel(t_unit, view="structure")
+
+
+def test_addresses_are_kept_over_barriers_in_loops() -> None:
+    """Of a product that fetches 2 x 8 elements and sums 2 x 3 for each item in unrolled code."""
+    t_unit = lp.tag_inames(_blocked_product("ilp"), {"k_inner": "unr"})
+    counts = count_kernel(t_unit, view="structure").evaluate(n=5)
+    loads = {n: c for n, c in counts.items() if ".addresses." in n}
+    # in each of 5 steps, 8 elements of 3 columns of b, and of 2 fetched rows of a
+    per_item = (3 + 2) * 8
+    assert loads == {f"exec.sync.flat.16x1.addresses.{per_item}": 5 * per_item * 16}
+
+    loads = {f"exec.sync.flat.64x8.addresses.{per_item}": 64 * 8}
+    assert ExecutionPolicy().apply(loads) == {}
+    policy = ExecutionPolicy(addresses="kept", chains="overlapped")
+    share = 1 - Fraction(2**15, 8 * per_item * 64 * 8)
+    assert policy.apply(loads) == {"run.vector.addresses": 32 * share}
+    assert policy.apply({"exec.sync.flat.64x8.addresses.8": 64 * 8}) == {}  # in 32 KiB
+
+
+def test_short_chains_overlap_with_what_follows() -> None:
+    t_unit = lp.make_kernel(
+        "{ [i, j, k]: 0 <= i < 16 and 0 <= j < 5 and 0 <= k < 3 }",
+        "out[i] = sum((j, k), a[j, k, i])",
+        [
+            lp.GlobalArg("a", np.float32, shape=(5, 3, 16)),
+            lp.GlobalArg("out", np.float32, shape=16),
+        ],
+        lang_version=(2018, 2),
+    )
+    counts = count_kernel(lp.tag_inames(t_unit, {"i": "l.0"}), view="structure").evaluate()
+    chains = {name: count for name, count in counts.items() if ".chain." in name}
+    assert chains == {"exec.free.short.16x1.chain.add.f32.15": 5 * 3 * 16}
+
+    chains["exec.free.loop.16x1.chain.add.f32"] = 1000  # along a loop of unknown length
+    chain = "run.scalar.chain.f32.add"
+    policy = ExecutionPolicy(vectorized="flat", short="loops")
+    assert policy.apply(chains) == {chain: 240 + 1000}
+    overlapped = policy.model_copy(update={"chains": "overlapped"})
+    assert overlapped.apply(chains) == {chain: 240 * Fraction(15, 15 + 32) + 1000}
+
+
+@pytest.mark.parametrize(
+    ("place", "vectors"), [("free.flat.12x4", 0), ("free.flat.8x6", 6), ("free.flat.24x2", 6)]
+)
+def test_few_items_run_in_vectors_if_none_are_left_over(place: str, vectors: int) -> None:
+    policy = ExecutionPolicy(width=8, rows="multiples if few")
+    issued = policy.apply({f"exec.{place}.flop.fma.f32": 48})
+    kind = "vector" if vectors else "scalar"
+    assert issued == {f"run.{kind}.arithmetic.f32.fma": vectors or 48}
+    assert policy.apply({"exec.sync.flat.12x4.flop.fma.f32": 48}) == {
+        "run.vector.arithmetic.f32.fma": 8
+    }
+
+
+def test_narrow_rows_run_along_the_other_axis() -> None:
+    counts = {"exec.free.flat.4x32.gmem.load.32.next_far": 128}
+    assert ExecutionPolicy(unrolled=4).apply(counts) == {"run.scalar.gmem.load.far": 128}
+    assert ExecutionPolicy(unrolled=0).apply(counts) == {"run.vector.gmem.load.next": 32}
+
+
+def test_policies_have_names_of_their_own() -> None:
+    from countperf.models import structural
+
+    first = structural.candidates()
+    policies = [model.policy for model in first.values()]
+    assert all(policy not in policies[:k] for k, policy in enumerate(policies))
+    for model in first.values():
+        refined = structural.refinements(model, units=2)
+        assert any(other.policy and other.policy.units == 2 for other in refined.values())
+        for name, other in refined.items():
+            assert name != model.name
+            assert (other.policy, other.expression) != (model.policy, model.expression)
+
+
+def test_known_policies_are_tried_with_the_widths_and_units_of_another_device() -> None:
+    from countperf.models import structural
+
+    known = ExecutionPolicy(width=16, vectorized="always", shifted="apart", units=2)
+    first = structural.candidates((8, 16), known=[known], units=64)
+    added = [first[name].policy for name in first.keys() - structural.candidates((8, 16)).keys()]
+    assert {policy.width for policy in added if policy} == {8, 16}
+    assert all(p == known.model_copy(update={"width": p.width, "units": 64}) for p in added if p)
+
+
+@pytest.mark.parametrize(
+    ("groups", "launches", "rounds"),
+    [(1, 1, 2), (2, 1, 1), (3, 1, 4 / 3), (8, 1, 1), (2, 2, 2), (0, 1, 2)],
+)
+def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
+    groups: int, launches: int, rounds: float
+) -> None:
+    from countperf.models import structural
+    from countperf.models.function import ModelFunction, model_inputs
+
+    model = structural.structural(ExecutionPolicy(units=2))
+    counts = {"groups": groups, "launches": launches, "exec.free.loop.16x1.flop.add.f32": 160}
+    inputs = model_inputs(model, {name: count for name, count in counts.items() if count})
+    assert inputs.variables["rounds"] == pytest.approx(rounds)
+    function = ModelFunction(model=model, columns=tuple(inputs.values))
+    values = np.array(list(inputs.values.values()))
+    weights = [1.0 if term == "launch" else 0.25 for term, _ in function.columns]
+    time = function.times(values, inputs.variables, weights)
+    assert time == pytest.approx(launches + rounds * (groups + 10) / 4)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shares"), [(4, (0, 0)), (8, (0.5, 0)), (32, (0.875, 0.5)), (0, (0, 0))]
+)
+def test_bytes_in_more_pieces_than_prefetchers_follow(
+    pieces: int, shares: tuple[float, float]
+) -> None:
+    from countperf.models import structural
+    from countperf.models.function import model_inputs
+
+    counts = {
+        "groups": 10,
+        "segments.group.load": 10 * pieces / 2,
+        "segments.group.store": 10 * pieces / 2,
+        "bytes.group.load.dense": 1000,
+        "bytes.kernel.load": 1 << 21,
+    }
+    counts = {name: count for name, count in counts.items() if count}
+    inputs = model_inputs(structural.structural(ExecutionPolicy()), counts)
+    beyond = [
+        inputs.values.get(("traffic", f"load_beyond_streams{number}"), 0) for number in (4, 16)
+    ]
+    assert beyond == [pytest.approx(500 * share) for share in shares]  # half are beyond 1 MiB
+
+
+def test_calls_that_not_all_items_make_are_conditional_in_vectors() -> None:
+    def names(condition: str, function: str) -> set[str]:
+        t_unit = lp.make_kernel(
+            "{[g, i, k]: 0 <= g < n and 0 <= i < 16 and 0 <= k < m}",
+            f"""
+            for g, i
+                <> s = 0 {{id=begin}}
+                for k
+                    s = s + ({function} if {condition} else 0) {{id=add, dep=begin}}
+                end
+                r[g, i] = s {{dep=add}}
+            end
+            """,
+            [
+                lp.GlobalArg("a", np.float32, shape="n, m, 16"),
+                lp.GlobalArg("r", np.float32, shape="n, 16"),
+                ...,
+            ],
+            assumptions="n >= 1 and m >= 1",
+            lang_version=(2018, 2),
+        )
+        t_unit = lp.tag_inames(t_unit, {"g": "g.0", "i": "l.0"})
+        return {name for name in _site_names(t_unit) if "special" in name or "cond" in name}
+
+    here = "exec.free.loop.16x1.flop"
+    assert names("i != k", "exp(a[g, k, i])") == {f"{here}.conditional.f32.exp"}
+    assert names("g != k", "exp(a[g, k, i])") == {f"{here}.special.f32.exp"}
+    policy = ExecutionPolicy(width=16, remainder="scalar")
+    counts = {"exec.free.loop.24x1.flop.conditional.f32.rsqrt": 24}
+    assert policy.apply(counts) == {
+        "run.vector.conditional.f32.rsqrt": 1,
+        "run.scalar.special.f32.rsqrt": 8,
+    }
+    counts = {"exec.free.flat.16x1.flop.conditional.f32.fabs": 16}
+    assert policy.apply(counts) == {"run.vector.minor.f32.fabs": 1}
+
+
+@pytest.mark.parametrize("entry", _KERNELS[::2], ids=lambda e: e.name)
+def test_accesses_are_guarded_where_the_code_tells_items_apart(entry: Any) -> None:
+    code = generated(entry.build()).device_code()
+    lines = [line.strip() for line in code.splitlines()]
+    conditions = [line for line in lines if line.startswith("if (")]
+    axes = (0, 1) if entry.group_shape[0] <= 8 else (0,)
+    expected = any(f"lid({axis})" in line for line in conditions for axis in axes)
+    choices = [line for line in lines if " ? " in line]  # a load in a branch of an expression
+    is_guarded = any(".guarded." in name for name in _site_names(entry.build()))
+    assert is_guarded == expected or choices
+
+
+def test_every_access_of_a_guarded_kernel_is_guarded() -> None:
+    counts = count_kernel(catalog.entry("guards/stencil/32x8").build(), view="structure")
+    site = "exec.free.flat.32x8"
+    for n, m in ((64, 64), (61, 67)):  # groups have the same code where they divide the sizes
+        found = counts.evaluate(n=n, m=m)
+        for kind, each in (("load", 5), ("store", 1)):
+            name = f"gmem.{kind}.32.next"
+            assert found[f"{site}.{name}"] == found[f"{site}.guarded.{name}"] == each * n * m
+
+
+@pytest.mark.parametrize(
+    ("items", "condition", "is_guarded"),
+    [
+        ((16, 4), "i < 9", True),
+        ((16, 4), "j < 3", False),  # the same for all of a row
+        ((16, 4), "g < 3", False),
+        ((8, 4), "j < 3", True),  # unrolled, with vectors along axis 1
+        ((8, 4), "g < 3", False),
+    ],
+)
+def test_conditions_guard_what_tells_neighbors_apart(
+    items: tuple[int, int], condition: str, is_guarded: bool
+) -> None:
+    t_unit = lp.make_kernel(
+        f"{{[g, i, j]: 0 <= g < n and 0 <= i < {items[0]} and 0 <= j < {items[1]}}}",
+        f"r[g, j, i] = 2 * a[g, j, i] {{if={condition}}}",
+        [
+            lp.GlobalArg("a", np.float32, shape=("n", *items[::-1])),
+            lp.GlobalArg("r", np.float32, shape=("n", *items[::-1])),
+            ...,
+        ],
+        assumptions="n >= 4",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.tag_inames(t_unit, {"g": "g.0", "i": "l.0", "j": "l.1"})
+    names = _site_names(t_unit)
+    assert any(".guarded.gmem.store." in name for name in names) == is_guarded
+    assert any(".guarded.gmem.load." in name for name in names) == is_guarded
+
+
+def test_guarded_vectors_are_masked() -> None:
+    masked = ExecutionPolicy(width=8, guards="masked", remainder="scalar", vectorized="flat")
+    counts = {"exec.free.flat.20x4.guarded.gmem.store.64.next": 80}
+    assert masked.apply(counts) == {"run.vector.guarded.gmem.store": 4 * 2 * 2}
+    assert masked.model_copy(update={"guards": "free"}).apply(counts) == {}
+    whole = masked.model_copy(update={"remainder": "whole"})
+    assert whole.apply(counts) == {"run.vector.guarded.gmem.store": 4 * 3 * 2}
+    apart = {"exec.free.flat.16x4.guarded.gmem.load.32.far": 64}
+    assert masked.apply(apart) == {"run.scalar.guarded.gmem.load": 64}
+    loop = {"exec.free.loop.16x4.guarded.gmem.load.32.next": 64}
+    assert masked.apply(loop) == {}  # an item's branch
+    narrow = {"exec.free.flat.4x16.guarded.gmem.load.32.far_next": 64}
+    unrolled = masked.model_copy(update={"unrolled": 4})
+    assert unrolled.apply(narrow) == {"run.vector.guarded.gmem.load": 8}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "issued"),
+    [
+        (0, {"run.vector.pmem.load": 10}),
+        (8, {"run.vector.pmem.gather": 80}),
+        (16, {"run.vector.pmem.load": 10}),
+    ],
+)
+def test_large_private_arrays_of_vectors_are_in_memory(arrays: int, issued: dict[str, int]) -> None:
+    policy = ExecutionPolicy(width=8, short="loops", arrays=arrays)
+    large = {"exec.sync.short.16x1.pmem.load.16": 64, "exec.sync.loop.16x1.pmem.load.16": 16}
+    assert policy.apply(large) == issued
+    for name in issued:
+        validate_name(name)
+    small = {"exec.sync.loop.16x1.pmem.load.8": 16}
+    assert policy.apply(small) == {"run.vector.pmem.load": 2}
+    # written out they are in registers, unless they are large
+    unrolled = policy.model_copy(update={"short": "unrolled"})
+    found = unrolled.apply({"exec.sync.short.16x1.pmem.store.16": 64})
+    assert found == ({"run.vector.pmem.scatter": 64} if arrays == 8 else {})
+    scalar = policy.model_copy(update={"vectorized": "flat"})
+    assert scalar.apply({"exec.sync.loop.16x1.pmem.store.16": 64}) == {"run.scalar.pmem.store": 64}
+
+
+@pytest.mark.parametrize(
+    ("site", "issued"),
+    [
+        ("sync.loop.32x1", "run.vector.pmem.load"),
+        ("sync.loop.16x2", "run.vector.pmem.gather"),
+        ("free.loop.32x1", "run.vector.pmem.gather"),
+    ],
+)
+def test_those_of_single_rows_behind_barriers_may_not_be(site: str, issued: str) -> None:
+    policy = ExecutionPolicy(width=8, arrays=8, lone_arrays="registers")
+    found = policy.apply({f"exec.{site}.pmem.load.16": 64})
+    assert found == {issued: 8 if issued.endswith("load") else 64}
+    in_memory = policy.model_copy(update={"lone_arrays": "memory"})
+    assert in_memory.apply({f"exec.{site}.pmem.load.16": 64}) == {"run.vector.pmem.gather": 64}
+
+
+@pytest.mark.parametrize("lane", ["same", "next", "shifted"])
+@pytest.mark.parametrize("placement", ["flat", "loop"])
+def test_vectors_may_load_item_by_item_from_local_memory(lane: str, placement: str) -> None:
+    policy = ExecutionPolicy(width=8, local_loads="by item")
+    walk = ".near" if placement == "loop" else ""
+    load = f"exec.sync.{placement}.16x2.lmem.load.32.{lane}{walk}"
+    assert policy.apply({load: 64}) == {"run.scalar.lmem.load.walk": 64}
+    together = policy.model_copy(update={"local_loads": "by vector"})
+    assert together.apply({load: 64}) == {f"run.vector.lmem.load.{lane}": 8}
+    others = dict.fromkeys((load.replace("load", "store"), load.replace("lmem", "gmem")), 64)
+    assert policy.apply(others) == together.apply(others)
+
+
+@pytest.mark.parametrize(
+    ("reach", "farther"), [("data", ()), ("widedata", ("wide",)), ("vastdata", ("wide", "vast"))]
+)
+@pytest.mark.parametrize(("direction", "issued"), [("load", "gather"), ("store", "scatter")])
+def test_vectors_that_data_leads_may_cost_what_gathers_do(
+    direction: str, issued: str, reach: str, farther: tuple[str, ...]
+) -> None:
+    policy = ExecutionPolicy(width=8, remainder="scalar", gathers="apart", vectorized="flat")
+    access = f"gmem.{direction}.32.{reach}"
+    beyond = {f"run.scalar.gmem.{direction}.{cache}": 64 for cache in farther}
+    found = policy.apply({f"exec.free.flat.16x2.{access}": 64})
+    assert found == {f"run.vector.gmem.{direction}.{issued}": 64} | beyond
+    alike = {f"run.scalar.gmem.{direction}.data": 64} | beyond
+    assert policy.apply({f"exec.free.loop.16x2.{access}.{reach}": 64}) == alike
+    by_item = policy.model_copy(update={"gathers": "alike"})
+    assert by_item.apply({f"exec.free.flat.16x2.{access}": 64}) == alike
+
+
+@pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])
+def test_chains_along_loops_that_data_bound_have_their_mean_length(
+    mean: float, length: int
+) -> None:
+    each = catalog.entry("spmv/random/128x1")
+    statistics = {**each.statistics_at(each.check_parameters), "j": mean}
+    names = count_kernel(each.build(), statistics=statistics, view="structure")
+    chains = {name.partition(".chain.")[2] for name in names if ".chain." in name}
+    assert chains == ({f"fma.f32.{length}"} if mean else set())
+    assert not any(".short." in name for name in names)  # no compiler knows the mean
+
+
+_SIZES = (160, 12288, 12304, 262144, 262160)
+"""First- and second-level caches of 768 and 16384 lines keep 12288 and 262144 elements."""
+
+
+def _through_data(instruction: str, *loops: str, **statistics: Any) -> dict[str, dict[int, int]]:
+    """Return steps and bytes of the loads of a kernel whose addresses are read from data."""
+    t_unit = lp.make_kernel(
+        ["{ [i]: 0 <= i < n }", *loops],
+        instruction,
+        [
+            lp.GlobalArg("t,starts", np.int32, shape="n + 1"),
+            lp.GlobalArg("x", np.float32, shape="n"),
+            lp.GlobalArg("out", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.remove_unused_arguments(t_unit)
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    counted = count_kernel(t_unit, view="structure", statistics=statistics)
+    found: dict[str, dict[int, int]] = {}
+    for size in _SIZES:
+        for name, count in counted.evaluate(n=size).items():
+            step = name.partition("x1.gmem.load.32.")[2] if name.startswith("exec") else ""
+            if count and (step or name.startswith("bytes.group.load")):
+                found.setdefault(step or name, {})[size] = int(count)
+    return found
+
+
+def test_data_leads_anywhere_in_an_array() -> None:
+    found = _through_data("out[i] = x[t[i]]", x="indirect")
+    assert {step: list(at) for step, at in found.items()} == {
+        "next": list(_SIZES),
+        "data": [160, 12288],
+        "widedata": [12304, 262144],
+        "vastdata": [262160],
+        "bytes.group.load.dense": list(_SIZES),
+    }
+    assert found["bytes.group.load.dense"][160] == 4 * 160  # those of the numbers alone
+
+
+def test_items_whose_data_stays_near_still_load_one_by_one() -> None:
+    found = _through_data("out[i] = x[t[i]]", x="stride1")
+    assert set(found) == {"next", "data", "bytes.group.load.dense"}
+    assert found["data"][262160] == 262160
+    assert found["bytes.group.load.dense"][160] == 8 * 160
+
+
+def test_rows_that_data_bounds_are_walked_evenly() -> None:
+    found = _through_data(
+        """
+        for i
+            <> start = starts[i] {id=start}
+            <> length = starts[i + 1] - start {id=length, dep=start}
+            out[i] = sum(j, x[start + j]) {dep=length:start}
+        end
+        """,
+        "{ [j]: 0 <= j < length }",
+        x="4ofn",
+        j=5,
+    )
+    assert set(found) == {"next", "data.next", "bytes.group.load.dense"}
+    assert found["data.next"][160] == 5 * 160

@@ -1,0 +1,238 @@
+"""Walks through lines, against a simulation of caches that replace what is needed last."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf import count_kernel
+from countperf.execution.policy import ExecutionPolicy
+
+_LINE = 64
+
+
+def _returns_missed(addresses: Iterable[int], size: int, ways: int) -> float:
+    """Return which share of the returns to a line misses a cache, neighbors in time aside.
+
+    What is needed last is replaced (Belady, IBM Systems Journal 5, 1966): no cache misses less.
+    """
+    walk = [line for line, _ in groupby(address // _LINE for address in addresses)]
+    coming, following = dict[int, int](), [len(walk)] * len(walk)
+    for i in reversed(range(len(walk))):
+        following[i] = coming.get(walk[i], len(walk))
+        coming[walk[i]] = i
+    sets = size // _LINE // ways
+    kept: list[dict[int, int]] = [{} for _ in range(sets)]
+    missed = 0
+    for line, again in zip(walk, following, strict=True):
+        lines = kept[line % sets]
+        missed += line not in lines
+        lines[line] = again
+        if len(lines) > ways:
+            del lines[max(lines, key=lines.__getitem__)]
+    first = len(set(walk))
+    return (missed - first) / (len(walk) - first)
+
+
+def _executed(t_unit: Any, access: str, **sizes: int) -> dict[str, int]:
+    """Return how often the access is executed at some sizes, by its steps."""
+    counts = count_kernel(t_unit, view="structure").evaluate(sizes)
+    names = [n for n, c in counts.items() if c and f".{access}.32." in n and n.startswith("exec")]
+    every = [n for n in names if ".guarded." not in n]
+    return {name.partition(f".{access}.32.")[2]: int(counts[name]) for name in every}
+
+
+def _walked(t_unit: Any, access: str, **sizes: int) -> str:
+    """Return the step of all executions of the access, at some sizes."""
+    (name,) = _executed(t_unit, access, **sizes)
+    return name.rpartition(".")[2]
+
+
+def _unit(domain: str, statement: str, shape: tuple[Any, ...]) -> Any:
+    return lp.make_kernel(
+        domain,
+        statement,
+        [
+            lp.GlobalArg("a", np.float32, shape=shape),
+            lp.GlobalArg("out", np.float32, shape="n"),
+            lp.ValueArg("n,m", np.int32),
+        ],
+        assumptions="n >= 1 and m >= 1" if "< m" in domain else "n >= 1",
+        lang_version=(2018, 2),
+    )
+
+
+_MISSED = {"far": (0, 0.02), "far1": (0.05, 0.5), "far2": (0.5, 0.75), "far3": (0.75, 1)}
+"""Shares of misses in a first-level cache, by step; of ``wide`` and ``vast`` ones nearly all."""
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "step"),
+    [
+        (1024, 12, "far"),
+        (1024, 16, "far1"),
+        (1024, 40, "far2"),
+        (3072, 200, "far3"),
+        (1024, 900, "wide3"),
+        (1024, 3000, "vast3"),
+        (1536, 24, "far"),
+        (1536, 40, "far1"),
+        (1536, 80, "far2"),
+        (1536, 500, "far3"),
+        (1040, 9, "far"),
+        (1040, 700, "far"),
+        (1040, 2000, "wide"),
+        (1040, 40000, "vast"),
+    ],
+)
+def test_columns_that_items_walk_down(n: int, m: int, step: str) -> None:
+    t_unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < m }", "out[i] = sum(j, a[j, i])", ("m", "n"))
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    assert _walked(t_unit, "gmem.load", n=n, m=m) == step
+
+    low, high = _MISSED.get(step, (0.5, 1))
+    walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
+    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
+    if n == 1040:
+        assert (_returns_missed(walk, 1 << 20, 16) > 0.3) == (step == "vast")
+
+
+@pytest.mark.parametrize(
+    ("m", "items", "step"), [(1024, 12, "far"), (1024, 20, "far1"), (1000, 16, "far")]
+)
+def test_rows_apart_that_items_of_a_group_begin(m: int, items: int, step: str) -> None:
+    t_unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < 16 }", "a[i, j] = i + j", ("n", "m"))
+    t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    t_unit = lp.tag_inames(t_unit, {"j": "l.1"})
+    t_unit = lp.remove_unused_arguments(t_unit)
+    lane = _walked(t_unit, "gmem.store", n=1200, m=m).partition("_")[0]
+    assert lane == step
+
+    low, high = _MISSED[step]
+    walk = [4 * (i * m + j) for j in range(16) for i in range(items)]
+    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
+
+
+@pytest.mark.parametrize(
+    ("walk", "issued"),
+    [
+        ("gmem.load.32.far3", {"far": 96, "pitch": 96}),
+        ("gmem.store.32.far1", {"far": 96, "pitch": 24}),
+        ("gmem.load.32.vast3", {"far": 96, "wide": 96, "vast": 96, "pitch": 96}),
+        ("gmem.load.32.wide", {"far": 96, "wide": 96}),
+    ],
+)
+def test_accesses_pass_nearer_caches(walk: str, issued: dict[str, int]) -> None:
+    found = ExecutionPolicy().apply({f"exec.free.flat.16x1.{walk}": 96})
+    space = ".".join(walk.split(".")[:2])
+    assert found == {f"run.scalar.{space}.{name}": number for name, number in issued.items()}
+
+
+def test_vectors_of_neighbors_pass_them_too() -> None:
+    found = ExecutionPolicy().apply({"exec.sync.loop.16x1.gmem.load.32.next.wide3": 96})
+    assert found == {f"run.vector.gmem.load.{name}": 6 for name in ("strided", "wide", "pitch")}
+
+
+@pytest.mark.parametrize("assumptions", ["n >= 1 and n mod 96 = 0", "n >= 1"])
+def test_loops_with_guards_walk_as_far_as_others(assumptions: str) -> None:
+    t_unit = lp.make_kernel(
+        "{ [i]: 0 <= i < n }",
+        "out[i] = 2 * a[i]",
+        [lp.GlobalArg("a, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions=assumptions,
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.split_iname(t_unit, "i", 96, outer_tag="g.0", inner_iname="j")
+    t_unit = lp.split_iname(t_unit, "j", 32, inner_tag="l.0")
+    assert _walked(t_unit, "gmem.load", n=9600) == "far"  # three lines, and on to the next item
+
+
+def test_unrolled_loops_walk_like_others() -> None:
+    steps = set()
+    for tag in (None, "unr"):
+        t_unit = _unit(
+            "{ [i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < 8 }",
+            "out[i] = sum((j, k), a[8*j + k, i])",
+            ("8*m", "n"),
+        )
+        t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+        t_unit = lp.tag_inames(t_unit, {"k": tag}) if tag else t_unit
+        steps.add(_walked(t_unit, "gmem.load", n=512, m=40))
+    assert steps == {"far3"}  # rows of 2048 bytes
+
+
+@pytest.mark.parametrize(
+    ("copies", "items", "step"),
+    [(2, 16, "far1"), (4, 12, "far"), (8, 16, "far1"), (8, 40, "far2"), (8, 100, "far3")],
+)
+def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step: str) -> None:
+    n, m = 8 * items, 1024 // copies  # rows of 4096 bytes
+    t_unit = _unit(
+        f"{{ [i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < {copies} }}",
+        f"out[i] = sum((j, k), a[i, {copies}*j + k])",
+        ("n", f"{copies}*m"),
+    )
+    t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    t_unit = lp.tag_inames(t_unit, {"k": "unr"})
+    by_item = dict.fromkeys(("far", step), 0)
+    for steps, executions in _executed(t_unit, "gmem.load", n=n, m=m).items():
+        by_item[steps.partition(".")[0]] += executions
+    walked = by_item.pop(step)
+    assert walked == n * m * (copies if step == "far" else 1)
+    assert walked + sum(by_item.values()) == n * m * copies
+
+    low, high = _MISSED[step]
+    walk = [
+        4 * (1024 * i + copies * j + k)
+        for j in range(m)
+        for i in range(items)
+        for k in range(copies)
+    ]
+    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
+
+
+@pytest.mark.parametrize(("items", "step"), [(12, "far"), (20, "far1"), (40, "far2")])
+def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) -> None:
+    t_unit = _unit(
+        "{ [i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < 4 }",
+        "out[i] = sum((j, k), a[i, 64*k + j])",
+        ("n", "1024"),
+    )
+    t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
+    t_unit = lp.tag_inames(t_unit, {"k": "unr"})
+    n, m = 8 * items, 16
+    executions = _executed(t_unit, "gmem.load", n=n, m=m)
+    assert {s.partition(".")[0] for s in executions} == {step}
+    assert sum(executions.values()) == 4 * n * m
+
+    low, high = _MISSED[step]
+    walk = [4 * (1024 * i + 64 * k + j) for j in range(m) for i in range(items) for k in range(4)]
+    assert low <= _returns_missed(walk, 48 << 10, 12) <= high
+
+
+def test_bytes_of_a_kernel_are_those_of_the_lines_it_touches() -> None:
+    for stride, each in ((1, 4), (3, 12), (8, 32), (16, 64), (40, 64)):
+        t_unit = _unit("{ [i]: 0 <= i < n }", f"out[i] = a[{stride}*i]", (f"{stride}*n",))
+        t_unit = lp.remove_unused_arguments(t_unit)
+        t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+        counts = count_kernel(t_unit, view="structure").evaluate(n=1600)
+        assert counts["bytes.kernel.load"] == 1600 * each
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("a[i] // 8", "shift"), ("a[i] % 64", "shift"), ("a[i] // 7", "div")]
+)
+def test_divisions_by_powers_of_two_are_shifts(value: str, kind: str) -> None:
+    t_unit = lp.make_kernel(
+        "{ [i]: 0 <= i < n }",
+        f"b[i] = {value}",
+        [lp.GlobalArg("a,b", np.int32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    names = set(count_kernel(t_unit, view="structure"))
+    assert f"exec.free.flat.16x1.iop.{kind}.i32" in names

@@ -1,0 +1,177 @@
+"""Device parameters: what they hold, and what they refuse, by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from countperf.errors import DeviceParameterError, DocumentError
+from countperf.hardware.capabilities import (
+    COMPUTE_CAPABILITIES,
+    capability_device,
+    capability_limits,
+    with_capability_limits,
+)
+from countperf.hardware.parameters import (
+    UNITS,
+    DeviceParameters,
+    InstructionClass,
+    LinkParameters,
+    declare_device,
+)
+
+FMA = InstructionClass(name="fma", subsystem="alu", cpi=0.25, latency=4, kind="compute")
+LINK = LinkParameters(startup_s=1e-6, bandwidth_byte_per_s=1e10)
+FULL = declare_device(
+    "full", clock_hz=1e9, num_compute_units=2, classes={"fma": FMA}, links={"h2d": LINK}
+)
+
+
+def test_numbers_are_required_by_name() -> None:
+    assert FULL.require("clock_hz") == 1e9
+    assert FULL.require_int("num_compute_units") == 2
+    assert FULL.require_class("fma") is FMA or FULL.require_class("fma") == FMA
+    assert FULL.require_link("h2d") == LINK
+
+
+@pytest.mark.parametrize(
+    ("ask", "field"),
+    [
+        pytest.param(lambda: FULL.require("peak_flops"), "peak_flops", id="number"),
+        pytest.param(lambda: FULL.require_class("div"), "classes.div", id="class"),
+        pytest.param(lambda: FULL.require_link("d2h"), "links.d2h", id="link"),
+    ],
+)
+def test_absent_numbers_are_named(ask: Any, field: str) -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        ask()
+
+    assert caught.value.field == field
+
+
+def test_every_number_has_a_unit() -> None:
+    kinds = {"format", "version", "slug", "name", "compute_capability", "register_mode"}
+    tables = {"classes", "links", "sources", "coarse_registers"}
+
+    assert set(UNITS) == set(DeviceParameters.model_fields) - kinds - tables
+
+
+@pytest.mark.parametrize("field", sorted(UNITS))
+@pytest.mark.parametrize("value", [-1, float("nan"), "3"])
+def test_impossible_numbers_are_refused_by_field(field: str, value: Any) -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        declare_device(**{field: value})
+
+    assert caught.value.field == field
+
+
+def test_impossible_coarse_registers_are_refused() -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        declare_device(coarse_registers=(21, 0))
+
+    assert caught.value.field == "coarse_registers[1]"
+
+
+ZERO_IS_FINE = {"launch_overhead_s", "local_reserved_bytes_per_group", "cpi_mem_instr"}
+
+
+@pytest.mark.parametrize("field", sorted(set(UNITS) - ZERO_IS_FINE))
+def test_zero_is_no_value(field: str) -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        FULL.replaced(**{field: 0})
+
+    assert caught.value.field == field
+
+
+def test_an_unknown_field_is_refused() -> None:
+    with pytest.raises(DeviceParameterError) as caught:
+        declare_device(clock_mhz=1000)
+
+    assert caught.value.field == "clock_mhz"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"cpi": 0}, "classes.fma.cpi"),
+        ({"cpi": float("inf")}, "classes.fma.cpi"),
+        ({"latency": -1}, "classes.fma.latency"),
+        ({"kind": "magic"}, "classes.fma.kind"),
+    ],
+)
+def test_bad_classes_are_refused(changes: dict[str, Any], field: str) -> None:
+    values: dict[str, Any] = {
+        "name": "fma",
+        "subsystem": "alu",
+        "cpi": 1,
+        "latency": 4,
+        "kind": "compute",
+    }
+
+    with pytest.raises(DeviceParameterError) as caught:
+        InstructionClass(**{**values, **changes})
+
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", ["startup_s", "bandwidth_byte_per_s", "lambda_c"])
+def test_bad_links_are_refused(name: str) -> None:
+    values: dict[str, Any] = {
+        "startup_s": 0.0,
+        "bandwidth_byte_per_s": 1.0,
+        "lambda_c": 1.0,
+        name: -1.0,
+    }
+
+    with pytest.raises(DeviceParameterError) as caught:
+        LinkParameters(**values)
+
+    assert caught.value.field == f"links.{name}"
+
+
+def test_document_survives_writing_and_reading() -> None:
+    assert DeviceParameters.read_text(FULL.write_text()) == FULL
+    fermi = capability_device("2.0")
+    assert DeviceParameters.read_text(fermi.write_text()) == fermi
+
+
+def test_a_bad_class_in_a_document_is_refused_by_path() -> None:
+    content = FULL.to_object()
+    content["classes"]["fma"]["cpi"] = -1
+
+    with pytest.raises(DocumentError) as caught:
+        DeviceParameters.from_object(content)
+
+    assert caught.value.field == "$.classes.fma"
+
+
+def test_capabilities_of_all_generations_are_known() -> None:
+    wanted = "1.0 1.3 2.0 3.0 5.0 5.2 6.1 7.5 8.0 8.6 8.9 9.0"
+
+    assert set(wanted.split()) <= set(COMPUTE_CAPABILITIES)
+    for capability in COMPUTE_CAPABILITIES:
+        device = capability_device(capability)
+        most = device.require("max_sub_groups_per_compute_unit")
+        assert device.require("max_work_items_per_compute_unit") == 32 * most
+        assert all(name in device.sources for name in UNITS if getattr(device, name) is not None)
+
+
+def test_stated_limits_win_over_those_of_the_capability() -> None:
+    device = declare_device(
+        compute_capability="9.0", max_groups_per_compute_unit=3, register_mode="work_item"
+    )
+
+    found = with_capability_limits(device)
+
+    assert (found.max_groups_per_compute_unit, found.register_mode) == (3, "work_item")
+    assert found.registers_per_compute_unit == 65536
+
+
+def test_unknown_capabilities_are_refused() -> None:
+    with pytest.raises(DeviceParameterError) as unknown:
+        capability_limits("4.2")
+    with pytest.raises(DeviceParameterError) as absent:
+        with_capability_limits(declare_device())
+
+    assert unknown.value.field == absent.value.field == "compute_capability"

@@ -1,0 +1,293 @@
+"""Sizes chosen by launch overhead, memory and time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from countperf.errors import IncompatibleMeasurementsError, KernelBuildError, ParameterError
+from countperf.harness.device import Device, DeviceLimits
+from countperf.harness.overhead import measure_launch_overhead, measure_limits, memory_limit
+from countperf.harness.progress import ProgressEvent
+from countperf.harness.session import Session
+from countperf.harness.size_selection import CaseCost, calibrate, choose_sizes, time_case
+from countperf.harness.sizes import Calibration, SizeLimits
+from countperf.measurements import KernelCase
+from tests.harness.fakes import FakeRunner, make_case
+
+LIMITS = SizeLimits(
+    launch_overhead_s=1e-5, memory_bytes=2**20, overhead_factor=10, max_run_s=0.1, max_setup_s=1.0
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel on ``2**exponent`` elements."""
+
+    name: str = "copy/16x1/f32"
+    family: str = "copy"
+    variant: str = "plain"
+    element_type: str = "f32"
+    exponents: range = range(2, 30)
+    exponent_steps: tuple[int, ...] = (0, 1, 2, 3)
+    bytes_per_element: int = 1
+    largest: int = 60
+
+    def case(self, exponent: int) -> KernelCase:
+        if exponent > self.largest:
+            raise ParameterError(f"no array has 2**{exponent} elements")
+        n = 2**exponent
+        memory = n * self.bytes_per_element
+        return make_case(self.name, n, memory=memory, family=self.family)
+
+
+def _linear(seconds_per_element: float) -> Callable[[KernelCase], CaseCost]:
+    return lambda case: CaseCost(run_s=seconds_per_element * case.parameters["n"])
+
+
+def _time(case: str, turn: int, run: int) -> float:
+    del turn, run
+    return 1e-7 * int(case.rpartition("=")[2])
+
+
+def test_the_smallest_size_clearly_exceeds_the_launch_overhead() -> None:
+    choice = choose_sizes(Entry(), _linear(1e-7), LIMITS)
+
+    # 1e-4 s is reached at 1000 elements, so from 2**10 on
+    assert choice.exponents == (10, 11, 12, 13)
+    assert choice.run_s == pytest.approx([1e-7 * 2**e for e in choice.exponents])
+    assert choice.reason == ""
+
+
+def test_all_sizes_from_a_smaller_one_are_better_than_some() -> None:
+    limits = LIMITS.model_copy(update={"overhead_factor": 100.0, "max_run_s": 5e-3})
+
+    choice = choose_sizes(Entry(), _linear(1e-7), limits)
+
+    # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12 is
+    # still clearly longer than a launch
+    assert choice.exponents == (12, 13, 14, 15)
+
+
+def test_no_size_comes_near_the_launch_overhead_for_the_sake_of_others() -> None:
+    limits = LIMITS.model_copy(update={"overhead_factor": 100.0, "max_run_s": 1.7e-3})
+
+    choice = choose_sizes(Entry(exponent_steps=(0, 4, 8)), _linear(1e-7), limits)
+
+    assert choice.run_s[0] >= limits.clear_run_s
+
+
+def test_a_faster_device_measures_larger_sizes() -> None:
+    slow = choose_sizes(Entry(), _linear(1e-7), LIMITS)
+    fast = choose_sizes(Entry(), _linear(1e-9), LIMITS)
+
+    assert fast.exponents[0] > slow.exponents[0]
+
+
+def test_sizes_that_exceed_the_memory_are_left_out() -> None:
+    asked: list[int] = []
+
+    def cost_of(case: KernelCase) -> CaseCost:
+        asked.append(case.global_memory_bytes)
+        return CaseCost(run_s=1e-9 * case.parameters["n"])
+
+    choice = choose_sizes(Entry(bytes_per_element=4), cost_of, LIMITS)
+
+    assert choice.exponents == (17, 18)
+    assert "more than 1048576 byte of memory" in choice.reason
+    assert max(asked) <= LIMITS.memory_bytes
+
+
+def test_sizes_that_exceed_the_time_are_left_out_and_larger_ones_not_tried() -> None:
+    asked: list[int] = []
+
+    def cost_of(case: KernelCase) -> CaseCost:
+        asked.append(case.parameters["n"])
+        return CaseCost(run_s=1e-8 * case.parameters["n"] ** 2)
+
+    choice = choose_sizes(Entry(exponent_steps=(0, 2, 4, 6, 8)), cost_of, LIMITS)
+
+    assert choice.exponents == (7, 9, 11)
+    assert max(asked) == 2**13
+    assert "longer than 0.1 s" in choice.reason
+
+
+def test_sizes_that_take_too_long_to_set_up_are_left_out() -> None:
+    def cost_of(case: KernelCase) -> CaseCost:
+        return CaseCost(run_s=1e-4, setup_s=case.parameters["n"] / 8)
+
+    choice = choose_sizes(Entry(), cost_of, LIMITS)
+
+    assert choice.exponents == (2, 3)
+    assert "to set up" in choice.reason
+
+
+def test_a_device_too_fast_for_all_sizes_gets_the_largest() -> None:
+    choice = choose_sizes(Entry(exponents=range(2, 5)), _linear(1e-9), LIMITS)
+
+    assert choice.exponents == (4, 5, 6, 7)
+    assert choice.reason == "no size takes 0.0001 s"
+
+
+def test_sizes_that_the_kernel_refuses_are_left_out() -> None:
+    choice = choose_sizes(Entry(largest=12), _linear(1e-7), LIMITS)
+
+    assert choice.exponents == (10, 11, 12)
+    assert "no array has" in choice.reason
+
+
+def test_a_kernel_without_arrays_shows_the_overhead_at_its_smallest_size() -> None:
+    entry = Entry(bytes_per_element=0, exponent_steps=(0, 1, 2, 3, 4, 5))
+
+    choice = choose_sizes(
+        entry, lambda case: CaseCost(run_s=1e-6 + 1e-8 * case.parameters["n"]), LIMITS
+    )
+
+    assert choice.exponents == (9, 10, 11, 12, 13, 14)
+    assert choice.run_s[0] < LIMITS.shortest_run_s <= choice.run_s[-1]
+
+
+def test_a_kernel_that_is_slow_at_any_size_gets_its_smallest() -> None:
+    choice = choose_sizes(Entry(), _linear(0.05), LIMITS)
+
+    assert choice.exponents == (2,)
+    assert choice.run_s == pytest.approx((0.2,))
+
+
+def test_a_hopeless_kernel_gets_none() -> None:
+    choice = choose_sizes(Entry(), _linear(1.0), LIMITS)
+
+    assert choice.exponents == ()
+    assert "longer than" in choice.reason
+
+
+def test_the_same_times_give_the_same_sizes() -> None:
+    def measured() -> Calibration:
+        return calibrate([Entry()], FakeRunner(_time), LIMITS)
+
+    assert measured() == measured()
+
+
+def test_a_trial_does_not_count_its_first_run_and_does_not_repeat_hopeless_ones() -> None:
+    times = iter([0.05, 0.03, 0.02, 0.04, 9.0])
+    runner = FakeRunner(lambda *_: next(times))
+    runner.setup_s = 0.5
+
+    assert time_case(runner, make_case(n=1), LIMITS) == CaseCost(run_s=0.02, setup_s=0.5)
+    assert time_case(runner, make_case(n=2), LIMITS).run_s == 9.0
+
+
+ENTRIES = [
+    Entry(name=f"{family}/{group}/f32", family=family)
+    for family in ("copy", "add")
+    for group in ("16x1", "32x1", "64x1")
+]
+
+
+def _runner(**more: KernelBuildError) -> FakeRunner:
+    return FakeRunner(
+        _time,
+        broken={f"{name}/32x1/f32": error for name, error in more.items()},
+    )
+
+
+def test_kernels_that_differ_in_their_groups_only_are_measured_at_the_same_sizes() -> None:
+    runner = _runner()
+
+    found = calibrate(ENTRIES, runner, LIMITS)
+
+    assert {case.rpartition("/")[0] for case in runner.rounds} == {"copy/32x1/f32", "add/32x1/f32"}
+    assert len(found.timed_cases(ENTRIES)) == 6 * 4
+    times = {case.name: run_s for case, run_s in found.timed_cases(ENTRIES)}
+    assert times["add/64x1/f32/n=1024"] == pytest.approx(1e-7 * 1024)
+
+
+def test_sizes_that_are_rounded_to_the_same_are_measured_once() -> None:
+    class Rounded(Entry):
+        def case(self, exponent: int) -> KernelCase:
+            return super().case(max(exponent, 11))
+
+    found = calibrate([Rounded()], _runner(), LIMITS)
+
+    assert found.choices[0].exponents == (2, 3, 4, 5)
+    assert [case.parameters["n"] for case, _ in found.timed_cases([Rounded()])] == [2048]
+
+
+def test_a_kernel_that_fails_keeps_a_size_so_that_the_campaign_records_the_failure() -> None:
+    found = calibrate(ENTRIES, _runner(add=KernelBuildError("does not build")), LIMITS)
+
+    choice = found.choice(ENTRIES[-1])
+    assert choice is not None
+    assert choice.exponents == (2,)
+    assert choice.reason == "does not build"
+
+
+def test_an_interrupted_calibration_resumes_with_the_same_limits(tmp_path: Path) -> None:
+    store = tmp_path / "sizes.json"
+
+    def interrupt(event: ProgressEvent) -> None:
+        if event.done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(ENTRIES, _runner(), LIMITS, store=store, progress=interrupt)
+    runner = _runner()
+    slower = LIMITS.model_copy(update={"launch_overhead_s": 5e-5})
+
+    found = calibrate(ENTRIES, runner, slower, store=store)
+
+    assert {case.rpartition("/")[0] for case in runner.rounds} == {"add/32x1/f32"}
+    assert found.limits == LIMITS
+    assert found.choices[0].exponents == found.choices[1].exponents
+    assert Calibration.read_file(store) == found
+
+
+@pytest.mark.parametrize("change", ["device", "patience"])
+def test_sizes_of_another_device_or_patience_are_refused(tmp_path: Path, change: str) -> None:
+    store = tmp_path / "sizes.json"
+    calibrate(ENTRIES, _runner(), LIMITS, store=store)
+    runner, limits = _runner(), LIMITS
+    if change == "device":
+        runner.identity = runner.identity.model_copy(update={"name": "other"})
+    else:
+        limits = LIMITS.model_copy(update={"max_run_s": 1.0})
+
+    with pytest.raises(IncompatibleMeasurementsError, match="holds other sizes"):
+        calibrate(ENTRIES, runner, limits, store=store)
+
+
+@pytest.mark.parametrize(
+    ("largest", "device_bytes", "host_bytes", "limit"),
+    [
+        pytest.param(2**31, 2**33, 2**40, 2**31, id="largest array"),
+        pytest.param(2**31, 2**32, 2**40, 2**30, id="a quarter of the device"),
+        pytest.param(2**31, 2**33, 2**31, 2**29, id="a quarter of the host"),
+        pytest.param(2**31, 2**34, None, 2**31, id="host unknown"),
+    ],
+)
+def test_memory_limit(largest: int, device_bytes: int, host_bytes: int | None, limit: int) -> None:
+    limits = DeviceLimits(
+        max_group_size=256,
+        max_group_shape=(256,),
+        local_memory_bytes=2**15,
+        global_memory_bytes=device_bytes,
+        max_allocation_bytes=largest,
+    )
+
+    assert memory_limit(limits, host_bytes) == limit
+
+
+@pytest.mark.device
+def test_limits_of_a_real_device(device: Device) -> None:
+    session = Session.open(device)
+
+    overhead = measure_launch_overhead(session, runs=8)
+    limits = measure_limits(session, max_run_s=0.05)
+
+    assert 0 < overhead.event_s < 0.1
+    assert 0 < overhead.host_s < 0.1
+    assert limits.max_run_s == 0.05
+    assert limits.memory_bytes > 2**20

@@ -1,0 +1,180 @@
+"""Integers in vectors, and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
+from countperf.machine_code.integer_unit import REGISTERS, Lanes, Machine, action_of, condition_of
+
+
+def run(code: str, machine: Machine | None = None, **registers: int) -> Machine:
+    machine = machine or Machine()
+    for name, value in registers.items():
+        machine.registers[REGISTERS[f"%{name}"].number] = value
+    for line in code.strip().splitlines():
+        mnemonic, _, operands = line.strip().partition(" ")
+        vector = mnemonic[0] == "k" or "mm" in operands
+        action = (packed_action if vector else action_of)(mnemonic, operands.strip())
+        if action is not None:
+            action(machine)
+    return machine
+
+
+def with_vectors(*vectors: Sequence[int | None]) -> Machine:
+    machine = Machine()
+    for number, lanes in enumerate(vectors):
+        machine.vectors[number] = (*lanes, *(0,) * (16 - len(lanes)))
+    return machine
+
+
+def lanes(machine: Machine, number: int, count: int = 4) -> Lanes:
+    return machine.vectors[number][:count]
+
+
+A, B = (1, 2, 3, 4, 5, 6, 7, 8), (10, 20, 30, 40, 50, 60, 70, 80)
+ALL = 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("vpaddd %xmm1,%xmm0,%xmm2", (11, 22, 33, 44)),
+        (
+            "vpsubd %xmm1,%xmm0,%xmm2",
+            tuple((a - b) % (ALL + 1) for a, b in zip(A, B, strict=True))[:4],
+        ),
+        ("vpaddq %xmm1,%xmm0,%xmm2", (11, 22, 33, 44)),
+        ("vpmulld %xmm1,%xmm0,%xmm2", (10, 40, 90, 160)),
+        ("vpand %xmm1,%xmm0,%xmm2", (0, 0, 2, 0)),
+        ("vpandn %xmm1,%xmm0,%xmm2", (10, 20, 28, 40)),
+        ("vpxor %xmm5,%xmm5,%xmm2", (0, 0, 0, 0)),
+        ("vpcmpeqd %xmm5,%xmm5,%xmm2", (ALL,) * 4),
+        ("vpternlogd $0xff,%xmm5,%xmm5,%xmm2", (ALL,) * 4),
+        ("vpslld $0x4,%xmm0,%xmm2", (16, 32, 48, 64)),
+        ("vpsrad $0x1,%xmm1,%xmm2", (5, 10, 15, 20)),
+        ("vpshufd $0x1b,%xmm0,%xmm2", (4, 3, 2, 1)),
+        ("vpunpckldq %xmm1,%xmm0,%xmm2", (1, 10, 2, 20)),
+        ("vpunpckhqdq %xmm1,%xmm0,%xmm2", (3, 4, 30, 40)),
+        ("vshufps $0x4e,%xmm1,%xmm0,%xmm2", (3, 4, 10, 20)),
+        ("vpblendd $0x3,%xmm1,%xmm0,%xmm2", (10, 20, 3, 4)),
+        ("vextracti128 $0x1,%ymm0,%xmm2", (5, 6, 7, 8)),
+        ("vperm2i128 $0x31,%ymm1,%ymm0,%ymm2", (5, 6, 7, 8)),
+        ("vpermq $0x1b,%ymm0,%ymm2", (7, 8, 5, 6)),
+        ("vpmovzxdq %xmm0,%ymm2", (1, 0, 2, 0)),
+        ("vpmovqd %ymm0,%xmm2", (1, 3, 5, 7)),
+        ("vpbroadcastd %xmm1,%xmm2", (10,) * 4),
+        ("vpbroadcastq %xmm1,%xmm2", (10, 20, 10, 20)),
+        ("vpbroadcastd %eax,%xmm2", (9,) * 4),
+        ("vmovd %eax,%xmm2", (9, 0, 0, 0)),
+        ("vmovd %eax,%xmm2\nvpinsrd $0x2,%eax,%xmm2,%xmm2", (9, 0, 9, 0)),
+        ("vmovdqa %xmm0,%xmm2", (1, 2, 3, 4)),
+        ("vmovdqu %ymm0,0x10(%rsp)\nvmovdqu 0x20(%rsp),%xmm2", (5, 6, 7, 8)),
+        ("vmovdqu %ymm0,0x10(%rsp)\nvpaddd 0x14(%rsp){1to4},%xmm1,%xmm2", (12, 22, 32, 42)),
+        ("vmovlhps %xmm1,%xmm0,%xmm2", (1, 2, 10, 20)),
+        ("vaddps %xmm1,%xmm0,%xmm2", (None,) * 4),
+    ],
+)
+def test_results(code: str, expected: Lanes) -> None:
+    machine = run(code, with_vectors(A, B), rax=9, rsp=1 << 20)
+    assert lanes(machine, 2) == expected
+
+
+def test_permutations_by_index() -> None:
+    machine = with_vectors(A, B, (9, 1, 8, 0))
+    assert lanes(run("vpermt2d %ymm1,%ymm2,%ymm0", machine), 0) == (20, 2, 10, 1)
+    machine = with_vectors(A, B, (3, None, 1, 0))
+    assert lanes(run("vpermd %ymm0,%ymm2,%ymm3", machine), 3) == (4, None, 2, 1)
+
+
+def test_integers_leave_vectors() -> None:
+    machine = run(
+        "vpextrd $0x2,%xmm0,%eax\nvpextrq $0x1,%xmm1,%rcx\nvmovd %xmm1,%edx", with_vectors(A, B)
+    )
+    found = [machine.registers[REGISTERS[name].number] for name in ("%rax", "%rcx", "%rdx")]
+    assert found == [3, 30 | 40 << 32, 10]
+    assert leads_to_integers("vpextrq", "$0x1,%xmm1,%rcx")
+    assert not leads_to_integers("vmovd", "%eax,%xmm1")
+    assert target_of("%xmm0,%xmm1,%xmm2") == 2
+    assert target_of("$0x1,%rcx") is None
+
+
+def test_masks_of_comparisons() -> None:
+    machine = run(
+        "vpcmpltd %xmm1,%xmm0,%k1\nvpcmpgtd %xmm1,%xmm0,%k2", with_vectors(A, (0, 9, 9, 0))
+    )
+    assert machine.masks[1][0] == 0b0110
+    assert machine.masks[2][0] == 0b1001
+    run("kandw %k1,%k2,%k3\nkorw %k1,%k2,%k4\nknotw %k1,%k5\nkxnorw %k0,%k0,%k6", machine)
+    assert [machine.masks[number][0] for number in (3, 4, 5, 6)] == [0, 0b1111, 0xFFF9, 0xFFFF]
+    run("kmovw %k4,%eax\nkshiftlw $0x4,%k4,%k7", machine)
+    assert machine.registers[0] == 0b1111
+    assert machine.masks[7][0] == 0xF0
+
+
+def test_results_under_masks() -> None:
+    machine = run("mov $0x5,%eax\nkmovw %eax,%k1\nvmovdqa %xmm1,%xmm2", with_vectors(A, B))
+    kept = run("vpaddd %xmm1,%xmm0,%xmm2{%k1}", machine)
+    assert lanes(kept, 2) == (11, 20, 33, 40)
+    assert lanes(run("vpaddd %xmm1,%xmm0,%xmm2{%k1}{z}", machine), 2) == (11, 0, 33, 0)
+    machine.masks[1] = (1, 1)  # of the others nothing is known
+    assert lanes(run("vpaddd %xmm1,%xmm0,%xmm2{%k1}{z}", machine), 2) == (11, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("mask", "known", "is_zero", "is_full"),
+    [
+        (0, 0xFFFF, True, False),
+        (0xFFFF, 0xFFFF, False, True),
+        (1, 0xFFFF, False, False),
+        (1, 1, False, None),
+        (0, 1, None, None),
+    ],
+)
+def test_tests_of_masks(
+    mask: int, known: int, *, is_zero: bool | None, is_full: bool | None
+) -> None:
+    machine = Machine()
+    machine.masks[1] = (mask, known)
+    run("kortestw %k1,%k1", machine)
+    equal, carry = condition_of("e"), condition_of("b")
+    assert equal is not None
+    assert carry is not None
+    assert equal(machine) is is_zero
+    if is_full is not None:
+        assert carry(machine) is is_full
+
+
+def test_gathers_end_with_an_empty_mask() -> None:
+    machine = run("kxnorw %k0,%k0,%k1\nvpgatherdd (%rax,%zmm0,4),%zmm2{%k1}", with_vectors(A))
+    assert machine.masks[1][0] == 0
+    assert lanes(machine, 2) == (None,) * 4
+
+
+@pytest.mark.parametrize(
+    ("code", "vector", "expected"),
+    [
+        ("vpmovw2m %xmm0,%k1", (0x8000_0001, 0x0000_8000, 0, 0xFFFF_FFFF), 0b11_00_01_10),
+        ("vpmovb2m %xmm0,%k1", (0x8000_0080, 0, 0, 0x00FF_0000), 0b0100_0000_0000_1001),
+        ("vpmovq2m %xmm0,%k1", (0, 1 << 31, 1 << 31, 0), 0b01),
+        ("vpcmpeqw %xmm0,%xmm0,%k1", (1, 2, 3, 4), 0xFF),
+        ("vpcmpltw %xmm1,%xmm0,%k1", (0x0000_FFFF, 0, 0x8000_0001, 0), 0b00_10_00_01),
+        ("vpcmpltuw %xmm1,%xmm0,%k1", (0x0000_FFFF, 0, 0x8000_0001, 0), 0),
+        ("vptestmb %xmm0,%xmm0,%k1", (0x0100_0001, 0, 0, 0x0002_0000), 0b0100_0000_0000_1001),
+    ],
+)
+def test_masks_of_small_elements(code: str, vector: Sequence[int], expected: int) -> None:
+    machine = run(code, with_vectors(vector, (0, 0, 0, 0)))
+    value, known = machine.masks[1]
+    assert known == (1 << 64) - 1
+    assert value == expected
+
+
+def test_small_elements_are_spread() -> None:
+    machine = Machine()
+    machine.masks[1] = (0b10_01, (1 << 64) - 1)
+    assert lanes(run("vpmovm2w %k1,%xmm2", machine), 2) == (0xFFFF, 0xFFFF_0000, 0, 0)
+    assert lanes(run("vpbroadcastw %eax,%xmm2", rax=0x1_2345), 2) == (0x2345_2345,) * 4
+    assert lanes(run("vpbroadcastb %eax,%xmm2", rax=0x1FF), 2) == (ALL,) * 4

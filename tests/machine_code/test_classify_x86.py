@@ -1,0 +1,177 @@
+"""Disassembly as text, from GNU's and LLVM's objdump."""
+
+from __future__ import annotations
+
+import pytest
+
+from countperf.machine_code.classify_x86 import classify, parse_disassembly
+from countperf.machine_code.code import code_of
+from countperf.machine_code.trips import Effect
+
+
+@pytest.mark.parametrize(
+    ("code", "classes"),
+    [
+        ("vaddps %ymm0,%ymm5,%ymm0", "flop.add.f32.8"),
+        ("vaddps (%rdi,%rax,4){1to16},%zmm5,%zmm0", "flop.add.f32.16 broadcast load.scalar.32"),
+        ("vsubsd 0x8(%rdi),%xmm1,%xmm2", "flop.add.f64.1 load.scalar.64"),
+        ("vfnmadd231pd (%rdi),%ymm1,%ymm2", "flop.fma.f64.4 load.vector.256"),
+        ("vfmadd213ps 0x470(%rsp),%xmm6,%xmm4", "flop.fma.f32.4 spill.load.128"),
+        ("mulss %xmm1,%xmm0", "flop.mul.f32.1"),
+        ("vdivps %zmm1,%zmm22,%zmm1", "flop.div.f32.16"),
+        ("vsqrtsd %xmm1,%xmm1,%xmm1", "flop.sqrt.f64.1"),
+        ("vrsqrt14ps %ymm1,%ymm1", "flop.special.f32.8"),
+        ("vmaxps %xmm1,%xmm5,%xmm3", "flop.minmax.f32.4"),
+        ("vcmpltps %ymm1,%ymm3,%k1", "flop.compare.f32.8"),
+        ("vucomiss 0x4(%rip),%xmm0", "flop.compare.f32.1 load.constant"),
+        ("vroundps $0x9,%ymm0,%ymm0", "flop.round.f32.8"),
+        ("vmovups (%r8,%rdx,4),%zmm0", "load.vector.512"),
+        ("vmovups %ymm0,(%rdi,%rax,4){%k1}", "store.vector.256"),
+        ("vmovdqu64 0x40(%rsp,%rax,1),%zmm0", "load.vector.512"),
+        ("vmovaps %xmm1,0x530(%rsp)", "spill.store.128"),
+        ("vmovaps -0x50(%rbp),%ymm1", "spill.load.256"),
+        ("vmovaps 0x1000(%rip),%ymm1", "load.constant"),
+        ("vmovaps %zmm10,%zmm16", "move"),
+        ("vmovss (%rbx,%rcx,4),%xmm4", "load.scalar.32"),
+        ("vmovsd %xmm4,(%r9)", "store.scalar.64"),
+        ("vmovlps %xmm4,(%r9)", "extract store.scalar.64"),
+        ("vmovhps (%r9),%xmm1,%xmm4", "insert load.scalar.64"),
+        ("vmovd %ecx,%xmm0", "insert"),
+        ("vmovq %xmm1,%rcx", "extract"),
+        ("vinsertps $0x10,(%r15,%rsi,4),%xmm2,%xmm1", "insert load.scalar.32"),
+        ("vextractps $0x1,%xmm1,(%r14,%rsi,4)", "extract store.scalar.32"),
+        ("vextractf128 $0x1,%ymm1,0x10(%rdi)", "extract store.vector.128"),
+        ("vpextrq $0x1,%xmm4,%rax", "extract"),
+        ("vbroadcastss (%rdi),%ymm10", "broadcast load.scalar.32"),
+        ("vpbroadcastd %r8d,%ymm1", "broadcast"),
+        ("vgatherdps (%rsi,%xmm5,4),%xmm7{%k1}", "gather"),
+        ("vscatterqps %xmm7,(%r11,%ymm15,4){%k1}", "scatter"),
+        ("vpermt2ps 0x20(%rdi,%rax,4),%ymm0,%ymm2", "shuffle load.vector.256"),
+        ("vblendps $0xf0,%ymm3,%ymm2,%ymm2", "shuffle"),
+        ("vunpcklps %xmm1,%xmm2,%xmm3", "shuffle"),
+        ("vcvttss2si %xmm0,%eax", "convert"),
+        ("vcvtsi2ss (%rdi),%xmm0,%xmm0", "convert load.scalar.32"),
+        ("vpmovsxdq %xmm5,%ymm5", "convert"),
+        ("vpaddd 0x1920(%rsp),%ymm1,%ymm1", "iop.vector spill.load.256"),
+        ("vxorps %xmm7,%xmm7,%xmm7", "iop.vector"),
+        ("vpmaxsd %ymm1,%ymm2,%ymm3", "iop.vector"),
+        ("kxnorw %k0,%k0,%k1", "mask"),
+        ("mov 0x20(%rdi),%rdi", "load.integer"),
+        ("movl $0x0,(%r9,%rdx,4)", "store.integer"),
+        ("mov %eax,0x30(%rsp)", "spill.store.integer"),
+        ("movslq (%rax,%r13,4),%r8", "load.integer"),
+        ("addl $0xa,0x18(%rdi)", "iop.scalar load.integer store.integer"),
+        ("cmpb $0x0,0x7f(%rdi)", "iop.scalar load.integer"),
+        ("lea 0x80(%rax),%r8d", "iop.scalar"),
+        ("popcnt %eax,%eax", "iop.scalar"),
+        ("idivl 0x8(%rdi)", "idiv load.integer"),
+        ("imul 0x3c(%rdi),%r9d", "iop.scalar load.integer"),
+        ("jne 1020 <f+0x20>", "branch"),
+        ("call 1000 <g>", "call"),
+        ("nopw 0x0(%rax,%rax,1)", ""),
+        ("xchg %ax,%ax", ""),
+        ("push %rbp", "other"),
+        ("cltq", "iop.scalar"),
+    ],
+)
+def test_classes(code: str, classes: str) -> None:
+    mnemonic, _, operands = code.partition(" ")
+
+    assert " ".join(classify(mnemonic, operands)) == classes
+
+
+GNU = """
+/tmp/f.so:     file format elf64-x86-64
+
+
+Disassembly of section .text:
+
+0000000000001000 <f>:
+    1000:\txor    %eax,%eax
+    1002:\tdata16 cs nopw 0x0(%rax,%rax,1)
+    1010:\tvmovaps 0x2000(%rip),%xmm0        # 3000 <f+0x2000>
+    1020:\tvmovups (%rdi,%rax,4),%ymm1
+    1028:\tnotrack jmp *%rcx
+    102a:\tvaddps %ymm1,%ymm1,%ymm1
+    1030:\tadd    $0x8,%rax
+    1034:\tjne    102a <f+0x2a>
+    1036:\tjmp    2000 <g>
+\t...
+
+0000000000002000 <g>:
+    2000:\tret
+"""
+LLVM = """
+/tmp/f.so:\tfile format elf64-x86-64
+
+Disassembly of section .text:
+
+0000000000001000 <f>:
+    1000:      \txorl\t%eax, %eax
+    1010:      \tvmovaps\t8192(%rip), %xmm0              # 0x3000 <f+0x2000>
+    1020:      \tvmovups\t(%rdi,%rax,4), %ymm1
+    102a:      \tvaddps\t%ymm1, %ymm1, %ymm1
+    1030:      \taddq\t$8, %rax
+    1034:      \tjne\t0x102a <f+0x2a>
+    1036:      \tretq
+
+0000000000002000 <g>:
+    2000:      \tretq
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "effect"),
+    [
+        ("mov $0xffffffffffffffd0,%rdx", Effect("set", "dx", -48)),
+        ("mov $0xfffffff0,%r10d", Effect("set", "r10", -16)),
+        ("movl\t$64, %ecx", Effect("set", "cx", 64)),
+        ("xor %eax,%eax", Effect("set", "ax", 0)),
+        ("add $0x6,%rdx", Effect("add", "dx", 6)),
+        ("sub $0xffffffffffffff80,%rax", Effect("add", "ax", 128)),
+        ("dec %r8", Effect("add", "r8", -1)),
+        ("incq\t%rax", Effect("add", "ax", 1)),
+        ("cmp $0x148,%rax", Effect("compare", "ax", 0x148)),
+        ("cmp %rax,%rbx", Effect("test", "bx")),
+        ("mov (%rsp),%rax", Effect("write", "ax")),
+        ("vmovq %xmm1,%rcx", Effect("write", "cx")),
+        ("add $0x8,(%rax)", None),
+        ("push %rax", None),
+        ("jne 1000 <f>", None),
+    ],
+)
+def test_effects(code: str, effect: Effect | None) -> None:
+    functions = parse_disassembly(f"0000000000001000 <f>:\n 1000:\t{code}\n")
+
+    assert functions["f"][0].effect == effect
+
+
+def test_functions_of_gnu() -> None:
+    functions = parse_disassembly(GNU)
+
+    assert list(functions) == ["f", "g"]
+    f = functions["f"]
+    assert [each.classes for each in f[:4]] == [
+        ("iop.scalar",),
+        (),
+        ("load.constant",),
+        ("load.vector.256",),
+    ]
+    computed, back, outside = f[4], f[7], f[8]
+    assert (computed.target, computed.goes_on) == (None, False)
+    assert (back.target, back.goes_on) == (5, True)
+    assert (outside.target, outside.goes_on) == (None, False)
+
+
+def test_functions_of_llvm() -> None:
+    f = parse_disassembly(LLVM)["f"]
+    body, loop = code_of(f, kernel="f", source="LLVM", group_shape=(8, 1, 1)).regions
+
+    assert body.counts == {
+        "iop.scalar": 1,
+        "load.constant": 1,
+        "load.vector.256": 1,
+        "other": 1,
+    }
+    assert loop.counts == {"branch": 1, "flop.add.f32.8": 1, "iop.scalar": 1}
+    assert (loop.name, loop.depth, loop.is_innermost) == ("1", 1, True)

@@ -1,0 +1,193 @@
+"""What the code of real runtimes executes, against exact counts of operations."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from countperf.counting.copies import generated
+from countperf.errors import CountingError, DeviceError
+from countperf.harness.compile.compiled_kernel import GROUP_STATES, CompiledKernel, read_compiled
+from countperf.harness.compile.launches import launches_of
+from countperf.harness.device import Device
+from countperf.harness.devices import find_device
+from countperf.machine_code.calling_conventions import middle_group
+from countperf.machine_code.classify_x86 import classify
+from countperf.machine_code.executed_counts import properties_of
+from countperf.machine_code.launch import KernelLaunch
+from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.object_file import entry_of
+from countperf.machine_code.throughput import find_analyzer
+from countperf.properties.count_properties import count_kernel
+from measurement_kernels import catalog
+from tests.harness.fakes import make_device
+
+needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
+needs_llvm = pytest.mark.skipif(find_analyzer() is None, reason="llvm-mca is not installed")
+
+CASES = {
+    "vector-scale-add/stride1/256x1/f32": {"n": 4096},
+    "matmul-tiled/square/16x16/f32": {"n": 64, "m": 96, "l": 32},
+    "atax/128x1/f32": {"n": 256, "m": 128},
+    "finite-differences/16x16/f32": {"n": 64},
+    "transpose/tiled/16x16/f32": {"n": 64, "m": 32},
+}
+"""Launched in groups that are all alike, but for those at a border of the differences."""
+
+OTHER_SIZES = {"n": 2, "m": 2, "l": 2}
+_NO_OPERATIONS = ("compare", "round", "minmax")
+
+
+@pytest.fixture(scope="module", params=["pocl:0", "intel:0"])
+def device(request: pytest.FixtureRequest) -> Device:
+    try:
+        return find_device(request.param)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@cache
+def compiled(device: Device) -> dict[str, CompiledKernel]:
+    units = [(catalog.entry(name).build(), sizes) for name, sizes in CASES.items()]
+    found = dict(zip(CASES, read_compiled(units, device), strict=True))
+    return {name: each for name, each in found.items() if isinstance(each, CompiledKernel)}
+
+
+def operations(kernel: CompiledKernel, sizes: dict[str, int]) -> int:
+    """Return operations on numbers that all groups execute, lane by lane."""
+    found = 0
+    arguments = dict.fromkeys(kernel.arrays) | {
+        name: dtype.type(sizes.get(name, 1)) for name, dtype in kernel.scalars.items()
+    }
+    for launch in launches_of(kernel.host_code, kernel.host_function, arguments):
+        program = kernel.programs[launch.kernel]
+        machine = GROUP_STATES[kernel.platform](launch, middle_group(launch))
+        entry = entry_of(program, launch.kernel, launch.group_shape)
+        for place, count in program.executed(entry, machine).items():
+            line = program.lines[place]
+            for kind in classify(line.mnemonic, line.operands):
+                parts = kind.split(".")
+                if parts[0] == "flop" and parts[1] not in _NO_OPERATIONS:
+                    each = int(parts[3]) * (2 if parts[1] == "fma" else 1)
+                    found += each * count * launch.number_of_groups
+    return found
+
+
+@needs_objdump
+@pytest.mark.device
+@pytest.mark.parametrize("larger", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    ["vector-scale-add/stride1/256x1/f32", "matmul-tiled/square/16x16/f32", "atax/128x1/f32"],
+)
+def test_operations_are_those_of_the_exact_counts(device: Device, name: str, larger: bool) -> None:
+    kernel = compiled(device)[name]
+    sizes = {n: size * (OTHER_SIZES[n] if larger else 1) for n, size in CASES[name].items()}
+    exact = count_kernel(catalog.entry(name).build(), view="compiled").evaluate(sizes)
+    expected = sum(
+        count * (2 if ".fma." in each else 1)
+        for each, count in exact.items()
+        if each.startswith("flop.")
+    )
+    assert operations(kernel, sizes) == expected
+
+
+@needs_objdump
+@needs_llvm
+@pytest.mark.device
+def test_counts_are_of_all_groups(device: Device) -> None:
+    kernel = compiled(device)["transpose/tiled/16x16/f32"]
+    once, twice = kernel.counts({"n": 64, "m": 32}), kernel.counts({"n": 128, "m": 32})
+    assert once["code.all"] > 0
+    assert once["code.cycles"] >= once["code.cycles_throughput"] > 0
+    assert {name: 2 * number for name, number in once.items()} == twice
+
+
+@needs_objdump
+@needs_llvm
+@pytest.mark.device
+def test_all_launches_are_counted(device: Device) -> None:
+    kernel = compiled(device)["atax/128x1/f32"]
+    assert len(kernel.programs) >= 2
+    without_first = {**kernel.programs}
+    del without_first["atax"]
+    broken = CompiledKernel(
+        platform=kernel.platform,
+        programs=without_first,
+        host_code=kernel.host_code,
+        host_function=kernel.host_function,
+        scalars=kernel.scalars,
+        arrays=kernel.arrays,
+    )
+    with pytest.raises(CountingError, match="no code of kernel 'atax'"):
+        broken.counts(CASES["atax/128x1/f32"])
+
+
+@needs_objdump
+@needs_llvm
+@pytest.mark.device
+def test_loops_over_data_are_refused(device: Device) -> None:
+    entry = catalog.entry("spmv/random/128x1/f32")
+    sizes = entry.check_parameters
+    (kernel,) = read_compiled([(entry.build(), sizes)], device)
+    assert isinstance(kernel, CompiledKernel)
+    with pytest.raises(CountingError, match=r"cannot be followed: .* depends on data"):
+        kernel.counts(sizes)
+
+
+@needs_objdump
+def test_other_runtimes_are_refused() -> None:
+    entry = catalog.entry("transpose/tiled/16x16/f32")
+    with pytest.raises(DeviceError, match="does not keep its machine code"):
+        read_compiled([(entry.build(), {"n": 16, "m": 16})], make_device("fake:0", "fake"))
+
+
+def test_launches_without_a_device() -> None:
+    import loopy as lp
+
+    unit = catalog.entry("atax/128x1/f32").build().copy(target=lp.PyOpenCLTarget())
+    code = generated(unit)
+    name = code.host_programs[unit.default_entrypoint.name].name
+    arguments = dict.fromkeys(("a", "x", "t", "y")) | {"n": np.int32(300), "m": np.int32(128)}
+    first, second = launches_of(code.host_code(), name, arguments)
+    assert first == KernelLaunch(
+        kernel="atax",
+        arguments=(None, None, None, b"\x2c\x01\x00\x00", b"\x80\x00\x00\x00"),
+        groups=(3, 1, 1),
+        group_shape=(128, 1, 1),
+    )
+    assert (second.kernel, second.number_of_groups) == ("atax_0", 1)
+    assert middle_group(first) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "operands", "expected"),
+    [
+        ("vfmadd231ps", "(%rax),%zmm1,%zmm2", {"all": 1, "arithmetic_vector": 1, "load_vector": 1}),
+        ("vdivsd", "%xmm1,%xmm2,%xmm3", {"all": 1, "div_f64_scalar": 1}),
+        ("vgatherdps", "(%rax,%ymm1,4),%ymm2{%k1}", {"all": 1, "gather": 1, "gather_lanes": 8}),
+        ("vgatherqpd", "(%rax,%ymm1,8),%ymm2{%k1}", {"all": 1, "gather": 1, "gather_lanes": 4}),
+        ("vpermd", "%ymm0,%ymm1,%ymm2", {"all": 1, "shuffle_cross": 1}),
+        ("vpshufd", "$0x1,%ymm0,%ymm1", {"all": 1, "shuffle_lane": 1}),
+        ("mov", "0x8(%rsp),%rax", {"all": 1, "spill_load_integer": 1}),
+        ("vmovaps", "%ymm0,0x8(%rsp)", {"all": 1, "spill_store_vector": 1}),
+        ("mov", "(%rax,%rcx,4),%edx", {"all": 1, "load_scalar": 1}),
+        ("add", "$0x1,%eax", {"all": 1, "iop_scalar": 1}),
+        ("nop", "", {"all": 1}),
+    ],
+)
+def test_classes(mnemonic: str, operands: str, expected: dict[str, int]) -> None:
+    found = dict(properties_of(mnemonic, operands))
+    assert found == {f"code.{name}": number for name, number in expected.items()}
+
+
+def test_which_function_runs_a_group() -> None:
+    from countperf.machine_code.interpreter import Program
+
+    intel = Program((), {"product": 0, "_ZGVeN16uuu_product": 64})
+    assert entry_of(intel, "product", (32, 1, 1)) == "_ZGVeN16uuu_product"
+    assert entry_of(intel, "product", (8, 2, 1)) == "product"
+    pocl = Program((), {"_pocl_kernel_product_workgroup": 0})
+    assert entry_of(pocl, "product", (8, 2, 1)) == "_pocl_kernel_product_workgroup"

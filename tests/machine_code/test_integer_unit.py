@@ -1,0 +1,178 @@
+"""Integer instructions, against what the manual says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from countperf.machine_code.integer_unit import (
+    REGISTERS,
+    Constants,
+    Flags,
+    Machine,
+    action_of,
+    condition_of,
+)
+
+
+def run(code: str, **registers: int) -> Machine:
+    """Run a few instructions, with values of some 64-bit registers."""
+    machine = Machine()
+    for name, value in registers.items():
+        machine.registers[REGISTERS[f"%{name}"].number] = value
+    for line in code.strip().splitlines():
+        mnemonic, _, operands = line.strip().partition(" ")
+        action = action_of(mnemonic, operands.strip())
+        if action is not None:
+            action(machine)
+    return machine
+
+
+def value(machine: Machine, name: str) -> int | None:
+    return machine.registers[REGISTERS[f"%{name}"].number]
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "expected"),
+    [
+        ("add $0x8,%rax", {"rax": 5}, 13),
+        ("sub $0xffffffffffffff80,%rax", {"rax": 1}, 129),
+        ("sub %eax,%eax", {}, 0),
+        ("xor %eax,%eax", {}, 0),
+        ("imul $0x3,%ecx,%eax", {"rcx": 7}, 21),
+        ("imul %rcx,%rax", {"rax": 6, "rcx": 7}, 42),
+        ("neg %eax", {"rax": 1}, 0xFFFFFFFF),
+        ("neg %rax", {"rax": 1}, (1 << 64) - 1),
+        ("not %eax", {"rax": 0xF0}, 0xFFFFFF0F),
+        ("dec %eax", {"rax": 0}, 0xFFFFFFFF),
+        ("inc %rax", {"rax": 41}, 42),
+        ("sar $0x1,%eax", {"rax": 0xFFFFFFFE}, 0xFFFFFFFF),
+        ("shr $0x1,%eax", {"rax": 0xFFFFFFFE}, 0x7FFFFFFF),
+        ("shl $0x4,%eax", {"rax": 0x10000001}, 0x10),
+        ("shl %cl,%rax", {"rax": 1, "rcx": 65}, 2),
+        ("shl %rax", {"rax": 5}, 10),
+        ("shlx %rcx,%rdx,%rax", {"rdx": 3, "rcx": 4}, 48),
+        ("andn %rcx,%rdx,%rax", {"rdx": 0b0110, "rcx": 0b1100}, 0b1000),
+        ("tzcnt %ecx,%eax", {"rcx": 0b101000}, 3),
+        ("tzcnt %ecx,%eax", {"rcx": 1 << 32}, 32),
+        ("lzcnt %rcx,%rax", {"rcx": 1}, 63),
+        ("popcnt %ecx,%eax", {"rcx": 0x1_0000_00F1}, 5),
+        ("blsr %ecx,%eax", {"rcx": 0b101000}, 0b100000),
+        ("blsi %rcx,%rax", {"rcx": 0b101000}, 0b1000),
+        ("mov $0x1,%cl\nmov %ecx,%edx\nmovzbl %dl,%eax", {}, 1),
+        ("mov $0x3,%cl\nmov %rcx,%rax\nand $0x6,%eax", {}, 2),
+        ("lea -0x4(%rcx,%rdx,8),%rax", {"rcx": 100, "rdx": 3}, 120),
+        ("lea 0x1(%rcx),%eax", {"rcx": 0xFFFFFFFF}, 0),
+        ("mov %ecx,%eax", {"rcx": 0x1_0000_0002}, 2),
+        ("movslq %ecx,%rax", {"rcx": 0xFFFFFFFF}, (1 << 64) - 1),
+        ("movzbl %cl,%eax", {"rcx": 0x1FF}, 0xFF),
+        ("cltq", {"rax": 0x80000000}, 0xFFFFFFFF80000000),
+        ("mov $0x7,%al", {"rax": 0x100}, 0x107),
+        ("movabs $0x100000000,%rax", {}, 1 << 32),
+        ("cltd\nidiv %ecx", {"rax": 17, "rcx": 5}, 3),
+        ("cltd\nidiv %ecx", {"rax": 0xFFFFFFEF, "rcx": 5}, 0xFFFFFFFD),
+        ("mov %rcx,0x8(%rsp)\nadd $0x2,0x8(%rsp)\nmov 0x8(%rsp),%rax", {"rsp": 64, "rcx": 5}, 7),
+        ("push %rcx\npop %rax", {"rsp": 64, "rcx": 9}, 9),
+        ("xchg %ax,%ax", {"rax": 3}, 3),
+        ("nopw 0x0(%rax,%rax,1)", {"rax": 3}, 3),
+    ],
+)
+def test_results(code: str, given: dict[str, int], expected: int) -> None:
+    assert value(run(code, **given), "rax") == expected
+
+
+def test_what_is_not_known_stays_unknown() -> None:
+    machine = run("add %rcx,%rax\nmov (%rdx),%rbx\nvmovd %xmm0,%esi", rax=1, rdx=1 << 40, rsi=2)
+    assert [value(machine, name) for name in ("rax", "rbx", "rsi")] == [None] * 3
+    assert machine.flags is None
+
+
+def test_the_lowest_byte_may_be_known_alone() -> None:
+    machine = run("mov $0x1,%bl\ntest $0x1,%bl")
+    assert value(machine, "rbx") is None
+    assert machine.flags == Flags("logic", 1, 1, 1, 8)
+    assert value(run("mov $0x1,%bl\nmovzbl %bl,%eax"), "rax") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "true", "false"),
+    [
+        ("cmp $0x3,%eax", ["l", "le", "b", "be", "ne"], ["e", "g", "ge", "a", "ae"]),
+        ("cmp $0x2,%eax", ["e", "le", "ge", "be", "ae", "ns"], ["ne", "l", "g", "b", "a", "s"]),
+        ("cmp $0xffffffff,%eax", ["g", "ge", "b", "ne"], ["l", "a", "e"]),
+        ("test %eax,%eax", ["ne", "g", "ns", "ae"], ["e", "s", "b", "le"]),
+        ("sub $0x3,%eax", ["s", "l", "b"], ["ns", "ge", "e"]),
+        ("add $0xfffffffe,%eax", ["e", "b"], ["ne", "l"]),
+    ],
+)
+def test_conditions(code: str, true: list[str], false: list[str]) -> None:
+    machine = run(code, rax=2)
+    assert {name: condition_of(name)(machine) for name in true + false} == (  # type: ignore[misc]
+        dict.fromkeys(true, True) | dict.fromkeys(false, False)
+    )
+
+
+def test_conditions_of_unknown_flags_are_unknown() -> None:
+    decide = condition_of("ne")
+    assert decide is not None
+    assert decide(run("vucomiss %xmm0,%xmm1", rax=2)) is None
+    assert condition_of("cxz") is None
+
+
+def test_conditional_moves_and_bytes() -> None:
+    assert value(run("cmp $0x1,%eax\ncmovg %rcx,%rdx", rax=2, rcx=5, rdx=6), "rdx") == 5
+    assert value(run("cmp $0x1,%eax\ncmovl %rcx,%rdx", rax=2, rcx=5, rdx=6), "rdx") == 6
+    assert value(run("cmp (%rdi),%eax\ncmovl %rcx,%rdx", rdi=64, rcx=5, rdx=6), "rdx") is None
+    assert value(run("cmp (%rdi),%eax\ncmovl %rcx,%rdx", rdi=64, rcx=5, rdx=5), "rdx") == 5
+    assert value(run("cmp $0x1,%eax\nsete %dl", rax=1, rdx=0x100), "rdx") == 0x101
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "suffix", "expected"),
+    [
+        ("bt %ecx,%eax", {"rax": 0b1000, "rcx": 3}, "b", True),
+        ("bt %ecx,%eax", {"rax": 0b1000, "rcx": 35}, "b", True),
+        ("bt $0x2,%eax", {"rax": 0b1000}, "ae", True),
+        ("bt %rcx,%rax", {"rax": 1 << 40, "rcx": 40}, "b", True),
+        ("bt %ecx,%eax", {"rax": 0b1000}, "b", None),
+        ("tzcnt %ecx,%eax", {"rcx": 0}, "b", True),
+        ("tzcnt %ecx,%eax", {"rcx": 1}, "b", False),
+        ("tzcnt %ecx,%eax", {"rcx": 1}, "e", True),
+        ("popcnt %ecx,%eax", {"rcx": 0}, "b", False),
+        ("popcnt %ecx,%eax", {"rcx": 0}, "e", True),
+        ("blsi %ecx,%eax", {"rcx": 4}, "b", True),
+        ("blsr %ecx,%eax", {"rcx": 4}, "e", True),
+        ("blsr %ecx,%eax", {}, "e", None),
+        ("mov $0x2,%cl\ntest $0x1,%ecx", {}, "e", True),
+        ("mov $0x2,%cl\ntest $0x101,%ecx", {}, "e", None),
+        ("mov $0x2,%ch\ntest $0x1,%cl", {}, "e", None),
+    ],
+)
+def test_bits_that_are_counted_or_tested(
+    code: str, given: dict[str, int], suffix: str, expected: bool | None
+) -> None:
+    condition = condition_of(suffix)
+    assert condition is not None
+    assert condition(run(code, **given)) == expected
+
+
+def test_memory_is_read_in_other_pieces_than_written() -> None:
+    machine = Machine()
+    machine.store(64, 64, 0x1122334455667788)
+    assert machine.load(68, 32) == 0x11223344
+    assert machine.load(65, 8) == 0x77
+    assert machine.load(64, 16) == 0x7788
+    machine.store(66, 8, 0xAA)
+    assert machine.load(64, 32) == 0x55AA7788
+    machine.store(64, 32, 1)
+    assert machine.load(66, 8) == 0
+    machine.store(64, 32, None)
+    assert machine.load(64, 64) is None
+    assert machine.load(None, 32) is None
+
+
+def test_constants_of_the_object() -> None:
+    constants = Constants({16: bytes(range(8))})
+    assert constants.load(17, 16) == 0x0201
+    assert constants.load(20, 64) is None
+    assert constants.load(8, 8) is None
+    assert Machine(constants=constants).load(16, 32) == 0x03020100

@@ -1,0 +1,119 @@
+"""Accesses of compiled code that come back too late for a cache."""
+
+from __future__ import annotations
+
+import pytest
+
+from countperf.machine_code.executed_counts import late_of
+from countperf.machine_code.integer_unit import REGISTERS, Machine
+from countperf.machine_code.interpreter import STACK
+from countperf.machine_code.set_conflicts import (
+    LINE_BYTES,
+    SETS,
+    WAYS,
+    beyond_cache,
+    crowded,
+    directions_of,
+    is_on_stack,
+)
+from tests.machine_code.test_interpreter import program
+
+WAY_BYTES = LINE_BYTES * SETS
+
+
+@pytest.mark.parametrize("lines", [WAYS, WAYS + 1])
+@pytest.mark.parametrize("apart", [WAY_BYTES, 3 * WAY_BYTES, WAY_BYTES // 2, LINE_BYTES])
+def test_as_many_lines_of_a_set_as_a_cache_has_are_kept(lines: int, apart: int) -> None:
+    shared = WAY_BYTES // apart if apart < WAY_BYTES else 1  # sets that they are spread over
+    accessed = {number: 64 + apart * number for number in range(lines * shared)}
+    found = crowded([range(lines * shared)], accessed)
+    assert found == (dict.fromkeys(accessed, 1 / WAYS) if lines > WAYS else {})
+
+
+def test_accesses_to_the_same_line_are_one_of_it() -> None:
+    accessed = {number: WAY_BYTES * (number // 2) + 8 * (number % 2) for number in range(2 * WAYS)}
+    assert not crowded([range(2 * WAYS)], accessed)
+    accessed[2 * WAYS] = WAY_BYTES * WAYS
+    assert len(crowded([range(2 * WAYS + 1)], accessed)) == 2 * WAYS + 1
+
+
+def test_blocks_are_taken_one_by_one() -> None:
+    accessed = {number: WAY_BYTES * number for number in range(2 * WAYS)}
+    assert not crowded([range(WAYS), range(WAYS, 2 * WAYS)], accessed)
+    assert crowded([range(2 * WAYS)], accessed)
+    some = {number: at for number, at in accessed.items() if number % 2}
+    assert not crowded([range(2 * WAYS)], some)  # the others have unknown addresses
+
+
+def test_what_of_a_stack_is_beyond_a_cache() -> None:
+    size = WAY_BYTES * WAYS
+    assert beyond_cache({}, STACK) == 0
+    assert beyond_cache({1: STACK - size}, STACK) == 0
+    assert beyond_cache({1: STACK - 4 * size, 2: 1 << 45}, STACK) == 0.75
+    assert is_on_stack(STACK - 8, STACK)
+    assert not is_on_stack(1 << 45, STACK)
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "operands", "expected"),
+    [
+        ("vmovaps", "%zmm0,(%rcx,%r10,8)", [("store", 64, True)]),
+        ("vfmadd213ps", "(%r9,%r10,8),%ymm16,%ymm3", [("load", 32, True)]),
+        ("vmovss", "(%rcx),%xmm0", [("load", 4, True)]),
+        ("mov", "0x8(%rsp),%rcx", [("load", 8, False)]),
+        ("mov", "%ecx,(%rax)", [("store", 4, True)]),
+        ("addq", "$0x1,(%rax)", [("load", 8, True), ("store", 8, True)]),
+        ("addl", "$0x1,(%rax)", [("load", 4, True), ("store", 4, True)]),
+        ("lea", "(%rax),%rcx", []),
+        ("vaddps", "%zmm0,%zmm1,%zmm2", []),
+    ],
+)
+def test_bytes_and_directions(
+    mnemonic: str, operands: str, expected: list[tuple[str, int, bool]]
+) -> None:
+    assert list(directions_of(mnemonic, operands)) == expected
+
+
+def items_of(arrays: int, items: int, array_bytes: int) -> str:
+    """A loop over items that loads one element from each of some arrays on the stack."""
+    lines = [
+        f"vmovss {array * array_bytes}(%rax,%rcx,4),%xmm{array % 16}" for array in range(arrays)
+    ]
+    top = f"lea -{arrays * array_bytes}(%rsp),%rax"
+    return "\n".join(
+        ("f:", top, "xor %ecx,%ecx", *lines, "inc %rcx", f"cmp ${items:#x},%rcx", "jne 2", "ret")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "array_bytes", "share_crowded", "beyond"),
+    [
+        (8, 4096, 0.0, 0.0),
+        (9, 4096, 1 / 8, 1 - 8 / 9),
+        (33, 4096, 25 / 32, 1 - 8 / 33),
+        (16, 1024, 0.0, 0.0),
+        (36, 1024, 1 / 8, 1 - 32 / 36),
+        (12, 4096 + 64, 0.0, 1 - 32768 / (12 * 4160)),
+    ],
+)
+def test_what_items_keep_on_the_stack(
+    arrays: int, array_bytes: int, share_crowded: float, beyond: float
+) -> None:
+    items = array_bytes // 4
+    code = program(items_of(arrays, items, array_bytes))
+    machine = Machine()
+    executed = code.executed("f", machine)
+    found = late_of(code, executed, machine.accessed)
+    assert found["late.crowded.load"] == share_crowded * arrays * items
+    assert found["late.stack.load"] == pytest.approx(4 * arrays * items * beyond, abs=arrays)
+    assert not found["late.stack.store"]
+
+
+def test_places_are_those_of_the_first_time() -> None:
+    machine = Machine()
+    machine.registers[REGISTERS["%rdi"].number] = 1 << 20
+    code = program(
+        "f:\nmov $0x0,%eax\nmov (%rdi,%rax,8),%rdx\ninc %rax\ncmp $0x64,%rax\njne 1\nret"
+    )
+    assert code.executed("f", machine)[1] == 100
+    assert machine.accessed == {1: 1 << 20}
