@@ -1,0 +1,31 @@
+"""Sphinx configuration of the documentation; `scripts/docs` builds it."""
+
+from __future__ import annotations
+
+from countperf import __version__
+
+project = "countperf"
+author = "The countperf developers"
+release = version = __version__
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinxarg.ext",
+    "sphinx_copybutton",
+]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_timeout = 180
+nb_execution_raise_on_error = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+default_role = "code"
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"countperf {release}"
+html_static_path = ["_static"]
