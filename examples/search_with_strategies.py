@@ -2,7 +2,7 @@
 
 They see what Kernel Tuner's strategies see: ``tune_params`` (lists of values), ``restrictions``,
 and a function from a configuration to seconds, here a prediction instead of a run:
-``python scripts/search_with_strategies.py [EVALUATIONS]``.
+``python examples/search_with_strategies.py [EVALUATIONS]``.
 """
 
 from __future__ import annotations

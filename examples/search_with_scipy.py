@@ -3,7 +3,7 @@
 A product of 4096 by 4096 matrices is done in launches on blocks of n by m and m by l; blocks have
 to be multiples of 16 from 256 on, and three of them have to fit into a memory of 8 MiB.
 Differential evolution calls the cost function with arrays of candidates:
-``python scripts/search_with_scipy.py``.
+``python examples/search_with_scipy.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples of a cost function in search loops run and find something."""
+"""Tests of the examples: each runs and finds a variant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 def test_an_example_finds_something(name: str, arguments: tuple[str, ...], said: str) -> None:
     if name == "optuna" and find_spec("optuna") is None:
         pytest.skip("needs the extra 'tuners'")
-    command = [sys.executable, str(SCRIPTS / f"search_with_{name}.py"), *arguments]
+    command = [sys.executable, str(EXAMPLES / f"search_with_{name}.py"), *arguments]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=SCRIPTS.parent)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES.parent)
 
     assert done.returncode == 0, done.stderr
     assert re.search(said, done.stdout)

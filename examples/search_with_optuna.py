@@ -1,8 +1,8 @@
 """A cost function as Optuna's objective: variants of a transpose, by predicted time.
 
-``python scripts/search_with_optuna.py [TRIALS]``. Each trial builds and counts a variant, some tens
-of milliseconds; choices that the space's constraints rule out, and those of which the weights lack
-a cost, are pruned.
+``python examples/search_with_optuna.py [TRIALS]``. Each trial builds and counts a variant, which
+takes some tens of milliseconds. Choices that the space's constraints rule out are pruned, and so
+are variants for which the weights lack a cost.
 """
 
 from __future__ import annotations
