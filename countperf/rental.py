@@ -505,7 +505,7 @@ def _rates_summary(weights: Path, folder: Path) -> list[str]:
     parameters = folder / "parameters.json"
     if not (weights.exists() and parameters.exists()):
         return []
-    from countperf.devices.library import load_device
+    from countperf.hardware.library import load_device
     from countperf.models.weights import WeightSet
     from countperf.report.rates import implied_rates, implied_rates_text
 
@@ -531,7 +531,7 @@ def _device_summary(folder: Path) -> list[str]:
     path = folder / "characterization.json"
     if not path.exists():
         return []
-    from countperf.devices.library import available_devices, load_device
+    from countperf.hardware.library import available_devices, load_device
     from countperf.harness.characterization.document import Characterization
 
     found = Characterization.read_file(path)

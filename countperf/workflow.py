@@ -27,11 +27,11 @@ from countperf.errors import (
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
-    from countperf.devices.identity import DeviceIdentity
-    from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.comparison import Comparison, Level
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.fitting.result import FitResult
+    from countperf.hardware.identity import DeviceIdentity
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.compiled.code import CompiledCode
     from countperf.harness.devices import Device
@@ -235,8 +235,8 @@ def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameter
         Its weights or measurements, or a slug of weights: what ``characterize`` wrote beside them
         (``parameters.json``) goes before the catalogue, if it is of this device.
     """
-    from countperf.devices.library import available_devices, load_device
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.hardware.library import available_devices, load_device
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.models.library import available_weights
 
     if beside is not None:
@@ -1543,8 +1543,8 @@ def _silent(_: str) -> None:
 
 def _described(slug: str, place: object) -> DeviceParameters:
     """Return what is known of a device, preferring what was measured beside its measurements."""
-    from countperf.devices.library import load_device
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.hardware.library import load_device
+    from countperf.hardware.parameters import DeviceParameters
 
     beside = Path(place).parent / "parameters.json" if isinstance(place, Path | str) else None
     if beside is not None and beside.is_file():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from countperf.devices.parameters import InstructionClass, InstructionKind
+from countperf.hardware.parameters import InstructionClass, InstructionKind
 from countperf.mechanistic.profile import InstructionGraph
 from countperf.mechanistic.simulation import Engine, Simulation, Workload, simulate
 from countperf.mechanistic.simulation_core import compiled_core

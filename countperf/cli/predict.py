@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
 
 if TYPE_CHECKING:
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
 

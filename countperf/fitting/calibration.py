@@ -24,17 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from countperf.devices.parameters import (
-    UNITS,
-    DeviceParameters,
-    InstructionClass,
-    InstructionKind,
-)
 from countperf.errors import (
     DeviceParameterError,
     FitError,
     ModelNotApplicableError,
     ParameterError,
+)
+from countperf.hardware.parameters import (
+    UNITS,
+    DeviceParameters,
+    InstructionClass,
+    InstructionKind,
 )
 from countperf.mechanistic.classes import BARRIER, without_excess
 from countperf.mechanistic.model import MechanisticModel
@@ -131,7 +131,7 @@ def constants_of(device: DeviceParameters) -> dict[str, float]:
 
     Examples
     --------
-    >>> from countperf.devices.parameters import declare_device
+    >>> from countperf.hardware.parameters import declare_device
     >>> constants_of(declare_device(peak_flops=1e12, num_compute_units=4))
     {'peak_flops': 1000000000000.0}
     """

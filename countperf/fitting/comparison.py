@@ -15,7 +15,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
 from countperf.fitting.calibration import (
@@ -29,6 +28,7 @@ from countperf.fitting.calibration import (
 )
 from countperf.fitting.fit import fit
 from countperf.fitting.validation import evaluate
+from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.mechanistic.model import MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.icd import DriverSearch
 
 if TYPE_CHECKING:

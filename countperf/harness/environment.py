@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from countperf.devices.identity import describe_processor
+from countperf.hardware.identity import describe_processor
 from countperf.measurements import Environment
 
 _PACKAGES = (

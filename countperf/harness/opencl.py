@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
+from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
 from countperf.harness.devices import INSTALL_ADVICE, Device, DeviceLimits
 from countperf.harness.environment import read_processor

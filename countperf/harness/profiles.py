@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from countperf.devices.library import load_device
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import DeviceError, KernelBuildError
+from countperf.hardware.library import load_device
+from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.nvcc import compile_for, find_nvcc
 from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.from_kernel import KernelProfiler

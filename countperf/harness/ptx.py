@@ -12,8 +12,8 @@ from typing import Any
 
 from countperf.counting.expansion import SubGroup
 from countperf.counting.programs import KernelProgram
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import DeviceError, KernelBuildError, ModelNotApplicableError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.cuda.target import generate_cuda
 from countperf.harness.nvcc import INSTALL_ADVICE, find_nvcc
 from countperf.harness.profiles import profile_kernel

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.backend import Session, open_session
 from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.devices import Device, DeviceLimits

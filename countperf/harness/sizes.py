@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document, Part
+from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements import KernelCase
 
 _CLEAR_FACTOR = 10.0

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document, Part
+from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.summary import Summary
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.documents import write_atomically
 from countperf.errors import DocumentError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.header import Header
 from countperf.measurements.lines import (
     FailedCase,

@@ -32,8 +32,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from countperf.devices.parameters import DeviceParameters, InstructionClass, some_of
 from countperf.errors import DeviceParameterError
+from countperf.hardware.parameters import DeviceParameters, InstructionClass, some_of
 from countperf.mechanistic.pipeline import conflict_cost, memory_cost
 
 BARRIER = "barrier"
@@ -70,7 +70,7 @@ def with_kernel_classes(device: DeviceParameters, names: Iterable[str]) -> Devic
 
     Examples
     --------
-    >>> from countperf.devices.library import load_device
+    >>> from countperf.hardware.library import load_device
     >>> device = with_kernel_classes(load_device("nvidia-k620"), ["fma.f32", "store.global.64"])
     >>> device.classes["fma.f32"].cpi, device.classes["store.global.64"].cpi
     (0.375, 36.0)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from countperf.counting.programs import KernelProgram, kernel_programs
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
@@ -211,7 +211,7 @@ def profile_kernel(
     Examples
     --------
     >>> import measurement_kernels.catalog
-    >>> from countperf.devices.library import load_device
+    >>> from countperf.hardware.library import load_device
     >>> unit = measurement_kernels.catalog.entry("transpose/stride1-reads/16x16").builder()
     >>> profiler = profile_kernel(unit, load_device("nvidia-k620"), registers_per_work_item=16)
     >>> dict(profiler.at({"n": 1024, "m": 1024}).profile.alpha)

@@ -39,8 +39,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_positive
 from countperf.mechanistic.model import (
     Aspect,

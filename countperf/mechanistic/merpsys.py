@@ -45,8 +45,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self, get_args
 
-from countperf.devices.parameters import LinkParameters, TransferDirection
 from countperf.errors import ParameterError
+from countperf.hardware.parameters import LinkParameters, TransferDirection
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.model import (
     Aspect,

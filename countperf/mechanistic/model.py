@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_positive
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.predictions import ParameterValue, Prediction, largest_first

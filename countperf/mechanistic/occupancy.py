@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_positive, check_whole
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 

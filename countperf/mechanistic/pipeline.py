@@ -27,8 +27,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from countperf.devices.parameters import InstructionClass
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.model import Aspect, Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from countperf.devices.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.errors import DeviceParameterError, ParameterError
+from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.classes import BARRIER, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
@@ -114,7 +114,7 @@ def predict_all(
     Examples
     --------
     >>> import measurement_kernels.catalog
-    >>> from countperf.devices.library import load_device
+    >>> from countperf.hardware.library import load_device
     >>> unit = measurement_kernels.catalog.entry("matmul-tiled/square/16x16").builder()
     >>> options = {"registers_per_work_item": 32}
     >>> found = predict_all(unit, load_device("nvidia-k620"), n=512, m=512, l=512,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
-from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 
 BlockKind = Literal["comp", "mem", "sync"]

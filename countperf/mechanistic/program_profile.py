@@ -25,8 +25,8 @@ from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.lines import AccessCost, MemoryShape, access_cost
 from countperf.counting.programs import KernelProgram
 from countperf.counting.statements import Node, Statement
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile
 

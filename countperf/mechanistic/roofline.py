@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Aspect,

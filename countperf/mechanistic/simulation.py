@@ -34,8 +34,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from countperf.devices.parameters import InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError
+from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
 from countperf.mechanistic.profile import InstructionGraph
 from countperf.mechanistic.simulation_core import (

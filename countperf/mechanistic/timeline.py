@@ -59,7 +59,7 @@ def draw_timeline(
 
     Examples
     --------
-    >>> from countperf.devices.parameters import InstructionClass
+    >>> from countperf.hardware.parameters import InstructionClass
     >>> from countperf.mechanistic.profile import InstructionGraph
     >>> from countperf.mechanistic.simulation import Workload, simulate
     >>> fma = InstructionClass(name="fma", subsystem="alu", cpi=1, latency=4, kind="compute")

@@ -23,8 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError
+from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import Aspect, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import launch_geometry

@@ -24,8 +24,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Aspect,

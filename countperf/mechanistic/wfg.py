@@ -42,8 +42,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from countperf.devices.parameters import DeviceParameters, InstructionClass, InstructionKind
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import DeviceParameters, InstructionClass, InstructionKind
 from countperf.mechanistic.checks import check_not_negative, check_positive
 from countperf.mechanistic.model import (
     Aspect,

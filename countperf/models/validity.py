@@ -12,7 +12,7 @@ from countperf.errors import ParameterError
 from countperf.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
-    from countperf.devices.identity import DeviceIdentity
+    from countperf.hardware.identity import DeviceIdentity
     from countperf.models.records import (
         FitQuality,
         IndistinguishableGroup,

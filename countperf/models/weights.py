@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
@@ -20,6 +19,7 @@ from countperf.errors import (
     ViewMismatchError,
 )
 from countperf.features import FeatureSpec, vector_of
+from countperf.hardware.identity import DeviceIdentity
 from countperf.models.charge import Charge
 from countperf.models.correction import (
     CORRECTION,

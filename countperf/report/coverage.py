@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from countperf.devices.parameters import some_of
+from countperf.hardware.parameters import some_of
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import verdict_object
 from countperf.report.text import NAMED_OTHERS

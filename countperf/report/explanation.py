@@ -20,7 +20,7 @@ from countperf.report.text import (
 )
 
 if TYPE_CHECKING:
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import ExplainedPart, Explanation
     from countperf.models.weights import WeightSet
 

@@ -9,7 +9,7 @@ from countperf.report.numbers import format_percent, format_quantity
 from countperf.report.rates import measured_rate
 
 if TYPE_CHECKING:
-    from countperf.devices.parameters import DeviceParameters
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.models.definition import FittedModel
     from countperf.models.records import Weight
 

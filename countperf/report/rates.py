@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from countperf.devices.parameters import DeviceParameters
+from countperf.hardware.parameters import DeviceParameters
 from countperf.models.units import Charged, charged
 from countperf.report.numbers import format_percent, format_quantity, format_table
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.devices.parameters import some_of
+from countperf.hardware.parameters import some_of
 from countperf.models.correction import CORRECTION
 from countperf.models.units import as_weight, parameter_unit, unit_of
 from countperf.report.accuracy import width_text
@@ -20,8 +20,8 @@ from countperf.report.numbers import (
 from countperf.report.plausibility import doubt, implied_rate, plausibility
 
 if TYPE_CHECKING:
-    from countperf.devices.parameters import DeviceParameters
     from countperf.fitting.result import FitResult
+    from countperf.hardware.parameters import DeviceParameters
     from countperf.metrics import EvaluatedCase, Evaluation
     from countperf.models.definition import FittedModel
     from countperf.models.records import Candidate, FittedParameter, Weight

@@ -12,8 +12,8 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Protocol
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import TuningError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.tuning.pools import StandsStill
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from countperf.counting.disk_caches import without_disk_caches
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DocumentError, MeasurementError, TuningError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.journal import Journal, read_journal
 from countperf.tuning.measuring import Bench, stage_of

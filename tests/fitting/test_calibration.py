@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.parameters import DeviceParameters, declare_device
 from countperf.errors import DeviceParameterError, FitError
 from countperf.fitting.calibration import (
     Observation,
@@ -21,6 +20,7 @@ from countperf.fitting.calibration import (
     times_of,
     with_constants,
 )
+from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.mwp_cwp import RestatedMwpCwpModel
 from countperf.mechanistic.profile import (
     InstructionGraph,

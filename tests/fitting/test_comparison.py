@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from countperf.cli import main
-from countperf.devices.library import load_device
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import CountingError, FitError, MissingExtraError, ParameterError
 from countperf.fitting.calibration import ModelMaker
 from countperf.fitting.comparison import Comparison, ModelResult, compare_models
+from countperf.hardware.library import load_device
+from countperf.hardware.parameters import DeviceParameters
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel

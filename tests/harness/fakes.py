@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.devices.identity import DeviceIdentity
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.clock import FakeClock, Timing
 from countperf.harness.devices import Device, DeviceLimits
 from countperf.harness.runner import Run

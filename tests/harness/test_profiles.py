@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.library import load_device
 from countperf.errors import DeviceError
+from countperf.hardware.library import load_device
 from countperf.harness.nvcc import compile_for, find_nvcc
 from countperf.harness.profiles import compiled_registers, predict_all, profile_kernel
 from countperf.mechanistic.model import MechanisticPrediction

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.library import load_device
 from countperf.errors import DeviceError, KernelBuildError, ModelNotApplicableError
+from countperf.hardware.library import load_device
 from countperf.harness.nvcc import find_nvcc
 from countperf.harness.profiles import profile_kernel
 from countperf.harness.ptx import compile_ptx, profile_from_ptx

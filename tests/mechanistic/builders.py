@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from countperf.devices.parameters import (
+from countperf.hardware.parameters import (
     DeviceParameters,
     InstructionClass,
     InstructionKind,

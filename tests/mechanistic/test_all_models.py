@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import (
     DeviceParameterError,
     ModelNotApplicableError,
     ParameterError,
 )
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticModel, seconds_from_throughput

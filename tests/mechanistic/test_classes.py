@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.devices.library import load_device
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import DeviceParameterError
+from countperf.hardware.library import load_device
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import kernel_class, with_kernel_classes
 from tests.mechanistic.builders import example_device, make_class
 

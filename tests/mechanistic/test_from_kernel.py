@@ -7,8 +7,6 @@ from typing import Any
 import loopy as lp
 import pytest
 
-from countperf.devices.library import load_device
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import (
     CountperfError,
     DataDependentControlFlowError,
@@ -16,6 +14,8 @@ from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
 )
+from countperf.hardware.library import load_device
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.from_kernel import KernelProfiler, profile_kernel
 from countperf.mechanistic.model import ParametricProfile
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile

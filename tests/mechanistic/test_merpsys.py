@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import (
+from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import (
     DeviceParameters,
     InstructionClass,
     LinkParameters,
     declare_device,
 )
-from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.merpsys import (
     Application,
     MerpsysModel,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.mwp_cwp import (
     MwpCwpInputs,
     MwpCwpModel,

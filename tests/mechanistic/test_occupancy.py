@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.devices.capabilities import (
+from countperf.errors import DeviceParameterError, ParameterError
+from countperf.hardware.capabilities import (
     COMPUTE_CAPABILITIES,
     capability_device,
     generic_device,
 )
-from countperf.devices.library import load_device
-from countperf.devices.parameters import DeviceParameters, declare_device
-from countperf.errors import DeviceParameterError, ParameterError
+from countperf.hardware.library import load_device
+from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.occupancy import (
     Residency,
     check_occupancy,

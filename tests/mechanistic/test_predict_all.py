@@ -9,14 +9,14 @@ from typing import Any
 import loopy as lp
 import pytest
 
-from countperf.devices.library import available_devices, load_device
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import (
     CountingError,
     DeviceParameterError,
     ModelNotApplicableError,
     ParameterError,
 )
+from countperf.hardware.library import available_devices, load_device
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import with_kernel_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel

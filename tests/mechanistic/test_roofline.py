@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import declare_device
 from countperf.mechanistic.profile import KernelProfile, ProfiledKernel
 from countperf.mechanistic.roofline import (
     ByteRooflineModel,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import DeviceParameters, declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.tmm import (

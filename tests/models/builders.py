@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from countperf.devices.identity import DeviceIdentity
+from countperf.hardware.identity import DeviceIdentity
 from countperf.models.linear import LINEAR
 from countperf.models.records import FitQuality, IndistinguishableGroup, Weight
 from countperf.models.weights import WeightSet

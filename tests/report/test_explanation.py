@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.devices.parameters import InstructionClass, declare_device
 from countperf.errors import ParameterError
 from countperf.fitting.fit import fit
+from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import FittedModel
 from countperf.models.records import FittedParameter, IndistinguishableGroup, Range, Weight
 from countperf.models.structural import structural

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from countperf.devices.parameters import InstructionClass, declare_device
+from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.report.rates import implied_rates, implied_rates_text
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.fitting.fit import fit
+from countperf.hardware.parameters import DeviceParameters
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.records import Candidate, FitQuality
 from countperf.properties.vector import PropertyVector

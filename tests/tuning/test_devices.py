@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.identity import DeviceType
 from countperf.errors import KernelBuildError, ParameterError, TuningError
+from countperf.hardware.identity import DeviceType
 from countperf.harness.clock import Timing
 from countperf.harness.devices import Device
 from countperf.harness.runner import KernelRunner, Run

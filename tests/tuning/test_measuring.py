@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import MeasurementError, TuningError
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
 from countperf.tuning.gate import Gate

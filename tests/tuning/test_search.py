@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.identity import DeviceIdentity
 from countperf.errors import (
     DocumentError,
     IncompatibleMeasurementsError,
@@ -22,6 +21,7 @@ from countperf.errors import (
     TuningError,
     WrongResultError,
 )
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import Device
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase

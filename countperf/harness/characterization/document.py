@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from countperf.devices.identity import DeviceIdentity
-from countperf.devices.parameters import DeviceParameters
 from countperf.documents import Document, Part
+from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.characterization.timing import Estimate
 from countperf.measurements import Environment
 

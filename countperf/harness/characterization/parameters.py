@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from countperf.devices.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
-from countperf.devices.parameters import (
+from countperf.hardware.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
+from countperf.hardware.parameters import (
     DeviceParameters,
     InstructionClass,
     InstructionKind,

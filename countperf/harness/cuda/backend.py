@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from countperf.devices.identity import DeviceIdentity, make_slug
 from countperf.errors import DeviceError
+from countperf.hardware.identity import DeviceIdentity, make_slug
 from countperf.harness.backend import Findings
 from countperf.harness.cuda.driver import (
     INSTALL_ADVICE,

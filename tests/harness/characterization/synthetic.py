@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.devices.identity import DeviceType
 from countperf.errors import MeasurementError
+from countperf.hardware.identity import DeviceType
 from countperf.harness.characterization.kernels import CHAINS, INSTRUCTION_TESTS, UNROLLED
 from countperf.harness.clock import EventClock, Timing
 from countperf.harness.devices import Device

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from countperf.devices.library import load_device
 from countperf.errors import IncompatibleMeasurementsError
+from countperf.hardware.library import load_device
 from countperf.harness.backend import open_session
 from countperf.harness.characterization.bench import QUICK
 from countperf.harness.characterization.compute import FAST, MIX_RATIOS, MIXED

@@ -28,10 +28,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from countperf.devices.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
-from countperf.devices.parameters import UNITS, DeviceParameters
 from countperf.documents import check_format, read_file_text, validate
 from countperf.errors import DeviceError, DocumentError
+from countperf.hardware.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
+from countperf.hardware.parameters import UNITS, DeviceParameters
 
 _CATALOG = Path(__file__).parent / "catalog"
 _CYCLE = "cycle"

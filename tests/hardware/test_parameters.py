@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.capabilities import (
+from countperf.errors import DeviceParameterError, DocumentError
+from countperf.hardware.capabilities import (
     COMPUTE_CAPABILITIES,
     capability_device,
     capability_limits,
     with_capability_limits,
 )
-from countperf.devices.parameters import (
+from countperf.hardware.parameters import (
     UNITS,
     DeviceParameters,
     InstructionClass,
     LinkParameters,
     declare_device,
 )
-from countperf.errors import DeviceParameterError, DocumentError
 
 FMA = InstructionClass(name="fma", subsystem="alu", cpi=0.25, latency=4, kind="compute")
 LINK = LinkParameters(startup_s=1e-6, bandwidth_byte_per_s=1e10)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from countperf.devices.library import available_devices, load_device, read_device
-from countperf.devices.parameters import UNITS
 from countperf.errors import DeviceError, DeviceParameterError, DocumentError
+from countperf.hardware.library import available_devices, load_device, read_device
+from countperf.hardware.parameters import UNITS
 from countperf.mechanistic.pipeline import implied_bandwidth
 
 GOOD = """

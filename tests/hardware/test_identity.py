@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.devices.identity import DeviceIdentity, make_slug, platform_prefix
 from countperf.errors import DocumentError
+from countperf.hardware.identity import DeviceIdentity, make_slug, platform_prefix
 
 ZEN5 = "AMD EPYC (AuthenticAMD family 26 model 2)"
 POCL = "Portable Computing Language"

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from countperf.devices.parameters import DeviceParameters, declare_device
 from countperf.errors import DeviceParameterError
+from countperf.hardware.parameters import DeviceParameters, declare_device
 
 SOURCE = (
     "CUDA C Programming Guide, technical specifications per compute capability;"
