@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from countperf.harness.campaign import measure
     from countperf.harness.doctor import examine as doctor
     from countperf.harness.profiles import predict_all, profile_kernel
+    from countperf.kernels import load_kernel
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
     from countperf.models.library import available_weights, load_weights
     from countperf.models.weights import WeightSet
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         devices,
         evaluate,
         fit,
-        load_kernel,
         measure_catalogue,
         predict,
         rank,
@@ -57,7 +57,7 @@ _HOMES = {
     "doctor": "countperf.harness.doctor:examine",
     "evaluate": "countperf.workflow",
     "fit": "countperf.workflow",
-    "load_kernel": "countperf.workflow",
+    "load_kernel": "countperf.kernels",
     "load_weights": "countperf.models.library",
     "measure": "countperf.harness.campaign",
     "measure_catalogue": "countperf.workflow",

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -18,12 +15,12 @@ import numpy as np
 from countperf.errors import (
     CountingError,
     DeviceMismatchError,
-    DocumentError,
     KernelBuildError,
     KernelSpecificationError,
     ParameterError,
     PropertyNameError,
 )
+from countperf.kernels import counted, kernel_itself, kernel_statistics, load_kernel
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
@@ -68,116 +65,6 @@ _BETWEEN_FILES = 400  # after so many the file is written
 COMPARED_INSTRUCTIONS = 150
 """Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
 
-
-# {{{ kernels
-
-
-def load_kernel(specification: str) -> Any:
-    """Find the kernel that a text names.
-
-    Parameters
-    ----------
-    specification : str
-        ``path/file.py:function`` or ``package.module:function`` (a function without arguments that
-        returns a Loopy translation unit), the name of a kernel of the catalogue, or the path of a
-        property-vector document (``.json``).
-
-    Returns
-    -------
-    loopy.TranslationUnit or PropertyVector
-
-    Raises
-    ------
-    KernelSpecificationError
-        The text names nothing of the kind.
-    DocumentError
-        The property-vector document is bad.
-    """
-    if specification.endswith(".json"):
-        return _vector_document(Path(specification))
-    if ":" in specification:
-        place, _, function = specification.rpartition(":")
-        return _call(specification, _module(specification, place), function)
-    from measurement_kernels.catalog import entry
-
-    return entry(specification).build()
-
-
-def _vector_document(path: Path) -> PropertyVector:
-    from countperf.properties.vector import PropertyVector
-
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise KernelSpecificationError(
-            f"cannot read the property vector {path}: {error}", specification=str(path)
-        ) from error
-    except json.JSONDecodeError as error:
-        raise DocumentError(
-            f"{path} is no JSON document: {error}", path=str(path), field="$"
-        ) from error
-    try:
-        return PropertyVector.from_document(content)
-    except DocumentError as error:
-        raise DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
-
-
-def _module(specification: str, place: str) -> Any:
-    try:
-        if place.endswith(".py"):
-            return _module_from_file(specification, Path(place))
-        return importlib.import_module(place)
-    except KernelSpecificationError:
-        raise
-    except Exception as error:  # a user's module may raise anything
-        raise KernelSpecificationError(
-            f"{place} cannot be imported: {type(error).__name__}: {error}",
-            specification=specification,
-        ) from error
-
-
-def _module_from_file(specification: str, path: Path) -> Any:
-    if not path.is_file():
-        raise KernelSpecificationError(f"there is no file {path}", specification=specification)
-    spec = importlib.util.spec_from_file_location(f"_countperf_kernel_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _call(specification: str, module: Any, function: str) -> Any:
-    build = getattr(module, function, None)
-    if not callable(build):
-        there = ", ".join(
-            name
-            for name, value in vars(module).items()
-            if callable(value) and getattr(value, "__module__", None) == module.__name__
-        )
-        raise KernelSpecificationError(
-            f"{specification}: no function {function!r} (there: {there or 'none'})",
-            specification=specification,
-        )
-    try:
-        kernel = build()
-    except Exception as error:  # a user's function may raise anything
-        raise KernelSpecificationError(
-            f"{specification} failed: {type(error).__name__}: {error}",
-            specification=specification,
-        ) from error
-    import loopy as lp
-
-    if not isinstance(kernel, lp.TranslationUnit):
-        raise KernelSpecificationError(
-            f"{specification} returned a {type(kernel).__name__}; it has to return a "
-            "loopy.TranslationUnit",
-            specification=specification,
-        )
-    return kernel
-
-
-# }}}
 
 # {{{ devices
 
@@ -825,7 +712,7 @@ def predict(
         The kernel cannot be counted, a property has no weight, the device does not match.
     """
     weights = weights_for(weights, device, model=model)
-    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
     vector = _vector_for(kernel, known, weights, {**(parameters or {}), **more})
     if anchors:
         weights.check_device(named_device(device), force=force)
@@ -860,7 +747,7 @@ def explain(
     Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
     """
     weights = weights_for(weights, device)
-    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
     return weights.explain(
         _vector_for(kernel, known, weights, {**(parameters or {}), **more}),
         parameters,
@@ -937,7 +824,7 @@ def coverage(
         chosen = found.select(lambda m: m.purpose == "measurement")
         cases = observations_of(_knowing_transactions(chosen, weights.definition))
         recorded = exercise(weights.function, weights.unknowns, cases)
-    known = _statistics(kernel, statistics, {**(parameters or {}), **more})
+    known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
     lookup = _lookup_of(weights.definition)
     return weights.coverage(
         _vector_for(kernel, known, weights, {**(parameters or {}), **more}),
@@ -974,83 +861,6 @@ def _vector_for(
     return added(vector, found, weights.definition.named_transactions, statistics)
 
 
-def counted(
-    kernel: Any,
-    *,
-    statistics: Mapping[str, Statistic] | None = None,
-    view: View | None = None,
-    sizes: Mapping[str, Any] | None = None,
-) -> PropertyVector:
-    """Return the property vector of a kernel, a text that names one, or a mapping by hand.
-
-    Parameters
-    ----------
-    kernel : str, loopy.TranslationUnit, PropertyVector or mapping
-        The kernel, or a text that `load_kernel` understands.
-    statistics : mapping from str to float, optional
-        What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
-    view : {"source", "compiled"}, optional
-        How a kernel is counted, and what counts by hand stand for; the source's view by default.
-    sizes : mapping from str to int, optional
-        At which the catalogue's statistics that depend on sizes hold.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted; or statistics, or another view, were asked of a vector.
-    """
-    from countperf.properties.vector import PropertyVector
-
-    statistics = _statistics(kernel, statistics, sizes or {})
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, PropertyVector | Mapping):
-        if statistics:
-            raise CountingError("statistics are for kernels; a property vector takes none")
-        if not isinstance(found, PropertyVector):
-            return PropertyVector.from_mapping(found, view=view or "source")
-        if view not in (None, found.view):
-            raise CountingError(
-                f"the vector of '{found.kernel}' is of the {found.view} view; to have the {view} "
-                "view, count the kernel itself",
-                kernel=found.kernel,
-            )
-        return found
-    from countperf.properties.count_properties import count_kernel
-
-    return count_kernel(found, statistics=statistics, view=view or "source")
-
-
-def _statistics(
-    kernel: Any, given: Mapping[str, Statistic] | None, sizes: Mapping[str, Any]
-) -> Mapping[str, Statistic] | None:
-    """Add what is known of the data of a kernel of the catalogue, unless it is given.
-
-    Statistics that depend on sizes are left out where no sizes, or several, are given.
-    """
-    if not isinstance(kernel, str) or kernel.endswith(".json") or ":" in kernel:
-        return given
-    from measurement_kernels.catalog import entry
-
-    found = entry(kernel)
-    if not found.statistics:
-        return given
-    certain = all(isinstance(sizes.get(size.name), int) for size in found.sizes)
-    known = {
-        name: value(sizes) if callable(value) else value
-        for name, value in found.statistics.items()
-        if certain or not callable(value)
-    }
-    return {**known, **(given or {})}
-
-
-def _kernel_itself(kernel: Any, lacking: str) -> Any:
-    """Return a kernel, or the one that a text names; refuse counts, which lack something."""
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, Mapping):
-        raise CountingError(f"a property vector has no {lacking}; pass the kernel itself")
-    return found
-
-
 def analyzed(
     kernel: Any,
     *,
@@ -1066,10 +876,10 @@ def analyzed(
     CountingError
         The kernel cannot be analyzed; or a property vector was given, which has no structure.
     """
-    found = _kernel_itself(kernel, "structure to analyze")
+    found = kernel_itself(kernel, "structure to analyze")
     from countperf.counting.analysis import analyze_kernel
 
-    known = _statistics(kernel, statistics, sizes or {})
+    known = kernel_statistics(kernel, statistics, sizes or {})
     return analyze_kernel(found, statistics=known)
 
 
@@ -1101,7 +911,7 @@ def compiled(
         As of `countperf.harness.compile.pocl.compile_with_pocl` and
         `countperf.harness.compile.ptx.compile_with_nvcc`.
     """
-    found = _kernel_itself(kernel, "code to compile")
+    found = kernel_itself(kernel, "code to compile")
     if capability is not None:
         from countperf.harness.compile.ptx import compile_with_nvcc
 
@@ -1149,7 +959,7 @@ def with_compiled_code(
     from countperf.harness.compile.compiled_kernel import read_compiled
     from countperf.harness.devices import find_device
 
-    found = _kernel_itself(kernel, "code to compile")
+    found = kernel_itself(kernel, "code to compile")
     values = {**(parameters or {}), **more}
     (compiled,) = read_compiled([(found, values)], find_device(device or "pocl:0"))
     if isinstance(compiled, KernelBuildError):
@@ -1207,8 +1017,8 @@ def with_transactions(
                 " of a line, as in transactions.32x128",
                 name=name,
             )
-    found = _kernel_itself(kernel, "accesses to follow")
-    known = _statistics(kernel, statistics, {})
+    found = kernel_itself(kernel, "accesses to follow")
+    known = kernel_statistics(kernel, statistics, {})
     vector = counted(found, statistics=known, view=view)
     return added(vector, found, transactions, known)
 

@@ -1,25 +1,141 @@
 from __future__ import annotations
 
-import contextlib
-import io
+import os
 import re
 import runpy
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from countperf.measurements import MeasurementSet
+from measurement_kernels.catalog import families
+
 ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+MEASURES = "measures a device for minutes"
+NEEDS_DEVICE = "needs a device of the machine; tests marked device run the command"
+NOT_RUN: Mapping[str, str] = {
+    "scripts/run": MEASURES,
+    "scripts/test": "runs this test",
+    "scripts/gpu_campaign": "needs a GPU",
+    "countperf measure": MEASURES,
+    "countperf characterize": MEASURES,
+    "countperf compiled": NEEDS_DEVICE,
+    "countperf fit runs/mine.jsonl --model compiled": "needs what countperf compiled notes",
+    "countperf predict kernel.py:axpy n=16777216 --weights pocl-epyc-zen5 --model compiled": (
+        NEEDS_DEVICE
+    ),
+    "countperf rank": "predicts 1000 variants, which takes minutes on a slow machine",
+    "countperf tune": NEEDS_DEVICE,
+}
+"""Beginnings of commands that are not run here, and why."""
 
 
-def test_the_ten_lines_run_and_say_what_they_say() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    lines = [line for line in block.splitlines() if line.strip()]
-    assert len(lines) <= 11
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(block, "README.md", "exec"), {})
-    first, second = printed.getvalue().splitlines()
+@dataclass(frozen=True, slots=True)
+class Block:
+    language: str
+    text: str
+
+    @property
+    def file_name(self) -> str | None:
+        """Name of the file that the reader is to save the block as, if it has one."""
+        found = re.match(r"# (\w+\.py)\n", self.text)
+        return found[1] if found else None
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands of a shell block; one whose quotes stay open goes on in the next line."""
+        found: list[str] = []
+        for line in self.text.splitlines():
+            if found and found[-1].count('"') % 2:
+                found[-1] += f"\n{line}"
+            elif line.strip():
+                found.append(line)
+        return tuple(found)
+
+
+BLOCKS = tuple(
+    Block(language, text)
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.DOTALL | re.M)
+)
+
+
+def _reason(command: str) -> str | None:
+    return next((why for start, why in NOT_RUN.items() if command.startswith(start)), None)
+
+
+def _measured() -> MeasurementSet:
+    """Return what the README's `measure` leaves: the paper's kernels, few group shapes."""
+    classes = families(purpose=None, collection="paper")
+    shipped = MeasurementSet.read_file(ROOT / "fits" / "pocl-epyc-zen5" / "measurements.jsonl")
+    shapes = {"test": ("",), "measurement": ("16x16", "256x1")}
+    return shipped.select(
+        lambda m: (
+            m.family in classes and any(shape in m.kernel for shape in shapes.get(m.purpose, ()))
+        )
+    )
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return what a reader has who installed the package: `countperf` is a command.
+
+    The current folder is not on its path of modules (``-P``), as of an installed one.
+    """
+    programs = folder / "bin"
+    programs.mkdir()
+    command = programs / "countperf"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m countperf "$@"\n')
+    command.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
+        "PYTHONPATH": str(ROOT),
+        "XDG_DATA_HOME": str(folder / "data"),
+    }
+
+
+def _programs(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Give all that the README has to run, in its order: the text, and how to run it."""
+    for block in BLOCKS:
+        if block.language == "python":
+            name = block.file_name or "block.py"
+            (folder / name).write_text(block.text, encoding="utf-8")
+            yield block.text, [sys.executable, name]
+        else:
+            yield from ((command, ["sh", "-c", command]) for command in block.commands)
+
+
+def test_every_block_of_code_is_run_or_left_out_for_a_reason() -> None:
+    assert {block.language for block in BLOCKS} == {"python", "sh"}
+    outside = re.sub(r"^```(\w+)\n(.*?)^```$", "", README, flags=re.DOTALL | re.M)
+    assert "```" not in outside
+    assert not re.findall(r"^    (?:countperf|scripts/|import|pip) ?.*$", outside, flags=re.M)
+    commands = [c for block in BLOCKS if block.language == "sh" for c in block.commands]
+    for start in NOT_RUN:
+        assert any(command.startswith(start) for command in commands), start
+    assert sum(_reason(command) is None for command in commands) >= 8
+
+
+def test_the_blocks_run_one_after_the_other_as_a_reader_runs_them(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    _measured().write_file(tmp_path / "runs" / "mine.jsonl")
+    environment = _environment(tmp_path)
+    printed: dict[str, str] = {}
+    for text, command in _programs(tmp_path):
+        if _reason(text) is not None:
+            continue
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        printed[text] = done.stdout
+    (counts,) = [out for text, out in printed.items() if "countperf.count_kernel(axpy)" in text]
+    first, second = counts.splitlines()
     assert first == "[n] -> { 2 * n }"
     assert float(second.split()[0]) > 0
 

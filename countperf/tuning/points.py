@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from countperf.errors import (
@@ -22,6 +20,7 @@ from countperf.errors import (
 )
 from countperf.models.correction import CORRECTION
 from countperf.tuning.space import Choice, SearchSpace, Value
+from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
@@ -350,27 +349,14 @@ def load_space(specification: str) -> SearchSpace:
     """
     if ":" not in specification:
         return _library_space(specification)
-    place, _, name = specification.rpartition(":")
-    try:
-        module = _module_from_file(Path(place)) if place.endswith(".py") else _import(place)
-        found = getattr(module, name, None)
-        if found is not None and not isinstance(found, SearchSpace) and callable(found):
-            found = found()
-    except SearchSpaceError:
-        raise
-    except Exception as error:  # a user's module may raise anything
-        message = f"{specification} cannot be loaded: {type(error).__name__}: {error}"
-        raise SearchSpaceError(message) from error
-    if not isinstance(found, SearchSpace):
-        raise SearchSpaceError(
-            f"{specification} is no search space; define a countperf.tuning.SearchSpace of that "
-            "name, or a function that returns one"
-        )
+    found = find_in_user_code(
+        specification,
+        SearchSpace,
+        kind_name="countperf.SearchSpace",
+        error=SearchSpaceError,
+    )
+    assert isinstance(found, SearchSpace)
     return found
-
-
-def _import(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 def _library_space(name: str) -> SearchSpace:
@@ -382,14 +368,3 @@ def _library_space(name: str) -> SearchSpace:
             f"no search space is called {name!r}; there are {there}, and path/file.py:name"
         )
     return known[name]
-
-
-def _module_from_file(path: Path) -> Any:
-    if not path.is_file():
-        raise SearchSpaceError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(f"_countperf_space_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -103,8 +103,8 @@ def test_a_property_vector_document_is_a_kernel(
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("scal", "no function 'scal' (there: scale, wrong, broken)"),
-        ("wrong", "it has to return a loopy.TranslationUnit"),
+        ("scal", "no function of the name 'scal' (there: scale, wrong, broken)"),
+        ("wrong", "it has to be a loopy.TranslationUnit"),
         ("broken", "RuntimeError: no luck"),
     ],
 )

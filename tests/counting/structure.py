@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from countperf.counting.analysis import AccessAnalysis, KernelAnalysis
+from countperf.counting.access_analysis import AccessAnalysis
+from countperf.counting.analysis import KernelAnalysis
 from countperf.counting.slots import Refusable
 from countperf.counting.structure import RegionAnalysis
 from countperf.counting.transactions import bank_conflicts, transactions

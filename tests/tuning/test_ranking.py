@@ -366,11 +366,11 @@ def test_spaces_are_found_by_name(tmp_path: Path) -> None:
 
     assert load_space(f"{file}:space").name == "s"
     for text, said in {
-        f"{file}:x": "is no search space",
-        f"{file}:y": "is no search space",
+        f"{file}:x": "no countperf.SearchSpace and no function of the name 'x' .there: space, bad",
+        f"{file}:y": "no function of the name 'y'",
         f"{file}:bad": "no luck",
         f"{file}x.py:y": "there is no file",
-        "no.such.module:x": "cannot be loaded",
+        "no.such.module:x": "no.such.module cannot be imported",
         "matmull": "there are matmul, stencil",
     }.items():
         with pytest.raises(SearchSpaceError, match=said):

@@ -1,0 +1,159 @@
+"""Kernels as users name them: finding them, and counting them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import CountingError, DocumentError, KernelSpecificationError
+from countperf.user_code import find_in_user_code
+
+if TYPE_CHECKING:
+    from countperf.measurements import Statistic
+    from countperf.properties.taxonomy import View
+    from countperf.properties.vector import PropertyVector
+
+
+def load_kernel(specification: str) -> Any:
+    """Find the kernel that a text names.
+
+    Parameters
+    ----------
+    specification : str
+        ``path/file.py:name`` or ``package.module:name``, where the name is a Loopy translation unit
+        or a function without arguments that returns one; the name of a kernel of the catalogue; or
+        the path of a property-vector document (``.json``).
+
+    Returns
+    -------
+    loopy.TranslationUnit or PropertyVector
+
+    Raises
+    ------
+    KernelSpecificationError
+        The text names nothing of the kind.
+    DocumentError
+        The property-vector document is bad.
+    """
+    if specification.endswith(".json"):
+        return _vector_document(Path(specification))
+    if is_in_catalogue(specification):
+        from measurement_kernels.catalog import entry
+
+        return entry(specification).build()
+    if ":" not in specification:
+        raise KernelSpecificationError(
+            f"{specification} is a file: name the kernel in it too, as in {specification}:axpy",
+            specification=specification,
+        )
+    import loopy as lp
+
+    def error(message: str) -> KernelSpecificationError:
+        return KernelSpecificationError(message, specification=specification)
+
+    return find_in_user_code(
+        specification, lp.TranslationUnit, kind_name="loopy.TranslationUnit", error=error
+    )
+
+
+def is_in_catalogue(specification: str) -> bool:
+    """Return whether a text can only be the name of a kernel of the catalogue."""
+    return ":" not in specification and not specification.endswith((".json", ".py"))
+
+
+def _vector_document(path: Path) -> PropertyVector:
+    from countperf.properties.vector import PropertyVector
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise KernelSpecificationError(
+            f"cannot read the property vector {path}: {error}", specification=str(path)
+        ) from error
+    except json.JSONDecodeError as error:
+        raise DocumentError(
+            f"{path} is no JSON document: {error}", path=str(path), field="$"
+        ) from error
+    try:
+        return PropertyVector.from_document(content)
+    except DocumentError as error:
+        raise DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
+
+
+def counted(
+    kernel: Any,
+    *,
+    statistics: Mapping[str, Statistic] | None = None,
+    view: View | None = None,
+    sizes: Mapping[str, Any] | None = None,
+) -> PropertyVector:
+    """Return the property vector of a kernel, a text that names one, or a mapping by hand.
+
+    Parameters
+    ----------
+    kernel : str, loopy.TranslationUnit, PropertyVector or mapping
+        The kernel, or a text that `load_kernel` understands.
+    statistics : mapping from str to float, optional
+        What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
+    view : {"source", "compiled"}, optional
+        How a kernel is counted, and what counts by hand stand for; the source's view by default.
+    sizes : mapping from str to int, optional
+        At which the catalogue's statistics that depend on sizes hold.
+
+    Raises
+    ------
+    CountingError
+        The kernel cannot be counted; or statistics, or another view, were asked of a vector.
+    """
+    from countperf.properties.vector import PropertyVector
+
+    statistics = kernel_statistics(kernel, statistics, sizes or {})
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(found, PropertyVector | Mapping):
+        if statistics:
+            raise CountingError("statistics are for kernels; a property vector takes none")
+        if not isinstance(found, PropertyVector):
+            return PropertyVector.from_mapping(found, view=view or "source")
+        if view not in (None, found.view):
+            raise CountingError(
+                f"the vector of '{found.kernel}' is of the {found.view} view; to have the {view} "
+                "view, count the kernel itself",
+                kernel=found.kernel,
+            )
+        return found
+    from countperf.properties.count_properties import count_kernel
+
+    return count_kernel(found, statistics=statistics, view=view or "source")
+
+
+def kernel_statistics(
+    kernel: Any, given: Mapping[str, Statistic] | None, sizes: Mapping[str, Any]
+) -> Mapping[str, Statistic] | None:
+    """Add what is known of the data of a kernel of the catalogue, unless it is given.
+
+    Statistics that depend on sizes are left out where no sizes, or several, are given.
+    """
+    if not isinstance(kernel, str) or not is_in_catalogue(kernel):
+        return given
+    from measurement_kernels.catalog import entry
+
+    found = entry(kernel)
+    if not found.statistics:
+        return given
+    certain = all(isinstance(sizes.get(size.name), int) for size in found.sizes)
+    known = {
+        name: value(sizes) if callable(value) else value
+        for name, value in found.statistics.items()
+        if certain or not callable(value)
+    }
+    return {**known, **(given or {})}
+
+
+def kernel_itself(kernel: Any, lacking: str) -> Any:
+    """Return a kernel, or the one that a text names; refuse counts, which lack something."""
+    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if isinstance(found, Mapping):
+        raise CountingError(f"a property vector has no {lacking}; pass the kernel itself")
+    return found

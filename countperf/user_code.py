@@ -1,0 +1,163 @@
+"""Running code of the user's: files and modules that define kernels and search spaces.
+
+Code of the user's may print, exit, raise anything, and import what lies beside it. All of that is
+dealt with here: what it prints goes to standard error, how it ends becomes an error of ours that
+names it, and its folder is on the path of modules while it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from types import ModuleType
+
+from countperf.errors import CountperfError
+
+MakeError = Callable[[str], CountperfError]
+"""From a message to the error that is raised with it."""
+
+
+def find_in_user_code(
+    specification: str, kind: type, *, kind_name: str, error: MakeError
+) -> object:
+    """Return the object that a text names, or what a function of that name returns.
+
+    Parameters
+    ----------
+    specification : str
+        ``path/file.py:name`` or ``package.module:name``. A file may import modules that lie beside
+        it; a module may lie in the current folder.
+    kind : type
+        An object of this type is returned as it is; a function without arguments that returns one
+        is called.
+    kind_name : str
+        Name of that type in messages, such as ``loopy.TranslationUnit``.
+    error : callable
+        Makes the error from its message.
+
+    Returns
+    -------
+    object
+        Of the type.
+
+    Raises
+    ------
+    CountperfError
+        The one of `error`: the code cannot be imported, exits, fails, or has nothing of the kind
+        under that name; the message lists what it has.
+    """
+    place, _, name = specification.rpartition(":")
+    file = Path(place) if place.endswith(".py") else None
+    if file is not None and not file.is_file():
+        raise error(f"there is no file {place}")
+    with _on_module_path(Path.cwd() if file is None else file.resolve().parent):
+        with guarded(f"{place} cannot be imported", error):
+            module = importlib.import_module(place) if file is None else _executed(file)
+        found = getattr(module, name, None)
+        if isinstance(found, kind):
+            return found
+        if not callable(found):
+            there = ", ".join(_named(module, kind)) or "none"
+            raise error(
+                f"{specification}: {place} has no {kind_name} and no function of the name {name!r}"
+                f" (there: {there})"
+            )
+        with guarded(f"{specification} failed", error):
+            made: object = found()
+    if isinstance(made, kind):
+        return made
+    raise error(
+        f"{specification} returned a {type(made).__name__}; it has to be a {kind_name}, or a"
+        " function without arguments that returns one"
+    )
+
+
+@contextlib.contextmanager
+def guarded(what: str, error: MakeError) -> Generator[None]:
+    """Turn however code of the user's ends into an error; let it print to standard error only.
+
+    Parameters
+    ----------
+    what : str
+        Begins the message.
+    error : callable
+        Makes the error from its message.
+
+    Raises
+    ------
+    CountperfError
+        The one of `error`, for whatever is raised, ``SystemExit`` included. Errors that countperf
+        raises itself, and interrupts by the keyboard, are passed on.
+    """
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (KeyboardInterrupt, CountperfError):
+        raise
+    except SystemExit as exited:
+        raise error(
+            f"{what}: it exits (sys.exit({'' if exited.code is None else repr(exited.code)}));"
+            ' put what is to run as a script under if __name__ == "__main__":'
+        ) from exited
+    except BaseException as raised:
+        raise error(f"{what}: {type(raised).__name__}: {raised}") from raised
+
+
+def _executed(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"_countperf_user_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as dataclasses in the file demand
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return module
+
+
+def _named(module: ModuleType, kind: type) -> list[str]:
+    """List what a module has of a kind, and the functions that it defines."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, kind)
+        or (callable(value) and getattr(value, "__module__", None) == module.__name__)
+    ]
+
+
+@contextlib.contextmanager
+def _on_module_path(folder: Path) -> Generator[None]:
+    """Put a folder first on the path of modules; forget afterwards what was imported from it.
+
+    Modules of the folder are forgotten, so that files in two folders may each import a ``helpers``
+    of their own. A folder that is on the path anyway is left alone.
+    """
+    if folder in {Path(entry or ".").resolve() for entry in sys.path}:
+        yield
+        return
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            top = name.partition(".")[0]
+            if top not in before and _lies_in(sys.modules[name], folder, top):
+                del sys.modules[name]
+
+
+def _lies_in(module: ModuleType, folder: Path, top: str) -> bool:
+    """Return whether a module is a file of a folder, or of the package ``top`` in it."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    place = Path(file).resolve()
+    return place == folder / f"{top}.py" or folder / top in place.parents

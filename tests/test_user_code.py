@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import loopy as lp
+import pytest
+
+from countperf.errors import KernelSpecificationError
+from countperf.kernels import load_kernel
+
+MAKE = """
+import loopy as lp
+import numpy as np
+
+def make(name):
+    return lp.make_kernel(
+        "{ [i] : 0 <= i < n }", "z[i] = 2*x[i]",
+        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        name=name, assumptions="n >= 1", lang_version=(2018, 2))
+"""
+
+
+def _folder(path: Path, *, name: str) -> Path:
+    """Write a kernel file that imports what lies beside it, at once and when it is called."""
+    path.mkdir()
+    (path / "beside.py").write_text(MAKE + f"NAME = {name!r}\n")
+    package = path / "inner"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "late.py").write_text(f"NAME = {'late_' + name!r}\n")
+    file = path / "kernels.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from beside import NAME, make\n"
+        "@dataclass\nclass Shape:\n    n: 'int'\n"
+        "unit = make(NAME)\n"
+        "def built():\n    return make(NAME)\n"
+        "def late():\n    from inner.late import NAME\n    return make(NAME)\n"
+        "number = 3\n"
+    )
+    return file
+
+
+def _name(specification: str) -> str:
+    found = load_kernel(specification)
+    assert isinstance(found, lp.TranslationUnit)
+    return found.default_entrypoint.name
+
+
+def test_kernels_are_objects_or_functions_of_files_with_imports_beside_them(
+    tmp_path: Path,
+) -> None:
+    first = _folder(tmp_path / "first", name="one")
+    second = _folder(tmp_path / "second", name="two")
+    path = list(sys.path)
+
+    assert _name(f"{first}:unit") == _name(f"{first}:built") == "one"
+    assert _name(f"{first}:late") == "late_one"
+    assert _name(f"{second}:unit") == "two"  # not the first folder's beside.py
+    assert _name(f"{second}:late") == "late_two"
+    assert sys.path == path
+    assert not {"beside", "inner", "inner.late"} & set(sys.modules)
+
+
+def test_a_module_of_the_current_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _folder(tmp_path / "first", name="one")
+    monkeypatch.chdir(file.parent)
+    assert _name("kernels:unit") == "one"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("number", "no function of the name 'number' (there: Shape, unit, built, late)"),
+        ("nothing", "(there: Shape, unit, built, late)"),
+    ],
+)
+def test_what_is_no_kernel_is_told_with_what_there_is(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    file = _folder(tmp_path / "first", name="one")
+    with pytest.raises(KernelSpecificationError) as caught:
+        load_kernel(f"{file}:{name}")
+    assert message in str(caught.value)
+
+
+def test_a_file_alone_is_told_to_lack_a_name() -> None:
+    with pytest.raises(KernelSpecificationError, match=r"as in kernels.py:axpy"):
+        load_kernel("kernels.py")
