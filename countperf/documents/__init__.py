@@ -19,16 +19,22 @@ from __future__ import annotations
 
 from countperf.documents.base import Document, Migration, Part, check_format, field_path, validate
 from countperf.documents.files import format_json, parse_json, read_file_text, write_atomically
+from countperf.documents.lines import FileLines, damaged_line, parse_lines, read_bytes, split_lines
 
 __all__ = [
     "Document",
+    "FileLines",
     "Migration",
     "Part",
     "check_format",
+    "damaged_line",
     "field_path",
     "format_json",
     "parse_json",
+    "parse_lines",
+    "read_bytes",
     "read_file_text",
+    "split_lines",
     "validate",
     "write_atomically",
 ]

@@ -38,7 +38,8 @@ def parse_json(text: str, *, path: Path | str | None = None, first_line: int = 1
     except json.JSONDecodeError as error:
         where = f"line {error.lineno + first_line - 1}, column {error.colno}"
         message = located(f"damaged JSON at {where}: {error.msg}", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        offset = len(text[: error.pos].encode("utf-8", errors="surrogatepass"))
+        raise DocumentError(message, path=path_text(path), offset=offset) from error
     except RecursionError as error:
         message = located("damaged JSON: nested too deeply", path)
         raise DocumentError(message, path=path_text(path)) from error

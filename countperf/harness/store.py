@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from countperf.documents import FileLines, read_bytes, split_lines
 from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.measurements import (
     FailedCase,
@@ -16,7 +17,6 @@ from countperf.measurements import (
     Resumption,
 )
 from countperf.measurements.lines import format_line
-from countperf.measurements.sets import complete_text, read_bytes
 
 _BEGINNING = b'{"format": "countperf-measurements"'
 
@@ -80,20 +80,16 @@ class Store:
     @classmethod
     def _begin(cls, path: Path, file: IO[bytes], header: Header) -> Store:
         raw = read_bytes(path)
-        cut = b"\n" not in raw and raw[: len(_BEGINNING)] == _BEGINNING[: len(raw)]
-        if cut and not complete_text(raw):  # empty, or died while writing the header
-            file.truncate(0)
+        found = split_lines(raw, path=path)
+        if not found.lines and raw[: len(_BEGINNING)] == _BEGINNING[: len(raw)]:
+            file.truncate(0)  # empty, or died while writing the header
             store = cls(path, file, MeasurementSet(header=header), begun=False)
             store._write(header)
             sync_folder(path.parent)
             return store
-        text = complete_text(raw)
-        content = MeasurementSet.read_text(text, path=path)
+        content = MeasurementSet.read_lines(found.lines, path=path)
         check_compatible(content.header, header, path)
-        if text.encode() != raw:
-            kept = raw.rfind(b"\n") + 1
-            file.truncate(kept)
-            file.write(text.encode()[kept:])
+        go_on_behind(file, found)
         return cls(path, file, content, begun=True)
 
     def resume(self, entry: Resumption) -> None:
@@ -187,6 +183,13 @@ def open_locked(path: Path, what: str) -> IO[bytes]:
         file.close()
         raise
     return file
+
+
+def go_on_behind(file: IO[bytes], found: FileLines) -> None:
+    """Drop a last line that was cut short, and end one that lacks nothing but its line feed."""
+    file.truncate(found.kept_bytes)
+    if found.lacks_feed:
+        write_synced(file, b"\n")
 
 
 def write_synced(file: IO[bytes], data: bytes) -> None:
