@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from countperf.harness.compiled.code import CompiledCode
     from countperf.harness.devices import Device
     from countperf.harness.progress import Progress
+    from countperf.harness.store import Rewriting
     from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
@@ -502,7 +503,7 @@ def _measure(
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
     from countperf.harness.calibration import calibrate
-    from countperf.harness.campaign import measure
+    from countperf.harness.campaign import measure, open_store
     from countperf.harness.overhead import measure_limits
     from countperf.harness.progress import silent
     from countperf.harness.protocols import PROTOCOLS
@@ -511,38 +512,39 @@ def _measure(
     from measurement_kernels.variants.sets import variant_entries
 
     runner = KernelRunner.open(device)
-    limits = measure_limits(
-        runner.session,
-        overhead_factor=profile.overhead_factor,
-        max_run_s=profile.max_run_s,
-        max_setup_s=profile.max_setup_s,
-    )
+    protocol = PROTOCOLS[profile.name]
     sets = dict.fromkeys(each.family for each in wanted if each.purpose == "variant")
     tried = [each for family in sets for each in variant_entries(family)[:_TRIED_VARIANTS]]
     others = [each for each in wanted if each.purpose != "variant"]
-    store.parent.mkdir(parents=True, exist_ok=True)
-    sizes = calibrate(
-        [*others, *tried],
-        runner,
-        limits,
-        store=store.with_suffix(".sizes.json"),
-        progress=progress or silent,
-    )
-    timed = sizes.timed_cases(others)
-    for family in sets:
-        choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
-        largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
-        for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
-            timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
-    return measure(
-        [case for case, _ in timed],
-        store=store,
-        protocol=PROTOCOLS[profile.name],
-        count=partial(count_kernel, view="structure"),
-        progress=progress or silent,
-        runner=runner,
-        expected_run_s={case.name: run_s for case, run_s in timed},
-    )
+    with open_store(store, runner, protocol) as file:  # before anything is written or timed
+        limits = measure_limits(
+            runner.session,
+            overhead_factor=profile.overhead_factor,
+            max_run_s=profile.max_run_s,
+            max_setup_s=profile.max_setup_s,
+        )
+        sizes = calibrate(
+            [*others, *tried],
+            runner,
+            limits,
+            store=store.with_suffix(".sizes.json"),
+            progress=progress or silent,
+        )
+        timed = sizes.timed_cases(others)
+        for family in sets:
+            choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
+            largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
+            for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
+                timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
+        return measure(
+            [case for case, _ in timed],
+            store=file,
+            protocol=protocol,
+            count=partial(count_kernel, view="structure"),
+            progress=progress or silent,
+            runner=runner,
+            expected_run_s={case.name: run_s for case, run_s in timed},
+        )
 
 
 def _check_families(families: Sequence[str]) -> None:
@@ -1247,13 +1249,22 @@ def read_code(
         A measured kernel is not of the catalogue.
     DeviceError, DocumentError
         The code of this device cannot be read, or the file is bad.
+    MeasurementError
+        Another process writes to the file, or it cannot be written.
     """
+    from countperf.harness.store import Rewriting
+
+    with Rewriting(measurements) as file:
+        return _read_code(file, device, progress or _silent)
+
+
+def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:
+    """Note what the code of measured kernels executes, in an open file."""
     from countperf.harness.compiled.instructions import CYCLES
     from countperf.harness.devices import find_device
     from countperf.tuning.pools import process_pool
 
-    say = progress or _silent
-    found = _measurements(measurements)
+    found = file.read()
     chosen = find_device(device or found.device.slug)
     if not found.device.matches(chosen.identity):
         raise DeviceMismatchError(
@@ -1292,9 +1303,9 @@ def read_code(
             done += len(batch)
             say(f"{done} of {len(cases)} kernels")
             if done % _BETWEEN_FILES < _BATCH:
-                renewed().write_file(measurements)
+                file.write(renewed())
     noted = renewed()
-    noted.write_file(measurements)
+    file.write(noted)
     return noted
 
 
@@ -1596,11 +1607,22 @@ def recount(measurements: Path | str) -> MeasurementSet:
         A measured kernel is not of the catalogue; the file is left as it was.
     CountingError, DocumentError
         A kernel cannot be counted, or the file is bad; it is left as it was.
+    MeasurementError
+        Another process writes to the file, or it cannot be written.
     """
+    from countperf.harness.store import Rewriting
+
+    with Rewriting(measurements) as file:
+        renewed = _recounted(file.read())
+        file.write(renewed)
+    return renewed
+
+
+def _recounted(found: MeasurementSet) -> MeasurementSet:
+    """Return measurements whose kernels are counted anew."""
     from countperf.properties.count_properties import count_kernel
     from measurement_kernels.catalog import entry
 
-    found = _measurements(measurements)
     counted: dict[object, dict[str, Any]] = {}
 
     def properties(each: Measurement) -> dict[str, Any]:
@@ -1612,14 +1634,12 @@ def recount(measurements: Path | str) -> MeasurementSet:
             counted[key] = vector.to_document()
         return counted[key]
 
-    renewed = replace(
+    return replace(
         found,
         measurements=tuple(
             each.model_copy(update={"properties": properties(each)}) for each in found
         ),
     )
-    renewed.write_file(measurements)
-    return renewed
 
 
 def publish(

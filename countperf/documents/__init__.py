@@ -18,7 +18,13 @@ first bad field, such as ``$.weights[3].value``.
 from __future__ import annotations
 
 from countperf.documents.base import Document, Migration, Part, check_format, field_path, validate
-from countperf.documents.files import format_json, parse_json, read_file_text, write_atomically
+from countperf.documents.files import (
+    format_json,
+    parse_json,
+    read_file_text,
+    scratch_beside,
+    write_atomically,
+)
 from countperf.documents.lines import FileLines, damaged_line, parse_lines, read_bytes, split_lines
 
 __all__ = [
@@ -34,6 +40,7 @@ __all__ = [
     "parse_lines",
     "read_bytes",
     "read_file_text",
+    "scratch_beside",
     "split_lines",
     "validate",
     "write_atomically",

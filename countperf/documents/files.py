@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -91,13 +93,20 @@ def write_atomically(path: Path | str, text: str) -> None:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
+    with scratch_beside(target) as scratch:
         with scratch.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(target)
+
+
+@contextmanager
+def scratch_beside(target: Path) -> Generator[Path]:
+    """Give the path of a new file in the same folder; what is left there at the end is removed."""
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        yield scratch
     finally:
         scratch.unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ CountKernel = Callable[..., "PropertyVector"]
 def measure(
     cases: Sequence[KernelCase],
     *,
-    store: Path | str,
+    store: Store | Path | str,
     device: str | Device | None = None,
     protocol: Protocol = PAPER,
     count: CountKernel | None = None,
@@ -69,8 +70,8 @@ def measure(
     ----------
     cases : sequence of KernelCase
         What to measure; names are unique.
-    store : Path or str
-        The file; made if it is not there.
+    store : Store, Path or str
+        The file; made if it is not there. One that `open_store` opened stays open.
     device : str or Device, optional
         As for `find_device`; by default the working device with the highest copy bandwidth.
     protocol : Protocol, optional
@@ -111,18 +112,10 @@ def measure(
     if runner is None:
         chosen = device if isinstance(device, Device) else find_device(device)
         runner = KernelRunner.open(chosen, clock)
-    header = Header(
-        device=runner.identity,
-        protocol=protocol,
-        environment=gather_environment(
-            runner.limits.sizes(),
-            runner.limits.max_clock_mhz,
-            device_state=runner.device_state(),
-            versions=runner.versions(),
-        ),
-        timer=runner.clock.timer,
-    )
-    with Store.open(store, header) as file:
+    with ExitStack() as stack:
+        file = store
+        if not isinstance(file, Store):
+            file = stack.enter_context(open_store(file, runner, protocol))
         _check_content(file, cases, counting=count is not None)
         finished = {entry.case for entry in file.content.measurements}
         if not retry_failed:
@@ -133,9 +126,37 @@ def measure(
         change = None
         if file.begun:
             known = choose_controls(cases, file.content.measurements) if waiting else []
-            change = campaign.resume(header.environment, known)
+            change = campaign.resume(file.environment, known)
         campaign.run(waiting, change)
-    return MeasurementSet.read_file(store)
+        return MeasurementSet.read_file(file.path)
+
+
+def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Store:
+    """Open the file of a campaign before any work for it begins; other processes are kept out.
+
+    Parameters
+    ----------
+    path, runner, protocol
+        As for `measure`; the path is made if it is not there.
+
+    Raises
+    ------
+    IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure`.
+    """
+    environment = gather_environment(
+        runner.limits.sizes(),
+        runner.limits.max_clock_mhz,
+        device_state=runner.device_state(),
+        versions=runner.versions(),
+    )
+    header = Header(
+        device=runner.identity,
+        protocol=protocol,
+        environment=environment,
+        timer=runner.clock.timer,
+    )
+    return Store.open(path, header)
 
 
 class _Campaign:

@@ -158,5 +158,9 @@ class MeasurementSet:
 
     def write_file(self, path: Path | str) -> None:
         """Write the set as one file; a reader sees the old file or the new one."""
+        write_atomically(path, self.to_text())
+
+    def to_text(self) -> str:
+        """Return the text of the set's file."""
         entries = (self.header, *self.resumptions, *self.measurements, *self.failures)
-        write_atomically(path, "".join(map(format_line, entries)))
+        return "".join(map(format_line, entries))
