@@ -312,6 +312,25 @@ class DocumentError(CountperfError):
         self.offset = offset
 
 
+class OutputError(CountperfError):
+    """A file cannot be written.
+
+    Attributes
+    ----------
+    path : str or None
+        The file.
+    rescued : str or None
+        Where the result is kept instead.
+    """
+
+    def __init__(
+        self, message: str, *, path: str | None = None, rescued: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.path = path
+        self.rescued = rescued
+
+
 class CountperfWarning(UserWarning):
     """Root of every warning that countperf issues: the result is usable, with a caveat."""
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from countperf.errors import CountperfError, DeviceLostError, FitError
+from countperf.documents import check_writable, write_atomically
+from countperf.errors import CountperfError, DeviceLostError, FitError, OutputError
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet, Purpose
@@ -463,9 +464,7 @@ def _read(path: Path, default: Any) -> Any:
 
 
 def _write(path: Path, content: Any) -> None:
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    unfinished.replace(path)
+    write_atomically(path, json.dumps(content, indent=1))
 
 
 # }}}
@@ -573,7 +572,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         deadline=given.deadline,
         families=tuple(given.family),
     )
-    options.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        check_writable(options.store)
+    except OutputError as error:
+        print(f"gpu_campaign: {error}", file=sys.stderr)
+        return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever cuts us off gets a summary
     if given.stage is not None:
         return _run_stage(given.stage, options)

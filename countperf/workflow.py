@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from countperf.documents import check_writable
 from countperf.errors import (
     CountingError,
     DeviceMismatchError,
@@ -605,7 +606,7 @@ def characterize(
     from countperf.harness.devices import find_device
     from countperf.harness.progress import silent
 
-    Path(store).parent.mkdir(parents=True, exist_ok=True)
+    check_writable(store, parameters)
     found = run(
         open_session(find_device(device)),
         effort=QUICK if quick else FULL,
@@ -614,8 +615,7 @@ def characterize(
         progress=progress or silent,
     )
     if parameters is not None:
-        Path(parameters).parent.mkdir(parents=True, exist_ok=True)
-        found.parameters.write_file(parameters)
+        found.parameters.write_file(parameters, rescue=True)
     return found
 
 
@@ -745,6 +745,7 @@ def fit(
         if isinstance(policy, Path | str):
             policy = policy_of(policy)
         model = from_expression(expression, policy=policy)
+    check_writable(output)  # before the work
     found = _measurements(measurements)
     is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
@@ -764,9 +765,7 @@ def fit(
             executor=pool,
         )
     if output is not None:
-        path = Path(output)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        result.weights.write_file(path)
+        result.weights.write_file(output, rescue=True)
     return result
 
 
@@ -1249,7 +1248,7 @@ def read_code(
         A measured kernel is not of the catalogue.
     DeviceError, DocumentError
         The code of this device cannot be read, or the file is bad.
-    MeasurementError
+    MeasurementError, OutputError
         Another process writes to the file, or it cannot be written.
     """
     from countperf.harness.store import Rewriting
@@ -1607,7 +1606,7 @@ def recount(measurements: Path | str) -> MeasurementSet:
         A measured kernel is not of the catalogue; the file is left as it was.
     CountingError, DocumentError
         A kernel cannot be counted, or the file is bad; it is left as it was.
-    MeasurementError
+    MeasurementError, OutputError
         Another process writes to the file, or it cannot be written.
     """
     from countperf.harness.store import Rewriting
@@ -1689,7 +1688,7 @@ def publish(
 
     found = _measurements(measurements)
     target = Path(folder) / found.device.slug
-    target.mkdir(parents=True, exist_ok=True)
+    check_writable(target / "weights.json")
     classes = families(collection="paper")
     of_paper = replace(found, measurements=tuple(m for m in found if m.family in classes))
     default = fit(of_paper, weigh_noise=False, output=target / "linear.json").weights

@@ -22,26 +22,38 @@ from countperf.documents.files import (
     format_json,
     parse_json,
     read_file_text,
-    scratch_beside,
-    write_atomically,
 )
 from countperf.documents.lines import FileLines, damaged_line, parse_lines, read_bytes, split_lines
+from countperf.documents.output import (
+    LineFile,
+    append_synced,
+    check_writable,
+    output_error,
+    replacing,
+    write_atomically,
+    write_rescued,
+)
 
 __all__ = [
     "Document",
     "FileLines",
+    "LineFile",
     "Migration",
     "Part",
+    "append_synced",
     "check_format",
+    "check_writable",
     "damaged_line",
     "field_path",
     "format_json",
+    "output_error",
     "parse_json",
     "parse_lines",
     "read_bytes",
     "read_file_text",
-    "scratch_beside",
+    "replacing",
     "split_lines",
     "validate",
     "write_atomically",
+    "write_rescued",
 ]

@@ -15,8 +15,8 @@ from countperf.documents.files import (
     parse_json,
     path_text,
     read_file_text,
-    write_atomically,
 )
+from countperf.documents.output import write_atomically, write_rescued
 from countperf.errors import DocumentError
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
@@ -122,9 +122,22 @@ class Document(Part):
         """Return the document as JSON text; `read_text` of it gives an equal document."""
         return format_json(self.to_object()) + "\n"
 
-    def write_file(self, path: Path | str) -> None:
-        """Write the document; a reader sees the old file or the new one, never a part of it."""
-        write_atomically(path, self.write_text())
+    def write_file(self, path: Path | str, *, rescue: bool = False) -> None:
+        """Write the document; a reader sees the old file or the new one, never a part of it.
+
+        Parameters
+        ----------
+        path : Path or str
+            The file.
+        rescue : bool, optional
+            Whether the document is kept elsewhere if the file cannot be written.
+
+        Raises
+        ------
+        OutputError
+            The file cannot be written.
+        """
+        (write_rescued if rescue else write_atomically)(path, self.write_text())
 
 
 def check_format(content: object, wanted: str, *, path: Path | str | None = None) -> dict[str, Any]:

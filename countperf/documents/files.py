@@ -1,11 +1,8 @@
-"""JSON text and files: parsing that says where it fails, writing that never leaves a part."""
+"""JSON text and files: parsing that says where it fails."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -81,34 +78,6 @@ def read_file_text(path: Path | str) -> str:
     except UnicodeDecodeError as error:
         message = located(f"not a text file (byte {error.start} is not UTF-8)", path)
         raise DocumentError(message, path=path_text(path)) from error
-
-
-def write_atomically(path: Path | str, text: str) -> None:
-    """Replace a file by a new one with this text, synced first; makes missing folders.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written; an old file is then left as it was.
-    """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with scratch_beside(target) as scratch:
-        with scratch.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(target)
-
-
-@contextmanager
-def scratch_beside(target: Path) -> Generator[Path]:
-    """Give the path of a new file in the same folder; what is left there at the end is removed."""
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
-        yield scratch
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def located(message: str, path: Path | str | None) -> str:

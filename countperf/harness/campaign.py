@@ -106,7 +106,9 @@ def measure(
     DocumentError
         The file is damaged, or something else.
     MeasurementError
-        The file cannot be written, or two cases have the same name.
+        Another process is writing to the file, or two cases have the same name.
+    OutputError
+        The file cannot be written.
     """
     _check_names(cases)
     if runner is None:

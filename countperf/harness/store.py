@@ -7,7 +7,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from countperf.documents import FileLines, read_bytes, scratch_beside, split_lines
+from countperf.documents import (
+    FileLines,
+    append_synced,
+    output_error,
+    read_bytes,
+    replacing,
+    split_lines,
+)
 from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.measurements import (
     Environment,
@@ -77,7 +84,9 @@ class Store:
         DocumentError
             The file is damaged, or something else.
         MeasurementError
-            Another process is writing to it, or it cannot be written.
+            Another process is writing to it.
+        OutputError
+            It cannot be written.
         """
         target = Path(path)
         file = open_locked(target, "measurements")
@@ -100,7 +109,7 @@ class Store:
             return store
         content = MeasurementSet.read_lines(found.lines, path=path)
         check_compatible(content.header, header, path)
-        go_on_behind(file, found)
+        go_on_behind(file, path, found)
         return cls(path, file, content, header.environment, begun=True)
 
     def resume(self, entry: Resumption) -> None:
@@ -112,7 +121,7 @@ class Store:
         self._write(entry)
 
     def _write(self, entry: Header | Measurement | FailedCase | Resumption) -> None:
-        write_synced(self._file, format_line(entry).encode())
+        append_synced(self._file, self.path, format_line(entry).encode())
 
     def close(self) -> None:
         """Close the file and let others write to it."""
@@ -182,16 +191,17 @@ def open_locked(path: Path, what: str, *, new: bool = True) -> IO[bytes]:
     Raises
     ------
     MeasurementError
-        Another process has it, or it cannot be written.
+        Another process has it.
+    OutputError
+        It cannot be written.
     """
     while True:
         try:
             if new:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("ab" if new else "r+b")
+            file = path.open("ab" if new else "r+b", buffering=0)
         except OSError as error:
-            message = f"cannot write {what} to {path}: {error.strerror or error}"
-            raise MeasurementError(message) from error
+            raise output_error(path, error, what=what) from error
         try:
             _lock(file, path)
             if _is_still(file, path):
@@ -226,7 +236,9 @@ class Rewriting:
     DocumentError
         There is no such file, or it is damaged.
     MeasurementError
-        Another process is writing to it, or it cannot be written.
+        Another process is writing to it.
+    OutputError
+        It cannot be written.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -241,11 +253,11 @@ class Rewriting:
 
     def write(self, content: MeasurementSet) -> None:
         """Replace the file; what replaces it is locked before it is there."""
-        with scratch_beside(self._path) as scratch:
-            file = scratch.open("wb")
+        with replacing(self._path) as scratch:
+            file = scratch.open("wb", buffering=0)
             try:
                 _lock(file, self._path)
-                write_synced(file, content.to_text().encode())
+                append_synced(file, self._path, content.to_text().encode())
                 scratch.replace(self._path)
             except BaseException:
                 file.close()
@@ -265,18 +277,11 @@ class Rewriting:
         self._file.close()
 
 
-def go_on_behind(file: IO[bytes], found: FileLines) -> None:
+def go_on_behind(file: IO[bytes], path: Path, found: FileLines) -> None:
     """Drop a last line that was cut short, and end one that lacks nothing but its line feed."""
     file.truncate(found.kept_bytes)
     if found.lacks_feed:
-        write_synced(file, b"\n")
-
-
-def write_synced(file: IO[bytes], data: bytes) -> None:
-    """Append to a file; it is on the disk when this returns."""
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
+        append_synced(file, path, b"\n")
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

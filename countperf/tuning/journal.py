@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-from countperf.documents import parse_json, parse_lines, read_bytes, split_lines
+from countperf.documents import append_synced, parse_json, parse_lines, read_bytes, split_lines
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
-from countperf.harness.store import go_on_behind, open_locked, sync_folder, write_synced
+from countperf.harness.store import go_on_behind, open_locked, sync_folder
 from countperf.tuning.points import Question
 from countperf.tuning.result import Plan
 from countperf.tuning.space import SearchSpace
@@ -58,7 +58,9 @@ class Journal:
         DocumentError
             It is damaged, or something else.
         MeasurementError
-            Another process writes to it, or it cannot be written.
+            Another process writes to it.
+        OutputError
+            It cannot be written.
         """
         target = Path(path)
         file = open_locked(target, "the search")
@@ -89,12 +91,13 @@ class Journal:
             raise IncompatibleMeasurementsError(
                 f"{path} holds another search: {said}; name another file, or ask for what it holds"
             )
-        go_on_behind(file, found)
+        go_on_behind(file, path, found)
         return cls(path, file, entries)
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write a line; it is on the disk when this returns."""
-        write_synced(self._file, (json.dumps(entry, allow_nan=False) + "\n").encode())
+        line = json.dumps(entry, allow_nan=False) + "\n"
+        append_synced(self._file, self.path, line.encode())
 
     def __enter__(self) -> Self:
         return self

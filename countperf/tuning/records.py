@@ -161,7 +161,7 @@ def record(
     ------
     TuningError
         Nothing ran.
-    IncompatibleMeasurementsError, DocumentError, MeasurementError
+    IncompatibleMeasurementsError, DocumentError, MeasurementError, OutputError
         The file is of another record, is damaged, or cannot be written.
     """
     plan = plan or Plan()

@@ -100,7 +100,7 @@ def tune_space(
         No variant could be predicted, or none ran.
     ParameterError, SearchSpaceError
         A size is not positive or none of the space, or the space cannot be measured.
-    IncompatibleMeasurementsError, DocumentError, MeasurementError
+    IncompatibleMeasurementsError, DocumentError, MeasurementError, OutputError
         The store is of another search, is damaged, or cannot be written.
     """
     plan = plan or Plan()

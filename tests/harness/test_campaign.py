@@ -18,6 +18,7 @@ from countperf.errors import (
     IncompatibleMeasurementsError,
     KernelBuildError,
     MeasurementError,
+    OutputError,
     WrongResultError,
 )
 from countperf.harness.campaign import measure
@@ -378,7 +379,7 @@ def test_two_cases_of_one_name_are_refused(store: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(MeasurementError, match="cannot write measurements to"):
+    with pytest.raises(OutputError, match="cannot write measurements to"):
         _measure(tmp_path / "file" / "store.jsonl", FakeRunner())
 
 
