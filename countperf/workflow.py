@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from countperf.documents import check_writable
+from countperf.documents import check_writable, parse_json, read_file_text
 from countperf.errors import (
     CountingError,
     DeviceMismatchError,
@@ -108,16 +107,9 @@ def load_kernel(specification: str) -> Any:
 def _vector_document(path: Path) -> PropertyVector:
     from countperf.properties.vector import PropertyVector
 
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise KernelSpecificationError(
-            f"cannot read the property vector {path}: {error}", specification=str(path)
-        ) from error
-    except json.JSONDecodeError as error:
-        raise DocumentError(
-            f"{path} is no JSON document: {error}", path=str(path), field="$"
-        ) from error
+    if not path.exists():
+        raise KernelSpecificationError(f"there is no file {path}", specification=str(path))
+    content = parse_json(read_file_text(path), path=path)
     try:
         return PropertyVector.from_document(content)
     except DocumentError as error:

@@ -21,6 +21,7 @@ from countperf.documents.base import Document, Migration, Part, check_format, fi
 from countperf.documents.files import (
     format_json,
     parse_json,
+    parse_toml,
     read_file_text,
 )
 from countperf.documents.lines import FileLines, damaged_line, parse_lines, read_bytes, split_lines
@@ -49,6 +50,7 @@ __all__ = [
     "output_error",
     "parse_json",
     "parse_lines",
+    "parse_toml",
     "read_bytes",
     "read_file_text",
     "replacing",

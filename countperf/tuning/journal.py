@@ -14,6 +14,7 @@ from countperf.documents import append_synced, parse_json, parse_lines, read_byt
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
 from countperf.harness.store import go_on_behind, open_locked, sync_folder
+from countperf.tuning.lines import check_line, check_record_header
 from countperf.tuning.points import Question
 from countperf.tuning.result import Plan
 from countperf.tuning.space import SearchSpace
@@ -149,6 +150,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
         entry = parse_json(line, path=path, first_line=number)
         if not isinstance(entry, dict):
             raise DocumentError("an object is wanted", path=str(path), field=f"line {number}: $")
+        check_line(entry, number, is_record=is_record, path=path)
         return cast("dict[str, Any]", entry)
 
     def parse_header(line: str) -> dict[str, Any]:
@@ -158,7 +160,12 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
         if header.get("version") != VERSION:
             message = f"{path} has version {header.get('version')}; this reads {VERSION}"
             raise DocumentError(message, path=str(path), field="$.version")
+        nonlocal is_record
+        if is_record := header.get("content") == "record":
+            check_record_header(header, path)
         return cast("dict[str, Any]", header)
+
+    is_record = False
 
     if not lines:
         raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
