@@ -12,6 +12,9 @@ from countperf.devices.library import load_device
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.harness.characterization.document import Characterization
+from countperf.harness.clock import Timing
+from countperf.harness.protocols import Round
+from countperf.harness.rounds import RoundsFile, rounds_path, waits_s
 from countperf.harness.sizes import Calibration, SizeChoice, SizeLimits
 from countperf.measurements import (
     Environment,
@@ -197,6 +200,13 @@ def _measured() -> tuple[Kind, ...]:
             lines=True,
         ),
         Kind(
+            name="rounds",
+            suffix=".jsonl",
+            content=_rounds(content.header),
+            read=lambda path: _use_rounds(path, content.header),
+            lines=True,
+        ),
+        Kind(
             name="sizes",
             suffix=".json",
             content=sizes.write_text().encode(),
@@ -209,6 +219,24 @@ def _written(content: MeasurementSet) -> str:
     with tempfile.TemporaryDirectory() as folder:
         content.write_file(Path(folder) / "set.jsonl")
         return (Path(folder) / "set.jsonl").read_text()
+
+
+def _rounds(header: Header) -> bytes:
+    turn = Round(timings=(Timing(time_s=1e-3, host_s=2e-3),) * 4, cut_short=False)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store.jsonl"
+        with RoundsFile(store, header) as file:
+            for n in (16, 32):
+                file.append(make_case(n=n), turn)
+        return rounds_path(store).read_bytes()
+
+
+def _use_rounds(path: Path, header: Header) -> object:
+    store = path.with_name("store.jsonl")
+    rounds_path(store).write_bytes(path.read_bytes())
+    with RoundsFile(store, header) as file:
+        lines = file.rounds_of(make_case(n=16))
+        return waits_s({"a": lines}, 20.0), [each.to_round() for each in lines]
 
 
 def _use_measurements(path: Path) -> object:
