@@ -292,12 +292,43 @@ class DocumentError(CountperfError):
         File at fault.
     field : str or None
         Path of the bad field inside the document, such as ``$.weights[3].value``.
+    line, offset : int or None
+        Line, from 1, and byte, from 0, of the damage in a file of lines.
     """
 
-    def __init__(self, message: str, *, path: str | None = None, field: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        field: str | None = None,
+        line: int | None = None,
+        offset: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.path = path
         self.field = field
+        self.line = line
+        self.offset = offset
+
+
+class OutputError(CountperfError):
+    """A file cannot be written.
+
+    Attributes
+    ----------
+    path : str or None
+        The file.
+    rescued : str or None
+        Where the result is kept instead.
+    """
+
+    def __init__(
+        self, message: str, *, path: str | None = None, rescued: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.path = path
+        self.rescued = rescued
 
 
 class CountperfWarning(UserWarning):

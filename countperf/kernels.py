@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countperf.documents import parse_json, read_file_text
 from countperf.errors import CountingError, DocumentError, KernelSpecificationError
 from countperf.user_code import find_in_user_code
 
@@ -66,16 +66,9 @@ def is_in_catalogue(specification: str) -> bool:
 def _vector_document(path: Path) -> PropertyVector:
     from countperf.properties.vector import PropertyVector
 
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise KernelSpecificationError(
-            f"cannot read the property vector {path}: {error}", specification=str(path)
-        ) from error
-    except json.JSONDecodeError as error:
-        raise DocumentError(
-            f"{path} is no JSON document: {error}", path=str(path), field="$"
-        ) from error
+    if not path.exists():
+        raise KernelSpecificationError(f"there is no file {path}", specification=str(path))
+    content = parse_json(read_file_text(path), path=path)
     try:
         return PropertyVector.from_document(content)
     except DocumentError as error:

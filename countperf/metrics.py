@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from countperf.documents import Document, Part
 from countperf.errors import ParameterError
@@ -191,7 +191,7 @@ class EvaluatedCase(Part):
     """
 
     kernel: str
-    parameters: dict[str, int]
+    parameters: dict[str, NonNegativeInt]
     measured_s: float = Field(gt=0)
     predicted_s: float
     complete: bool = True

@@ -24,7 +24,17 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from countperf.errors import CountperfError, DeviceLostError, FitError
+from pydantic import NonNegativeFloat
+
+from countperf.documents import (
+    Part,
+    check_writable,
+    parse_json,
+    read_file_text,
+    validate,
+    write_atomically,
+)
+from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError, OutputError
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet, Purpose
@@ -144,7 +154,7 @@ def check_kernels(options: Options) -> None:
     from measurement_kernels.catalog import entries
 
     path = options.folder / "checks.json"
-    checks: dict[str, str] = _read(path, {})
+    checks = _read_checks(path)
     device = find_device(options.device)
     runner = KernelRunner.open(device)
     everything = [
@@ -178,6 +188,22 @@ def check_kernels(options: Options) -> None:
     print(f"{right} of {len(everything)} kernels are right, {len(everything) - len(checks)} to go")
     if len(checks) < len(everything):
         raise TimeoutError(f"{len(everything) - len(checks)} kernels are still to be checked")
+
+
+def _read_checks(path: Path) -> dict[str, str]:
+    """Return the verdicts on kernels that an earlier call wrote, by name."""
+    if not path.exists():
+        return {}
+    content = parse_json(read_file_text(path), path=path)
+    if not isinstance(content, dict):
+        raise DocumentError(
+            f"{path}: $: an object of verdicts is wanted", path=str(path), field="$"
+        )
+    for name, verdict in content.items():
+        if not isinstance(verdict, str):
+            field = f"$[{json.dumps(name)}]"
+            raise DocumentError(f"{path}: {field}: a text is wanted", path=str(path), field=field)
+    return content
 
 
 def _processes() -> ProcessPoolExecutor:
@@ -334,6 +360,18 @@ def plan() -> tuple[Stage, ...]:
 # {{{ running them
 
 
+class _Attempt(Part):
+    stage: str
+    outcome: str
+    seconds: NonNegativeFloat = 0.0
+    said: str = ""
+
+
+class _Progress(Part):
+    finished: tuple[str, ...]
+    log: tuple[_Attempt, ...]
+
+
 @dataclass(slots=True, kw_only=True)
 class Progress:
     """What is finished, kept in ``campaign.json``.
@@ -352,7 +390,12 @@ class Progress:
     @classmethod
     def read(cls, folder: Path) -> Progress:
         """Read the file, if there is one."""
-        return cls(**_read(folder / "campaign.json", {}))
+        path = folder / "campaign.json"
+        if not path.exists():
+            return cls()
+        found = validate(_Progress, parse_json(read_file_text(path), path=path), path=path)
+        log = [each.model_dump(exclude_unset=True) for each in found.log]
+        return cls(finished=list(found.finished), log=log)
 
     def write(self, folder: Path) -> None:
         """Write the file."""
@@ -455,17 +498,8 @@ def _last_line(log: Path) -> str:
     return lines[-1][:300] if lines else ""
 
 
-def _read(path: Path, default: Any) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return default
-
-
 def _write(path: Path, content: Any) -> None:
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    unfinished.replace(path)
+    write_atomically(path, json.dumps(content, indent=1))
 
 
 # }}}
@@ -514,7 +548,7 @@ def _rates_summary(weights: Path, folder: Path) -> list[str]:
 
 
 def _checks_summary(folder: Path) -> list[str]:
-    checks: dict[str, str] = _read(folder / "checks.json", {})
+    checks = _read_checks(folder / "checks.json")
     wrong = {name: verdict for name, verdict in checks.items() if verdict != "right"}
     lines = [f"kernels: {len(checks) - len(wrong)} right, {len(wrong)} not"] if checks else []
     return lines + [f"  {name}: {verdict}" for name, verdict in list(wrong.items())[:20]]
@@ -573,7 +607,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         deadline=given.deadline,
         families=tuple(given.family),
     )
-    options.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        check_writable(options.store)
+    except OutputError as error:
+        print(f"gpu_campaign: {error}", file=sys.stderr)
+        return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever cuts us off gets a summary
     if given.stage is not None:
         return _run_stage(given.stage, options)

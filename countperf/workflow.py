@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from countperf.documents import check_writable
 from countperf.errors import (
     CountingError,
     DeviceMismatchError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.device import Device
     from countperf.harness.progress import Progress
+    from countperf.harness.store import Rewriting
     from countperf.machine_code.code import CompiledCode
     from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
     from countperf.mechanistic.from_kernel import KernelProfiler
@@ -388,7 +390,7 @@ def _measure(
     progress: Progress | None,
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
-    from countperf.harness.campaign import measure
+    from countperf.harness.campaign import measure, open_store
     from countperf.harness.overhead import measure_limits
     from countperf.harness.progress import silent
     from countperf.harness.protocols import PROTOCOLS
@@ -398,38 +400,39 @@ def _measure(
     from measurement_kernels.variants.sets import variant_entries
 
     runner = KernelRunner.open(device)
-    limits = measure_limits(
-        runner.session,
-        overhead_factor=profile.overhead_factor,
-        max_run_s=profile.max_run_s,
-        max_setup_s=profile.max_setup_s,
-    )
+    protocol = PROTOCOLS[profile.name]
     sets = dict.fromkeys(each.family for each in wanted if each.purpose == "variant")
     tried = [each for family in sets for each in variant_entries(family)[:_TRIED_VARIANTS]]
     others = [each for each in wanted if each.purpose != "variant"]
-    store.parent.mkdir(parents=True, exist_ok=True)
-    sizes = calibrate(
-        [*others, *tried],
-        runner,
-        limits,
-        store=store.with_suffix(".sizes.json"),
-        progress=progress or silent,
-    )
-    timed = sizes.timed_cases(others)
-    for family in sets:
-        choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
-        largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
-        for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
-            timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
-    return measure(
-        [case for case, _ in timed],
-        store=store,
-        protocol=PROTOCOLS[profile.name],
-        count=partial(count_kernel, view="structure"),
-        progress=progress or silent,
-        runner=runner,
-        expected_run_s={case.name: run_s for case, run_s in timed},
-    )
+    with open_store(store, runner, protocol) as file:  # before anything is written or timed
+        limits = measure_limits(
+            runner.session,
+            overhead_factor=profile.overhead_factor,
+            max_run_s=profile.max_run_s,
+            max_setup_s=profile.max_setup_s,
+        )
+        sizes = calibrate(
+            [*others, *tried],
+            runner,
+            limits,
+            store=store.with_suffix(".sizes.json"),
+            progress=progress or silent,
+        )
+        timed = sizes.timed_cases(others)
+        for family in sets:
+            choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
+            largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
+            for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
+                timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
+        return measure(
+            [case for case, _ in timed],
+            store=file,
+            protocol=protocol,
+            count=partial(count_kernel, view="structure"),
+            progress=progress or silent,
+            runner=runner,
+            expected_run_s={case.name: run_s for case, run_s in timed},
+        )
 
 
 def _check_families(families: Sequence[str]) -> None:
@@ -490,7 +493,7 @@ def characterize(
     from countperf.harness.progress import silent
     from countperf.harness.registry import open_session
 
-    Path(store).parent.mkdir(parents=True, exist_ok=True)
+    check_writable(store, parameters)
     found = run(
         open_session(find_device(device)),
         effort=QUICK if quick else FULL,
@@ -499,8 +502,7 @@ def characterize(
         progress=progress or silent,
     )
     if parameters is not None:
-        Path(parameters).parent.mkdir(parents=True, exist_ok=True)
-        found.parameters.write_file(parameters)
+        found.parameters.write_file(parameters, rescue=True)
     return found
 
 
@@ -630,6 +632,7 @@ def fit(
         if isinstance(policy, Path | str):
             policy = policy_of(policy)
         model = from_expression(expression, policy=policy)
+    check_writable(output)  # before the work
     found = _measurements(measurements)
     is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
@@ -649,9 +652,7 @@ def fit(
             executor=pool,
         )
     if output is not None:
-        path = Path(output)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        result.weights.write_file(path)
+        result.weights.write_file(output, rescue=True)
     return result
 
 
@@ -1057,13 +1058,22 @@ def read_code(
         A measured kernel is not of the catalogue.
     DeviceError, DocumentError
         The code of this device cannot be read, or the file is bad.
+    MeasurementError, OutputError
+        Another process writes to the file, or it cannot be written.
     """
+    from countperf.harness.store import Rewriting
+
+    with Rewriting(measurements) as file:
+        return _read_code(file, device, progress or _silent)
+
+
+def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:
+    """Note what the code of measured kernels executes, in an open file."""
     from countperf.harness.devices import find_device
     from countperf.machine_code.executed_counts import CYCLES
     from countperf.tuning.pools import process_pool
 
-    say = progress or _silent
-    found = _measurements(measurements)
+    found = file.read()
     chosen = find_device(device or found.device.slug)
     if not found.device.matches(chosen.identity):
         raise DeviceMismatchError(
@@ -1102,9 +1112,9 @@ def read_code(
             done += len(batch)
             say(f"{done} of {len(cases)} kernels")
             if done % _BETWEEN_FILES < _BATCH:
-                renewed().write_file(measurements)
+                file.write(renewed())
     noted = renewed()
-    noted.write_file(measurements)
+    file.write(noted)
     return noted
 
 
@@ -1406,11 +1416,22 @@ def recount(measurements: Path | str) -> MeasurementSet:
         A measured kernel is not of the catalogue; the file is left as it was.
     CountingError, DocumentError
         A kernel cannot be counted, or the file is bad; it is left as it was.
+    MeasurementError, OutputError
+        Another process writes to the file, or it cannot be written.
     """
+    from countperf.harness.store import Rewriting
+
+    with Rewriting(measurements) as file:
+        renewed = _recounted(file.read())
+        file.write(renewed)
+    return renewed
+
+
+def _recounted(found: MeasurementSet) -> MeasurementSet:
+    """Return measurements whose kernels are counted anew."""
     from countperf.properties.count_properties import count_kernel
     from measurement_kernels.catalog import entry
 
-    found = _measurements(measurements)
     counted: dict[object, dict[str, Any]] = {}
 
     def properties(each: Measurement) -> dict[str, Any]:
@@ -1422,14 +1443,12 @@ def recount(measurements: Path | str) -> MeasurementSet:
             counted[key] = vector.to_document()
         return counted[key]
 
-    renewed = replace(
+    return replace(
         found,
         measurements=tuple(
             each.model_copy(update={"properties": properties(each)}) for each in found
         ),
     )
-    renewed.write_file(measurements)
-    return renewed
 
 
 def publish(
@@ -1479,7 +1498,7 @@ def publish(
 
     found = _measurements(measurements)
     target = Path(folder) / found.device.slug
-    target.mkdir(parents=True, exist_ok=True)
+    check_writable(target / "weights.json")
     classes = families(collection="paper")
     of_paper = replace(found, measurements=tuple(m for m in found if m.family in classes))
     default = fit(of_paper, weigh_noise=False, output=target / "linear.json").weights

@@ -24,7 +24,6 @@ from countperf.measurements import (
     summarize,
 )
 from countperf.measurements.lines import case_fields, format_line, parse_line
-from countperf.measurements.sets import complete_text
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 
 ENVIRONMENT = Environment(
@@ -174,21 +173,6 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path) -> None:
         whole = raw[: cut + 1].count(b"\n")  # also a line of which only the line feed is missing
         entries = len(read.resumptions) + len(read) + len(read.failures)
         assert entries + 1 == whole
-
-
-@pytest.mark.parametrize(
-    ("content", "kept"),
-    [
-        pytest.param(b'{"a": 1}\n{"b": 2}\n', '{"a": 1}\n{"b": 2}\n', id="whole"),
-        pytest.param(b'{"a": 1}\n{"b": ', '{"a": 1}\n', id="cut short"),
-        pytest.param(b'{"a": 1}\n{"b": 2}', '{"a": 1}\n{"b": 2}\n', id="line feed missing"),
-        pytest.param(b'{"a": 1}\n\x00\x00\x00', '{"a": 1}\n', id="zeros after a power failure"),
-        pytest.param(b'{"a": 1}\n{"b": "\xc3', '{"a": 1}\n', id="cut inside a character"),
-        pytest.param(b"", "", id="empty"),
-    ],
-)
-def test_complete_text(content: bytes, kept: str) -> None:
-    assert complete_text(content) == kept
 
 
 def test_a_case_that_failed_and_was_measured_later_is_measured() -> None:

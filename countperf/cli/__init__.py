@@ -6,6 +6,8 @@ Exit status: 0 done; 1 the work failed (one line on standard error, then the men
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -69,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         run(options)
+        sys.stdout.flush()
     except CountperfError as error:
         if options.debug:
             raise
@@ -80,4 +83,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except (OSError, RecursionError, MemoryError) as error:
+        if options.debug:
+            raise
+        _discard_output()
+        print(f"countperf: {_said(error)}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _said(error: OSError | RecursionError | MemoryError) -> str:
+    """Say what the system refused, and what helps."""
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply; make it flatter (--debug shows where)"
+    if isinstance(error, MemoryError):
+        return "the memory is exhausted; take smaller sizes, or end other programs"
+    place = error.filename or "standard output or another file without a name"
+    return (
+        f"{place}: {error.strerror or error}; see to it that the file can be used and that its disk"
+        " has space (--debug shows who asked for it)"
+    )
+
+
+def _discard_output() -> None:
+    """Drop what standard output still holds, so that the interpreter's end does not fail on it."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

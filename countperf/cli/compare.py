@@ -42,6 +42,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
+    from countperf.documents import check_writable
     from countperf.errors import ParameterError
     from countperf.report.comparison import (
         check_figure_path,
@@ -59,7 +60,8 @@ def run(options: argparse.Namespace) -> None:
             parameter="output",
         )
     if options.figure:
-        check_figure_path(options.figure)  # before the work, not after it
+        check_figure_path(options.figure)
+    check_writable(options.output, options.figure)  # before the work, not after it
     found = [
         compare(
             place,
@@ -70,11 +72,11 @@ def run(options: argparse.Namespace) -> None:
         )
         for place in places
     ]
-    if options.output:
-        found[0].write_file(options.output)
-    if options.figure:
-        comparison_figure(found, options.figure)
     if options.json:
         print_json(comparison_object(found))
     else:
         print("\n\n".join(map(comparison_text, found)))
+    if options.output:
+        found[0].write_file(options.output, rescue=True)
+    if options.figure:
+        comparison_figure(found, options.figure)

@@ -30,6 +30,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate and print predicted against measured times, and the order of variants."""
+    from countperf.documents import check_writable
     from countperf.measurements import MeasurementSet
     from countperf.report import (
         evaluation_object,
@@ -42,7 +43,8 @@ def run(options: argparse.Namespace) -> None:
     from countperf.workflow import evaluate, evaluate_ranking
 
     if options.figure:
-        check_figure_path(options.figure)  # before the work, not after it
+        check_figure_path(options.figure)
+    check_writable(options.output, options.figure)  # before the work, not after it
     found = MeasurementSet.read_file(options.measurements)
     evaluation = evaluate(
         found,
@@ -51,10 +53,6 @@ def run(options: argparse.Namespace) -> None:
         force=options.force,
         purposes=options.purpose,
     )
-    if options.output:
-        evaluation.write_file(options.output)
-    if options.figure:
-        draw_evaluations([evaluation], options.figure)
     ranking = evaluate_ranking(
         found, weights=options.weights, model=options.model, force=options.force
     )
@@ -62,7 +60,11 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         ranks = {"ranking": ranking_evaluation_object(ranking)} if is_ranked else {}
         print_json(evaluation_object(evaluation) | ranks)
-        return
-    print(evaluation_text(evaluation))
-    if is_ranked:
-        print(f"\n{ranking_evaluation_text(ranking)}")
+    else:
+        print(evaluation_text(evaluation))
+        if is_ranked:
+            print(f"\n{ranking_evaluation_text(ranking)}")
+    if options.output:
+        evaluation.write_file(options.output, rescue=True)
+    if options.figure:
+        draw_evaluations([evaluation], options.figure)

@@ -73,11 +73,14 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
+    from countperf.documents import check_writable
+    from countperf.errors import OutputError
     from countperf.models.library import user_fits_folder
     from countperf.report import fit_object, fit_text
     from countperf.tuning.pools import processors
     from countperf.workflow import fit, known_device
 
+    check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
     result = fit(
         options.measurements,
         model=options.model,
@@ -93,10 +96,16 @@ def run(options: argparse.Namespace) -> None:
     output = options.output
     if output is None:
         output = user_fits_folder() / result.weights.device.slug / f"{result.weights.model}.json"
-        output.parent.mkdir(parents=True, exist_ok=True)
-    result.weights.write_file(output)
+    failed = None
+    try:
+        result.weights.write_file(output, rescue=True)
+    except OutputError as error:  # the fit is printed all the same
+        output, failed = error.rescued, error
     if options.json:
-        print_json({**fit_object(result), "written": str(output)})
+        print_json({**fit_object(result), "written": None if output is None else str(output)})
     else:
         print(fit_text(result, known_device(result.weights.device.slug, options.measurements)))
-        print(f"written to {output}")
+        if output is not None:
+            print(f"written to {output}")
+    if failed is not None:
+        raise failed

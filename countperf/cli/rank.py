@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from contextlib import ExitStack
-from pathlib import Path
 
 from countperf.cli.common import (
     add_device,
@@ -80,17 +78,11 @@ def add_space(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Predict all points and print the best."""
-    from countperf.errors import CountperfError
+    from countperf.documents import LineFile
     from countperf.report.tuning import point_object, ranking_object, ranking_text
     from countperf.workflow import rank
 
-    with ExitStack() as stack:
-        file = None
-        if options.output is not None:
-            try:
-                file = stack.enter_context(Path(options.output).open("w", encoding="utf-8"))
-            except OSError as error:
-                raise CountperfError(f"cannot write {options.output}: {error.strerror}") from error
+    with LineFile(options.output) as file:
         ranking = rank(
             options.space,
             as_dict(options.parameters),
@@ -103,11 +95,13 @@ def run(options: argparse.Namespace) -> None:
             by_code=options.by_code,
             workers=options.workers,
             on_point=None
-            if file is None
-            else lambda point: print(json.dumps(point_object(point)), file=file),
+            if options.output is None
+            else lambda point: file.write(json.dumps(point_object(point))),
         )
     ranking.check_predicted()
     if options.json:
         print_json(ranking_object(ranking))
     else:
         print(ranking_text(ranking, written_to=options.output))
+    if file.failure is not None:
+        raise file.failure

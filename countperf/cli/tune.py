@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, asked_weights, print_json
@@ -68,6 +67,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
+    from countperf.documents import check_writable
     from countperf.errors import ParameterError
     from countperf.report.comparison import check_figure_path
     from countperf.report.tuning import (
@@ -78,8 +78,10 @@ def run(options: argparse.Namespace) -> None:
     )
     from countperf.workflow import tune, tune_devices
 
-    if options.figure is not None:  # before any time is spent
+    if options.figure is not None:
         check_figure_path(options.figure)
+    wanted = (options.kernel_tuner_cache, options.figure, options.t4)
+    check_writable(options.store, *wanted)  # before any time is spent
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
@@ -105,23 +107,24 @@ def run(options: argparse.Namespace) -> None:
     sizes = as_dict(options.parameters)
     if len(options.device) > 1:
         several = tune_devices(options.space, sizes, devices=options.device, **given)
-        for label, result in several.found.items():
-            _export(options, result, label)
         if options.json:
             print_json(device_results_object(several))
         else:
             print(device_results_text(several))
+        for label, result in several.found.items():
+            _export(options, result, label)
         return
     result = tune(options.space, sizes, device=device, **given)
-    _export(options, result)
     if options.json:
         print_json(tuning_object(result))
     else:
         print(tuning_text(result))
+    _export(options, result)
 
 
 def _export(options: argparse.Namespace, result: TuningResult, label: str = "") -> None:
     """Write the files that were asked for; those of several devices beside each other."""
+    from countperf.documents import write_rescued
     from countperf.report.tuning_figure import draw_tuning
     from countperf.tuning.devices import device_store
     from countperf.tuning.export import kernel_tuner_cache, t4_results
@@ -132,17 +135,8 @@ def _export(options: argparse.Namespace, result: TuningResult, label: str = "") 
 
     if options.kernel_tuner_cache is not None:
         content = kernel_tuner_cache(result, load_space(options.space))
-        _write(path(options.kernel_tuner_cache), content)
+        write_rescued(path(options.kernel_tuner_cache), json.dumps(content))
     if options.figure is not None:
         draw_tuning(result, path(options.figure))
     if options.t4 is not None:
-        _write(path(options.t4), t4_results(result))
-
-
-def _write(path: str, content: dict[str, Any]) -> None:
-    from countperf.errors import CountperfError
-
-    try:
-        Path(path).write_text(json.dumps(content), encoding="utf-8")
-    except OSError as error:
-        raise CountperfError(f"cannot write {path}: {error.strerror}") from error
+        write_rescued(path(options.t4), json.dumps(t4_results(result)))

@@ -18,17 +18,44 @@ first bad field, such as ``$.weights[3].value``.
 from __future__ import annotations
 
 from countperf.documents.base import Document, Migration, Part, check_format, field_path, validate
-from countperf.documents.files import format_json, parse_json, read_file_text, write_atomically
+from countperf.documents.files import (
+    format_json,
+    parse_json,
+    parse_toml,
+    read_file_text,
+)
+from countperf.documents.lines import FileLines, damaged_line, parse_lines, read_bytes, split_lines
+from countperf.documents.output import (
+    LineFile,
+    append_synced,
+    check_writable,
+    output_error,
+    replacing,
+    write_atomically,
+    write_rescued,
+)
 
 __all__ = [
     "Document",
+    "FileLines",
+    "LineFile",
     "Migration",
     "Part",
+    "append_synced",
     "check_format",
+    "check_writable",
+    "damaged_line",
     "field_path",
     "format_json",
+    "output_error",
     "parse_json",
+    "parse_lines",
+    "parse_toml",
+    "read_bytes",
     "read_file_text",
+    "replacing",
+    "split_lines",
     "validate",
     "write_atomically",
+    "write_rescued",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from countperf.documents.files import (
     format_json,
@@ -15,8 +15,8 @@ from countperf.documents.files import (
     parse_json,
     path_text,
     read_file_text,
-    write_atomically,
 )
+from countperf.documents.output import write_atomically, write_rescued
 from countperf.errors import DocumentError
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
@@ -53,6 +53,13 @@ class Document(Part):
             if name not in cls.model_fields or not isinstance(cls.model_fields[name].default, kind):
                 message = f"{cls.__name__} must declare {name} as a Literal with that default"
                 raise TypeError(message)
+
+    @field_validator("version", mode="before", check_fields=False)
+    @classmethod
+    def _version_is_no_boolean(cls, version: object) -> object:
+        if isinstance(version, bool):
+            raise ValueError(f"a version number is wanted, not {version}")
+        return version
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> Self:
@@ -122,9 +129,22 @@ class Document(Part):
         """Return the document as JSON text; `read_text` of it gives an equal document."""
         return format_json(self.to_object()) + "\n"
 
-    def write_file(self, path: Path | str) -> None:
-        """Write the document; a reader sees the old file or the new one, never a part of it."""
-        write_atomically(path, self.write_text())
+    def write_file(self, path: Path | str, *, rescue: bool = False) -> None:
+        """Write the document; a reader sees the old file or the new one, never a part of it.
+
+        Parameters
+        ----------
+        path : Path or str
+            The file.
+        rescue : bool, optional
+            Whether the document is kept elsewhere if the file cannot be written.
+
+        Raises
+        ------
+        OutputError
+            The file cannot be written.
+        """
+        (write_rescued if rescue else write_atomically)(path, self.write_text())
 
 
 def check_format(content: object, wanted: str, *, path: Path | str | None = None) -> dict[str, Any]:
@@ -178,7 +198,10 @@ def validate(
     """
     try:
         # strict validation of JSON text takes arrays for tuples, that of Python values does not
-        return part_type.model_validate_json(json.dumps(content))
+        return part_type.model_validate_json(json.dumps(content, allow_nan=False))
+    except RecursionError as error:
+        message = located(f"{root}: nested too deeply", path)
+        raise DocumentError(message, path=path_text(path), field=root) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)

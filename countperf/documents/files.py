@@ -1,19 +1,22 @@
-"""JSON text and files: parsing that says where it fails, writing that never leaves a part."""
+"""JSON text and files: parsing that says where it fails."""
 
 from __future__ import annotations
 
 import json
-import os
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 from countperf.errors import DocumentError
 
 _LINE_WIDTH = 100
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+_DIGITS = 20  # of the largest, or of the smallest with its sign
 
 
 def parse_json(text: str, *, path: Path | str | None = None, first_line: int = 1) -> object:
-    """Parse JSON strictly (no NaN, no infinity).
+    """Parse JSON strictly.
 
     Parameters
     ----------
@@ -27,21 +30,105 @@ def parse_json(text: str, *, path: Path | str | None = None, first_line: int = 1
     Raises
     ------
     DocumentError
-        The text is not JSON; the message gives line and column.
+        The text is not JSON, and the message gives line and column; or it is nested too deeply, has
+        a field twice in an object, an integer of more than 64 bits, or a number that is not finite.
     """
 
-    def refuse(constant: str) -> NoReturn:
-        raise DocumentError(located(f"{constant} is not JSON", path), path=path_text(path))
+    def refuse(message: str) -> NoReturn:
+        where = "" if first_line == 1 else f" (line {first_line})"
+        raise DocumentError(located(message + where, path), path=path_text(path))
+
+    def whole(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(name for name in found if [n for n, _ in pairs].count(name) > 1)
+            refuse(f"the field {_shortened(twice)} is there twice in an object; leave one of them")
+        return found
+
+    def integer(digits: str) -> int:
+        if len(digits) > _DIGITS or not _SMALLEST <= (value := int(digits)) <= _LARGEST:
+            refuse(f"the integer {_shortened(digits)} has more than 64 bits")
+        return value
+
+    def finite(digits: str) -> float:
+        if math.isinf(value := float(digits)):
+            refuse(f"the number {_shortened(digits)} is too large")
+        return value
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(
+            text,
+            object_pairs_hook=whole,
+            parse_int=integer,
+            parse_float=finite,
+            parse_constant=lambda constant: refuse(f"{constant} is not JSON"),
+        )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno + first_line - 1}, column {error.colno}"
         message = located(f"damaged JSON at {where}: {error.msg}", path)
-        raise DocumentError(message, path=path_text(path)) from error
+        offset = len(text[: error.pos].encode("utf-8", errors="surrogatepass"))
+        raise DocumentError(message, path=path_text(path), offset=offset) from error
     except RecursionError as error:
         message = located("damaged JSON: nested too deeply", path)
         raise DocumentError(message, path=path_text(path)) from error
+
+
+def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object]:
+    """Parse TOML of the values that JSON has as well.
+
+    Raises
+    ------
+    DocumentError
+        The text is not TOML, is nested too deeply, or has a date, a time, an integer of more than
+        64 bits, or a number that is not finite; ``field`` is the path of such a value.
+    """
+    import tomllib
+
+    try:
+        content: dict[str, object] = tomllib.loads(text)
+        field, message = next(_unlike_json(content, "$"), ("", ""))
+    except tomllib.TOMLDecodeError as error:
+        message = located(f"damaged TOML: {error}", path)
+        raise DocumentError(message, path=path_text(path)) from error
+    except RecursionError as error:
+        message = located("damaged TOML: nested too deeply", path)
+        raise DocumentError(message, path=path_text(path)) from error
+    except ValueError as error:  # an integer of more digits than Python reads
+        message = located("damaged TOML: an integer has more than 64 bits", path)
+        raise DocumentError(message, path=path_text(path)) from error
+    if message:
+        message = located(f"{field}: {message}", path)
+        raise DocumentError(message, path=path_text(path), field=field)
+    return content
+
+
+def _unlike_json(value: object, field: str) -> Iterator[tuple[str, str]]:
+    """Find values that JSON does not have: their paths, and what is wrong with them."""
+    match value:
+        case bool() | str():
+            return
+        case int():
+            if not _SMALLEST <= value <= _LARGEST:
+                yield field, "an integer of more than 64 bits"
+        case float():
+            if not math.isfinite(value):
+                yield field, f"{value} is no finite number"
+        case dict():
+            for name, each in value.items():
+                step = f".{name}" if name.isidentifier() else f"[{json.dumps(name)}]"
+                yield from _unlike_json(each, field + step)
+        case list():
+            for number, each in enumerate(value):
+                yield from _unlike_json(each, f"{field}[{number}]")
+        case _:
+            yield (
+                field,
+                f"a number, a text or a table is wanted, not the {type(value).__name__} {value}",
+            )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:20]}... ({len(text)} characters)"
 
 
 def format_json(value: object, *, indent: str = "") -> str:
@@ -78,27 +165,6 @@ def read_file_text(path: Path | str) -> str:
     except UnicodeDecodeError as error:
         message = located(f"not a text file (byte {error.start} is not UTF-8)", path)
         raise DocumentError(message, path=path_text(path)) from error
-
-
-def write_atomically(path: Path | str, text: str) -> None:
-    """Replace a file by a new one with this text, synced first; makes missing folders.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written; an old file is then left as it was.
-    """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
-        with scratch.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def located(message: str, path: Path | str | None) -> str:

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError
@@ -74,7 +74,7 @@ class RankedSet(Part):
     """
 
     family: str
-    parameters: dict[str, int]
+    parameters: dict[str, NonNegativeInt]
     variants: tuple[RankedVariant, ...] = Field(min_length=1)
 
     @property

@@ -23,12 +23,11 @@ source = "paper" }
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from countperf.documents import check_format, read_file_text, validate
+from countperf.documents import check_format, parse_toml, read_file_text, validate
 from countperf.errors import DeviceError, DocumentError
 from countperf.hardware.capabilities import COMPUTE_CAPABILITIES, with_capability_limits
 from countperf.hardware.parameters import UNITS, DeviceParameters
@@ -91,16 +90,15 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
         The text is no TOML; a field is missing, unknown or bad; a number is without unit or source,
         or has another unit than the field's. ``field`` is the path of the first bad field.
     """
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise DocumentError(
-            f"{_prefix(path)}damaged TOML: {error}", path=None if path is None else str(path)
-        ) from error
+    content = parse_toml(text, path=path)
     fields = check_format(content, str(DeviceParameters.model_fields["format"].default), path=path)
     named = fields.pop("sources", {})
     if not isinstance(named, dict):
         _fail("a table of sources is wanted", "$.sources", path)
+    for name, text in named.items():
+        if not isinstance(text, str) or not text:
+            step = f".{name}" if name.isidentifier() else f'["{name}"]'
+            _fail("a text is wanted", f"$.sources{step}", path)
     reader = _Reader(named, path)
     plain: dict[str, Any] = {}
     sources: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,14 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.harness.clock import Clock, check_clocks
-from countperf.harness.continuity import choose_controls, describe_change
+from countperf.harness.continuity import CONTROLS, choose_controls, describe_change
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.environment import gather_environment, load_average, timestamp
 from countperf.harness.neighbors import Neighbors
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import PAPER, time_round
+from countperf.harness.rounds import RoundsFile, waits_s
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.harness.schedule import CaseState, Estimate, Schedule, in_mixed_order
 from countperf.harness.store import Store
@@ -48,7 +50,7 @@ CountKernel = Callable[..., "PropertyVector"]
 def measure(
     cases: Sequence[KernelCase],
     *,
-    store: Path | str,
+    store: Store | Path | str,
     device: str | Device | None = None,
     protocol: Protocol = PAPER,
     count: CountKernel | None = None,
@@ -60,18 +62,19 @@ def measure(
 ) -> MeasurementSet:
     """Measure cases and keep the results in a file, going on where an earlier session stopped.
 
-    Each finished case is on the disk before the next one begins. Cases that the file holds already,
-    failed ones included, are not run again. A case that fails is recorded, and the others go on.
-    Kernels of all families take turns, so that a machine that others slow down for a while slows
-    down some of each. A campaign that goes on runs some of the cases in the file once more, and
-    says if they take another time than they took (`Resumption.again`).
+    Each round of a case, and each finished case, is on the disk before the next round begins; what
+    is not finished is kept in a file beside the store (`countperf.harness.rounds`). Cases that the
+    store holds already, failed ones included, are not run again. A case that fails is recorded,
+    and the others go on. Kernels of all families take turns, so that a machine that others slow
+    down for a while slows down some of each. A campaign that goes on runs some of the cases in the
+    file once more, and says if they take another time than they took (`Resumption.again`).
 
     Parameters
     ----------
     cases : sequence of KernelCase
         What to measure; names are unique.
-    store : Path or str
-        The file; made if it is not there.
+    store : Store, Path or str
+        The file; made if it is not there. One that `open_store` opened stays open.
     device : str or Device, optional
         As for `find_device`; by default the working device with the highest copy bandwidth.
     protocol : Protocol, optional
@@ -106,37 +109,62 @@ def measure(
     DocumentError
         The file is damaged, or something else.
     MeasurementError
-        The file cannot be written, or two cases have the same name.
+        Another process is writing to the file, or two cases have the same name.
+    OutputError
+        The file cannot be written.
     """
     _check_names(cases)
     if runner is None:
         chosen = device if isinstance(device, Device) else find_device(device)
         runner = KernelRunner.open(chosen, clock)
-    header = Header(
-        device=runner.identity,
-        protocol=protocol,
-        environment=gather_environment(
-            runner.limits.sizes(),
-            runner.limits.max_clock_mhz,
-            device_state=runner.device_state(),
-            versions=runner.versions(),
-        ),
-        timer=runner.clock.timer,
-    )
-    with Store.open(store, header) as file:
+    with ExitStack() as stack:
+        file = store
+        if not isinstance(file, Store):
+            file = stack.enter_context(open_store(file, runner, protocol))
         _check_content(file, cases, counting=count is not None)
         finished = {entry.case for entry in file.content.measurements}
         if not retry_failed:
             finished |= {entry.case for entry in file.content.failures}
         waiting = in_mixed_order(case for case in cases if case.name not in finished)
+        rounds = stack.enter_context(RoundsFile(file.path, file.content.header))
         estimate = Estimate(protocol, expected_run_s or {})
-        campaign = _Campaign(runner, file, protocol, count, progress, estimate, len(cases))
+        campaign = _Campaign(runner, file, rounds, protocol, count, progress, estimate, len(cases))
         change = None
         if file.begun:
-            known = choose_controls(cases, file.content.measurements) if waiting else []
-            change = campaign.resume(header.environment, known)
+            # at most half as many as rounds before: it advances however often it is cut off
+            most = CONTROLS if rounds.before is None else rounds.before // 2
+            known = choose_controls(cases, file.content.measurements, most=most if waiting else 0)
+            change = campaign.resume(file.environment, known)
         campaign.run(waiting, change)
-    return MeasurementSet.read_file(store)
+        return MeasurementSet.read_file(file.path)
+
+
+def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Store:
+    """Open the file of a campaign before any work for it begins; other processes are kept out.
+
+    Parameters
+    ----------
+    path, runner, protocol
+        As for `measure`; the path is made if it is not there.
+
+    Raises
+    ------
+    IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure`.
+    """
+    environment = gather_environment(
+        runner.limits.sizes(),
+        runner.limits.max_clock_mhz,
+        device_state=runner.device_state(),
+        versions=runner.versions(),
+    )
+    header = Header(
+        device=runner.identity,
+        protocol=protocol,
+        environment=environment,
+        timer=runner.clock.timer,
+    )
+    return Store.open(path, header)
 
 
 class _Campaign:
@@ -146,6 +174,7 @@ class _Campaign:
         self,
         runner: CaseRunner,
         store: Store,
+        rounds: RoundsFile,
         protocol: Protocol,
         count: CountKernel | None,
         progress: Progress,
@@ -154,6 +183,7 @@ class _Campaign:
     ) -> None:
         self._runner = runner
         self._store = store
+        self._rounds = rounds
         self._protocol = protocol
         self._count = count
         self._progress = progress
@@ -181,7 +211,7 @@ class _Campaign:
         self._done = self._total - len(cases)
         self._tell("started" if change is None else "resumed", message=change or "")
         clock = self._runner.clock
-        schedule = Schedule(cases, self._protocol)
+        schedule = self._schedule(cases)
         while True:
             if pause_s := schedule.pause_s(clock.now()):
                 clock.sleep(pause_s)
@@ -199,6 +229,7 @@ class _Campaign:
                 self._record_failure(state.case, lost)
                 raise
             if failure is None:
+                self._rounds.append(state.case, state.rounds[-1])
                 self._estimate.add(state, clock.now() - began)
             self._remaining_s = self._estimate.remaining_s(schedule.left())
             if failure is not None:
@@ -207,7 +238,24 @@ class _Campaign:
                 self._record(state)
             else:
                 schedule.again(state, clock.now())
+        self._rounds.remove()
         self._tell("finished")
+
+    def _schedule(self, cases: Sequence[KernelCase]) -> Schedule:
+        """Put cases in order; those that have all their rounds from earlier sessions are done."""
+        noted = {case.name: self._rounds.rounds_of(case) for case in cases}
+        waits = waits_s(noted, self._protocol.separation_s)
+        now = self._runner.clock.now()
+        begun: list[tuple[float, CaseState]] = []
+        for case in cases:
+            if not noted[case.name]:
+                continue
+            state = CaseState(case=case, rounds=[each.to_round() for each in noted[case.name]])
+            if state.is_finished(self._protocol, self._resolution_s):
+                self._record(state)
+            else:
+                begun.append((now + waits[case.name], state))
+        return Schedule((c for c in cases if not noted[c.name]), self._protocol, begun)
 
     def _tell(self, kind: Any, case: KernelCase | None = None, message: str = "") -> None:
         self._progress(

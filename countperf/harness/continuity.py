@@ -13,7 +13,7 @@ CONTROLS = 8
 
 
 def choose_controls(
-    cases: Sequence[KernelCase], measured: Collection[Measurement]
+    cases: Sequence[KernelCase], measured: Collection[Measurement], *, most: int = CONTROLS
 ) -> list[tuple[KernelCase, float]]:
     """Choose cases that settled when they were measured.
 
@@ -23,16 +23,19 @@ def choose_controls(
         Of the campaign.
     measured : collection of Measurement
         What its file holds.
+    most : int, optional
+        How many cases at most.
 
     Returns
     -------
     list of (KernelCase, float)
-        At most `CONTROLS` of them, each of another kernel, from the whole of the campaign, and what
-        they took, s.
+        At most `CONTROLS` and `most` of them, each of another kernel, from the whole of the
+        campaign, and what they took, s.
     """
     times = {each.case: each.time_s for each in measured if each.stable}
     known = {case.kernel: case for case in in_mixed_order(cases) if case.name in times}
-    chosen = list(known.values())[:: max(1, len(known) // CONTROLS)][:CONTROLS]
+    number = min(most, CONTROLS)
+    chosen = list(known.values())[:: max(1, len(known) // max(1, number))][:number]
     return [(case, times[case.name]) for case in chosen]
 
 

@@ -68,11 +68,18 @@ class Schedule:
         Cases to measure, in the order in which they begin; see `in_mixed_order`.
     protocol : Protocol
         How many rounds they get, and how far apart.
+    begun : sequence of (float, CaseState), optional
+        Cases that earlier sessions began, and when their next rounds are due.
     """
 
-    def __init__(self, cases: Iterable[KernelCase], protocol: Protocol) -> None:
+    def __init__(
+        self,
+        cases: Iterable[KernelCase],
+        protocol: Protocol,
+        begun: Sequence[tuple[float, CaseState]] = (),
+    ) -> None:
         self._fresh = deque(CaseState(case=case) for case in cases)
-        self._waiting: deque[tuple[float, CaseState]] = deque()
+        self._waiting = deque(sorted(begun, key=lambda entry: entry[0]))
         self._protocol = protocol
 
     def next(self, now: float) -> CaseState | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from countperf.documents import Document, Part
 from countperf.hardware.identity import DeviceIdentity
@@ -104,9 +104,15 @@ class SizeChoice(Part):
     family: str
     variant: str
     element_type: str
-    exponents: tuple[int, ...]
-    run_s: tuple[float, ...]
+    exponents: tuple[NonNegativeInt, ...]
+    run_s: tuple[NonNegativeFloat, ...]
     reason: str = ""
+
+    @model_validator(mode="after")
+    def _each_size_has_a_time(self) -> Self:
+        if len(self.exponents) != len(self.run_s):
+            raise ValueError(f"{len(self.exponents)} exponents, but {len(self.run_s)} times")
+        return self
 
 
 class Calibration(Document):

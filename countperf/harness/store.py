@@ -7,8 +7,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from countperf.documents import (
+    FileLines,
+    append_synced,
+    output_error,
+    read_bytes,
+    replacing,
+    split_lines,
+)
 from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.measurements import (
+    Environment,
     FailedCase,
     Header,
     Measurement,
@@ -16,7 +25,6 @@ from countperf.measurements import (
     Resumption,
 )
 from countperf.measurements.lines import format_line
-from countperf.measurements.sets import complete_text, read_bytes
 
 _BEGINNING = b'{"format": "countperf-measurements"'
 
@@ -30,15 +38,24 @@ class Store:
         The file.
     content : MeasurementSet
         What was in it when it was opened.
+    environment : Environment
+        Of this session.
     begun : bool
         Whether an earlier session had begun the campaign.
     """
 
     def __init__(
-        self, path: Path, file: IO[bytes], content: MeasurementSet, *, begun: bool
+        self,
+        path: Path,
+        file: IO[bytes],
+        content: MeasurementSet,
+        environment: Environment,
+        *,
+        begun: bool,
     ) -> None:
         self.path = path
         self.content = content
+        self.environment = environment
         self.begun = begun
         self._file = file
 
@@ -67,7 +84,9 @@ class Store:
         DocumentError
             The file is damaged, or something else.
         MeasurementError
-            Another process is writing to it, or it cannot be written.
+            Another process is writing to it.
+        OutputError
+            It cannot be written.
         """
         target = Path(path)
         file = open_locked(target, "measurements")
@@ -80,21 +99,18 @@ class Store:
     @classmethod
     def _begin(cls, path: Path, file: IO[bytes], header: Header) -> Store:
         raw = read_bytes(path)
-        cut = b"\n" not in raw and raw[: len(_BEGINNING)] == _BEGINNING[: len(raw)]
-        if cut and not complete_text(raw):  # empty, or died while writing the header
-            file.truncate(0)
-            store = cls(path, file, MeasurementSet(header=header), begun=False)
+        found = split_lines(raw, path=path)
+        if not found.lines and raw[: len(_BEGINNING)] == _BEGINNING[: len(raw)]:
+            file.truncate(0)  # empty, or died while writing the header
+            empty = MeasurementSet(header=header)
+            store = cls(path, file, empty, header.environment, begun=False)
             store._write(header)
             sync_folder(path.parent)
             return store
-        text = complete_text(raw)
-        content = MeasurementSet.read_text(text, path=path)
+        content = MeasurementSet.read_lines(found.lines, path=path)
         check_compatible(content.header, header, path)
-        if text.encode() != raw:
-            kept = raw.rfind(b"\n") + 1
-            file.truncate(kept)
-            file.write(text.encode()[kept:])
-        return cls(path, file, content, begun=True)
+        go_on_behind(file, path, found)
+        return cls(path, file, content, header.environment, begun=True)
 
     def resume(self, entry: Resumption) -> None:
         """Write that a later session goes on with the campaign."""
@@ -105,7 +121,7 @@ class Store:
         self._write(entry)
 
     def _write(self, entry: Header | Measurement | FailedCase | Resumption) -> None:
-        write_synced(self._file, format_line(entry).encode())
+        append_synced(self._file, self.path, format_line(entry).encode())
 
     def close(self) -> None:
         """Close the file and let others write to it."""
@@ -160,7 +176,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def open_locked(path: Path, what: str) -> IO[bytes]:
+def open_locked(path: Path, what: str, *, new: bool = True) -> IO[bytes]:
     """Open a file to append to, and keep other processes out until it is closed.
 
     Parameters
@@ -169,31 +185,103 @@ def open_locked(path: Path, what: str) -> IO[bytes]:
         The file; missing folders are made.
     what : str
         What is to be written, for messages.
+    new : bool, optional
+        Whether the file is made if it is not there.
 
     Raises
     ------
     MeasurementError
-        Another process has it, or it cannot be written.
+        Another process has it.
+    OutputError
+        It cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab")
-    except OSError as error:
-        message = f"cannot write {what} to {path}: {error.strerror or error}"
-        raise MeasurementError(message) from error
-    try:
-        _lock(file, path)
-    except BaseException:
-        file.close()
-        raise
-    return file
+    while True:
+        try:
+            if new:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab" if new else "r+b", buffering=0)
+        except OSError as error:
+            raise output_error(path, error, what=what) from error
+        try:
+            _lock(file, path)
+            if _is_still(file, path):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # replaced by another process before it was locked
 
 
-def write_synced(file: IO[bytes], data: bytes) -> None:
-    """Append to a file; it is on the disk when this returns."""
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
+def _is_still(file: IO[bytes], path: Path) -> bool:
+    """Tell whether an open file is the one that is there now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+class Rewriting:
+    """A measurement file that no other process writes to while it is written anew.
+
+    A context manager. A reader sees the old file or the new one, and a campaign that asks for the
+    file is refused, between two writes as well.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file; it has to be there.
+
+    Raises
+    ------
+    DocumentError
+        There is no such file, or it is damaged.
+    MeasurementError
+        Another process is writing to it.
+    OutputError
+        It cannot be written.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        if not self._path.exists():
+            MeasurementSet.read_file(path)  # says what is wrong
+        self._file = open_locked(self._path, "measurements", new=False)
+
+    def read(self) -> MeasurementSet:
+        """Return what is in the file."""
+        return MeasurementSet.read_file(self._path)
+
+    def write(self, content: MeasurementSet) -> None:
+        """Replace the file; what replaces it is locked before it is there."""
+        with replacing(self._path) as scratch:
+            file = scratch.open("wb", buffering=0)
+            try:
+                _lock(file, self._path)
+                append_synced(file, self._path, content.to_text().encode())
+                scratch.replace(self._path)
+            except BaseException:
+                file.close()
+                raise
+        self._file.close()
+        self._file = file
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+def go_on_behind(file: IO[bytes], path: Path, found: FileLines) -> None:
+    """Drop a last line that was cut short, and end one that lacks nothing but its line feed."""
+    file.truncate(found.kept_bytes)
+    if found.lacks_feed:
+        append_synced(file, path, b"\n")
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from countperf.documents import Document, Part
 from countperf.hardware.identity import DeviceIdentity
@@ -39,10 +39,10 @@ class Environment(Part):
     operating_system: str
     processor: str
     cores: int = Field(gt=0)
-    load_average: tuple[float, ...] = ()
-    clocks_mhz: dict[str, float] = Field(default_factory=dict)
+    load_average: tuple[NonNegativeFloat, ...] = ()
+    clocks_mhz: dict[str, NonNegativeFloat] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
-    device_limits: dict[str, int] = Field(default_factory=dict)
+    device_limits: dict[str, NonNegativeInt] = Field(default_factory=dict)
     device_state: dict[str, float] = Field(default_factory=dict)
 
 

@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from countperf.documents import Part, parse_json, validate
 from countperf.errors import CountingError, DocumentError
@@ -26,9 +33,9 @@ class _Line(Part):
     family: str
     variant: str
     element_type: str
-    group_shape: tuple[int, int]
+    group_shape: tuple[PositiveInt, PositiveInt]
     purpose: Purpose
-    parameters: dict[str, int]
+    parameters: dict[str, NonNegativeInt]
     recorded_at: str
 
 
@@ -74,7 +81,7 @@ class Measurement(_Line):
     """
 
     status: Literal["measured"] = "measured"
-    samples_s: tuple[tuple[float, ...], ...] = Field(min_length=1)
+    samples_s: tuple[tuple[NonNegativeFloat, ...], ...] = Field(min_length=1)
     dropped: int = Field(ge=0)
     statistic: str
     time_s: float = Field(gt=0)
@@ -89,8 +96,8 @@ class Measurement(_Line):
     load_average: float | None = None
     properties: dict[str, Any] | None = None
     device_state: dict[str, float] = Field(default_factory=dict)
-    code: dict[str, int] | None = None
-    transactions: dict[str, int] | None = None
+    code: dict[str, NonNegativeInt] | None = None
+    transactions: dict[str, NonNegativeInt] | None = None
 
     @property
     def known_at_sizes(self) -> dict[str, int]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.documents import write_atomically
+from countperf.documents import parse_lines, read_bytes, split_lines, write_atomically
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.header import Header
@@ -118,21 +117,31 @@ class MeasurementSet:
             The file is missing, foreign or damaged; ``field`` holds line and path of the field,
             such as ``line 12: $.samples_s[0][3]``.
         """
-        return cls.read_text(complete_text(read_bytes(path)), path=path)
+        return cls.read_lines(split_lines(read_bytes(path), path=path).lines, path=path)
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> MeasurementSet:
         """Parse the text of a measurement file; errors as in `read_file`."""
-        first, *others = text.removesuffix("\n").split("\n")
-        if not first:
+        return cls.read_lines(text.removesuffix("\n").split("\n"), path=path)
+
+    @classmethod
+    def read_lines(cls, lines: Sequence[str], *, path: Path | str | None = None) -> MeasurementSet:
+        """Parse the lines of a measurement file, without line feeds; errors as in `read_file`."""
+        if not lines or not lines[0]:
             field = "line 1: $"
             message = located(f"{field}: empty; a countperf-measurements file is wanted", path)
             raise DocumentError(message, path=None if path is None else str(path), field=field)
         measured: dict[str, Measurement] = {}
         failed: dict[str, FailedCase] = {}
         resumed: list[Resumption] = []
-        for number, line in enumerate(others, start=2):
-            match parse_line(line, number, path=path):
+        header, entries = parse_lines(
+            lines,
+            lambda line: Header.read_text(line, path=path),
+            lambda line, number: parse_line(line, number, path=path),
+            path=path,
+        )
+        for line in entries:
+            match line:
                 case Measurement() as entry:
                     failed.pop(entry.case, None)
                     measured[entry.case] = entry
@@ -141,7 +150,7 @@ class MeasurementSet:
                 case Resumption() as entry:
                     resumed.append(entry)
         return cls(
-            header=Header.read_text(first, path=path),
+            header=header,
             measurements=tuple(measured.values()),
             failures=tuple(failed.values()),
             resumptions=tuple(resumed),
@@ -149,34 +158,9 @@ class MeasurementSet:
 
     def write_file(self, path: Path | str) -> None:
         """Write the set as one file; a reader sees the old file or the new one."""
+        write_atomically(path, self.to_text())
+
+    def to_text(self) -> str:
+        """Return the text of the set's file."""
         entries = (self.header, *self.resumptions, *self.measurements, *self.failures)
-        write_atomically(path, "".join(map(format_line, entries)))
-
-
-def read_bytes(path: Path | str) -> bytes:
-    """Read a file.
-
-    Raises
-    ------
-    DocumentError
-        It is missing or unreadable.
-    """
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        message = located(f"cannot be read: {error.strerror or error}", path)
-        raise DocumentError(message, path=str(path)) from error
-
-
-def complete_text(content: bytes) -> str:
-    """Return a file of lines as text without a last line that was cut short.
-
-    A last line without its line feed is whole if it is JSON: no part of an object is.
-    """
-    head, feed, tail = content.rpartition(b"\n")
-    text = (head + feed).decode("utf-8", errors="replace")
-    try:
-        json.loads(tail)
-    except ValueError:
-        return text
-    return text + tail.decode() + "\n"
+        return "".join(map(format_line, entries))

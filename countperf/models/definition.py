@@ -44,7 +44,6 @@ A property that no term, no derived feature and no name covers, and that is not 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -59,8 +58,8 @@ from pydantic import (
     model_validator,
 )
 
-from countperf.documents import Document, Part, read_file_text
-from countperf.errors import DocumentError, PropertyNameError
+from countperf.documents import Document, Part, parse_toml, read_file_text
+from countperf.errors import PropertyNameError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
@@ -345,10 +344,7 @@ class FittedModel(Document):
         DocumentError
             The file is missing or no TOML, or a field is bad: ``field`` is its path.
         """
-        try:
-            content = tomllib.loads(read_file_text(path))
-        except tomllib.TOMLDecodeError as error:
-            raise DocumentError(f"{path}: no TOML: {error}", path=str(path)) from error
+        content = parse_toml(read_file_text(path), path=path)
         return cls.from_object(content, path=path)
 
     def issued(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from countperf.documents import Part
 from countperf.features import covers
@@ -34,7 +34,7 @@ class Exercise(Part):
         Families of which each is needed: without its measurements nothing determines the value.
     """
 
-    families: dict[str, int]
+    families: dict[str, PositiveInt]
     kernels: int = Field(gt=0)
     properties: tuple[str, ...] = ()
     mean_share: float | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, model_validator
 
 from countperf.documents import Part
 
@@ -37,6 +38,13 @@ class Weight(Part):
     unit: str
     smallest: float
     largest: float
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> Self:
+        if self.smallest > self.largest:
+            raise ValueError("smallest is above largest")
+        return self
+
     term: str = "cost"
 
 
@@ -124,7 +132,7 @@ class Support(Part):
         For each family, which shares of their time some of its kernels spend on each unknown.
     """
 
-    families: tuple[int, ...]
+    families: tuple[NonNegativeInt, ...]
     largest: tuple[float, ...]
     profiles: dict[str, tuple[tuple[float, ...], ...]]
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from countperf import __version__
+from countperf.documents import parse_json
 from countperf.errors import CacheWarning, DocumentError
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import VERSION, PropertyVector
@@ -193,8 +194,8 @@ def _fetch(path: Path, key: str) -> PropertyVector | None:
     if row is None or row[0] != _checksum(key, str(row[1])):
         return None
     try:
-        return PropertyVector.from_document(json.loads(row[1]))
-    except (ValueError, DocumentError):
+        return PropertyVector.from_document(parse_json(str(row[1])))
+    except DocumentError:
         return None
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PositiveInt
 
 from countperf.counting.keys import Granularity
+from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.group_shape import GROUP_SHAPE
 from countperf.properties.taxonomy import (
@@ -31,6 +33,33 @@ from countperf.symbolic.piecewise import (
 
 FORMAT = "countperf-property-vector"
 VERSION = 1
+
+
+class _GuardsPart(Part):
+    nonnegative: tuple[str, ...] = ()
+    zero: tuple[str, ...] = ()
+
+
+class _TermPart(_GuardsPart):
+    value: str
+
+
+class _CountPart(Part):
+    terms: tuple[_TermPart, ...]
+    exact: bool = True
+    reason: str = ""
+
+
+class _VectorDocument(Part):
+    format: str
+    version: int
+    counting_rules: PositiveInt = COUNTING_RULES_VERSION
+    view: str = "source"
+    kernel: str
+    parameters: tuple[str, ...]
+    assumptions: str
+    assumption_guards: tuple[_GuardsPart, ...]
+    counts: dict[str, _CountPart]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,36 +513,37 @@ class PropertyVector(Mapping[str, Count]):
                 f"property vector of the view {view!r}; there are {' and '.join(VIEWS)}",
                 field="$.view",
             )
+        found = validate(_VectorDocument, document)
         field = "$"
         try:
-            field = "$.counts"
             counts: dict[str, Count] = {}
-            for name, entry in document["counts"].items():
+            for name, entry in found.counts.items():
                 field = f"$.counts[{name!r}]"
+                terms = [term.model_dump() for term in entry.terms]
                 counts[name] = Count(
-                    quantity=PiecewiseQuasiPolynomial.from_document(entry["terms"]),
+                    quantity=PiecewiseQuasiPolynomial.from_document(terms),
                     granularity=granularity_of(name),
-                    exact=bool(entry.get("exact", True)),
-                    reason=str(entry.get("reason", "")),
+                    exact=entry.exact,
+                    reason=entry.reason,
                 )
             field = "$.assumption_guards"
             guards = tuple(
                 (
-                    frozenset(parse_polynomial(g) for g in entry["nonnegative"]),
-                    frozenset(parse_polynomial(g) for g in entry["zero"]),
+                    frozenset(map(parse_polynomial, entry.nonnegative)),
+                    frozenset(map(parse_polynomial, entry.zero)),
                 )
-                for entry in document["assumption_guards"]
+                for entry in found.assumption_guards
             )
             field = "$.parameters"
             return cls(
                 counts,
-                kernel=str(document["kernel"]),
-                parameters=tuple(str(p) for p in document["parameters"]),
-                assumptions=str(document["assumptions"]),
+                kernel=found.kernel,
+                parameters=found.parameters,
+                assumptions=found.assumptions,
                 assumption_guards=guards,
                 view=view,
             )
-        except (KeyError, TypeError, AttributeError, ValueError, CountingError) as error:
+        except (ValueError, CountingError) as error:
             raise DocumentError(
                 f"damaged property vector at {field}: {error}", field=field
             ) from error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countperf.documents import write_atomically
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.report.numbers import format_percent, format_table
 
@@ -145,7 +147,7 @@ def comparison_figure(comparisons: Sequence[Comparison], path: Path | str) -> No
     panels[0].set_yticks(range(len(models)), models)
     panels[0].invert_yaxis()
     panels[-1].legend(title="constants")
-    figure.savefig(path)
+    save_figure(figure, path)
 
 
 def check_figure_path(path: Path | str) -> None:
@@ -158,6 +160,19 @@ def check_figure_path(path: Path | str) -> None:
             f"its name in one of {', '.join(sorted(supported))}",
             parameter="figure",
         )
+
+
+def save_figure(figure: Any, path: Path | str) -> None:
+    """Write a figure; the ending of the file's name chooses the format.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    content = BytesIO()
+    figure.savefig(content, format=Path(path).suffix.lstrip(".").lower())
+    write_atomically(path, content.getvalue())
 
 
 def new_figure() -> Any:

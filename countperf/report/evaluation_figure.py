@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import ParameterError
 from countperf.report.accuracy import PURPOSES
-from countperf.report.comparison import check_figure_path, new_figure
+from countperf.report.comparison import check_figure_path, new_figure, save_figure
 
 if TYPE_CHECKING:
     from countperf.metrics import Evaluation
@@ -68,4 +68,4 @@ def draw_evaluations(evaluations: Sequence[Evaluation], path: Path | str) -> Non
     figure.supxlabel("measured, ms")
     figure.supylabel("predicted / measured")
     panels[0][0].legend(fontsize=6)
-    figure.savefig(path)
+    save_figure(figure, path)

@@ -125,7 +125,11 @@ def format_percent(fraction: float) -> str:
     percent = Decimal(fraction) * 100
     if not percent.is_finite() or percent == 0:
         return f"{fraction:g} %"
-    rounded = round_to_digits(percent, 2) if abs(percent) < 100 else percent.quantize(Decimal(1))
+    rounded = (
+        round_to_digits(percent, 2)
+        if abs(percent) < 100
+        else percent.quantize(Decimal(1), context=_WIDE)
+    )
     return f"{rounded:f} %"
 
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.report.comparison import check_figure_path, new_figure
+from countperf.report.comparison import check_figure_path, new_figure, save_figure
 
 if TYPE_CHECKING:
     from countperf.tuning.result import TuningResult
@@ -69,4 +69,4 @@ def draw_tuning(result: TuningResult, path: Path | str) -> None:
     progress.set(yscale="log", xlabel="time spent, s", ylabel="best so far, ms")
     progress.legend()
     figure.suptitle(f"{result.space} on {result.device}")
-    figure.savefig(path)
+    save_figure(figure, path)

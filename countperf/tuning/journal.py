@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-from countperf.documents.files import read_file_text
+from countperf.documents import append_synced, parse_json, parse_lines, read_bytes, split_lines
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
-from countperf.harness.store import open_locked, sync_folder, write_synced
+from countperf.harness.store import go_on_behind, open_locked, sync_folder
+from countperf.tuning.lines import check_line, check_record_header
 from countperf.tuning.points import Question
 from countperf.tuning.result import Plan
 from countperf.tuning.space import SearchSpace
@@ -58,7 +59,9 @@ class Journal:
         DocumentError
             It is damaged, or something else.
         MeasurementError
-            Another process writes to it, or it cannot be written.
+            Another process writes to it.
+        OutputError
+            It cannot be written.
         """
         target = Path(path)
         file = open_locked(target, "the search")
@@ -70,29 +73,32 @@ class Journal:
 
     @classmethod
     def _begin(cls, path: Path, file: IO[bytes], header: dict[str, Any]) -> Journal:
-        raw = path.read_bytes()
+        raw = read_bytes(path)
+        found = split_lines(raw, path=path)
         wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))
-        kept = raw.rfind(b"\n") + 1
         beginning = f'{{"format": "{FORMAT}"'.encode()
-        if not kept and raw[: len(beginning)] == beginning[: len(raw)]:  # empty, or died at once
+        if (
+            not found.lines and raw[: len(beginning)] == beginning[: len(raw)]
+        ):  # empty, or died at once
             file.truncate(0)
             journal = cls(path, file, [])
             journal.append(wanted)
             sync_folder(path.parent)
             return journal
-        lines = _lines(path, raw[:kept])
-        different = sorted(k for k in {*lines[0], *wanted} if lines[0].get(k) != wanted.get(k))
+        there, entries = _parsed(path, found.lines)
+        different = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
         if different:
-            said = "; ".join(_difference(n, lines[0].get(n), wanted.get(n)) for n in different)
+            said = "; ".join(_difference(n, there.get(n), wanted.get(n)) for n in different)
             raise IncompatibleMeasurementsError(
                 f"{path} holds another search: {said}; name another file, or ask for what it holds"
             )
-        file.truncate(kept)
-        return cls(path, file, lines[1:])
+        go_on_behind(file, path, found)
+        return cls(path, file, entries)
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write a line; it is on the disk when this returns."""
-        write_synced(self._file, (json.dumps(entry, allow_nan=False) + "\n").encode())
+        line = json.dumps(entry, allow_nan=False) + "\n"
+        append_synced(self._file, self.path, line.encode())
 
     def __enter__(self) -> Self:
         return self
@@ -134,32 +140,36 @@ def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     DocumentError
         There is no such file, or it is damaged, or something else.
     """
-    raw = read_file_text(path).encode()
-    header, *entries = _lines(path, raw[: raw.rfind(b"\n") + 1])
-    return header, entries
+    return _parsed(path, split_lines(read_bytes(path), path=path).lines)
 
 
-def _lines(path: Path, raw: bytes) -> list[dict[str, Any]]:
-    """Read the header and the entries, and check what the header says of the format."""
-    lines = [_parsed(path, number, line) for number, line in enumerate(raw.splitlines())]
-    if not lines or lines[0].get("format") != FORMAT:
+def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Parse the header and the entries, and check what the header says of the format."""
+
+    def parse(line: str, number: int) -> dict[str, Any]:
+        entry = parse_json(line, path=path, first_line=number)
+        if not isinstance(entry, dict):
+            raise DocumentError("an object is wanted", path=str(path), field=f"line {number}: $")
+        check_line(entry, number, is_record=is_record, path=path)
+        return cast("dict[str, Any]", entry)
+
+    def parse_header(line: str) -> dict[str, Any]:
+        header = parse_json(line, path=path)
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
+        if header.get("version") != VERSION:
+            message = f"{path} has version {header.get('version')}; this reads {VERSION}"
+            raise DocumentError(message, path=str(path), field="$.version")
+        nonlocal is_record
+        if is_record := header.get("content") == "record":
+            check_record_header(header, path)
+        return cast("dict[str, Any]", header)
+
+    is_record = False
+
+    if not lines:
         raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
-    if lines[0].get("version") != VERSION:
-        message = f"{path} has version {lines[0].get('version')}; this reads {VERSION}"
-        raise DocumentError(message, path=str(path), field="$.version")
-    return lines
-
-
-def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        message = f"{path}, line {number + 1}, is damaged: {error}"
-        raise DocumentError(message, path=str(path), field=f"$[{number}]") from error
-    if not isinstance(entry, dict):
-        message = f"{path}, line {number + 1}, is no object"
-        raise DocumentError(message, path=str(path), field=f"$[{number}]")
-    return entry
+    return parse_lines(lines, parse_header, parse, path=path)
 
 
 def search_header(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 from countperf.counting.disk_caches import without_disk_caches
 from countperf.errors import DocumentError, MeasurementError, TuningError
@@ -161,7 +161,7 @@ def record(
     ------
     TuningError
         Nothing ran.
-    IncompatibleMeasurementsError, DocumentError, MeasurementError
+    IncompatibleMeasurementsError, DocumentError, MeasurementError, OutputError
         The file is of another record, is damaged, or cannot be written.
     """
     plan = plan or Plan()
@@ -314,26 +314,26 @@ def _line(measured: Measured) -> dict[str, Any]:
 
 
 def _read(entries: list[dict[str, Any]], space: SearchSpace, path: Path) -> list[Measured]:
-    found: list[Measured] = []
-    for number, entry in enumerate(entries, start=1):
-        try:
-            stage = entry.get("stage")
-            if stage is not None and stage not in get_args(Stage):
-                raise ValueError(f"there is no stage {stage!r}")
-            found.append(
-                Measured(
-                    choice=dict(zip(space.parameters, entry["choice"], strict=True)),
-                    build_s=float(entry["build_s"]),
-                    samples_s=tuple(float(sample) for sample in entry["samples_s"]),
-                    warm_up_s=float(entry.get("warm_up_s", 0.0)),
-                    stage=cast("Stage | None", stage),
-                    reason=str(entry.get("reason", "")),
-                )
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            message = f"{path}, line {number + 1}, is damaged: {error!r}"
-            raise DocumentError(message, path=str(path), field=f"$[{number}]") from error
-    return found
+    """Make variants of lines that have been validated."""
+    found: dict[Key, Measured] = {}
+    for number, entry in enumerate(entries, start=2):
+        root = f"line {number}: $.choice"
+        choice = dict(zip(space.parameters, entry["choice"], strict=False))
+        if len(entry["choice"]) != len(choice) or not space.has_values(choice):
+            message = f"{path}: {root}: {entry['choice']} is no choice of the space '{space.name}'"
+            raise DocumentError(message, path=str(path), field=root, line=number)
+        if as_key(choice) in found:
+            message = f"{path}: {root}: the variant is there twice; delete one of the lines"
+            raise DocumentError(message, path=str(path), field=root, line=number)
+        found[as_key(choice)] = Measured(
+            choice=choice,
+            build_s=float(entry["build_s"]),
+            samples_s=tuple(float(sample) for sample in entry["samples_s"]),
+            warm_up_s=float(entry.get("warm_up_s", 0.0)),
+            stage=entry.get("stage"),
+            reason=entry.get("reason", ""),
+        )
+    return list(found.values())
 
 
 # }}}

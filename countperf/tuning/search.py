@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from countperf.errors import DeviceError, MeasurementError, TuningError
+from countperf.errors import DeviceError, DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.exclusive_timing import Gate
@@ -100,7 +100,7 @@ def tune_space(
         No variant could be predicted, or none ran.
     ParameterError, SearchSpaceError
         A size is not positive or none of the space, or the space cannot be measured.
-    IncompatibleMeasurementsError, DocumentError, MeasurementError
+    IncompatibleMeasurementsError, DocumentError, MeasurementError, OutputError
         The store is of another search, is damaged, or cannot be written.
     """
     plan = plan or Plan()
@@ -262,7 +262,8 @@ class _Search:
 
     def _recall(self) -> None:
         """Take over what earlier sessions measured."""
-        for entry in self._entries:
+        for number, entry in enumerate(self._entries, start=2):
+            _check_choices(entry, number, self._space, self._journal)
             if entry["kind"] == "refused":
                 self._known.refuse(read_refused(entry))
             elif entry["kind"] == "tried":
@@ -522,3 +523,19 @@ class _Search:
         if ranking.complete:
             return without
         return without + max(0, self._space.left(ranking.position) - len(ranking.ahead))
+
+
+def _check_choices(
+    entry: Mapping[str, Any], number: int, space: SearchSpace, journal: Journal | None
+) -> None:
+    """Refuse a line about variants that the space does not have."""
+    names = tuple(space.parameters)
+    choices = [entry["choice"]] if "choice" in entry else []
+    for values, *_ in entry.get("best", ()):
+        choices.append(dict(zip(names, values, strict=False)) if len(values) == len(names) else {})
+    for choice in choices:
+        if not space.has_values(choice):
+            path = None if journal is None else str(journal.path)
+            field = f"line {number}: $.{'choice' if 'choice' in entry else 'best'}"
+            message = f"{path}: {field}: {choice or 'a choice'} is none of the space '{space.name}'"
+            raise DocumentError(message, path=path, field=field, line=number)

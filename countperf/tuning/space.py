@@ -195,6 +195,16 @@ class SearchSpace:
             stride += 1
         return stride
 
+    def has_values(self, choice: Choice) -> bool:
+        """Tell whether a choice has a listed value for each parameter, and nothing else."""
+        return choice.keys() == self.parameters.keys() and all(
+            any(
+                value == known and isinstance(value, bool) is isinstance(known, bool)
+                for known in self.parameters[name]
+            )
+            for name, value in choice.items()
+        )
+
     def index(self, choice: Choice) -> int:
         """Return the number for which `at` gives a choice."""
         index = 0

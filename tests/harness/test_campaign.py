@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import textwrap
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from countperf.errors import (
     IncompatibleMeasurementsError,
     KernelBuildError,
     MeasurementError,
+    OutputError,
     WrongResultError,
 )
 from countperf.harness.campaign import measure
 from countperf.harness.progress import ProgressEvent
+from countperf.harness.rounds import rounds_path
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
@@ -204,8 +208,10 @@ def test_an_interrupted_campaign_resumes_and_repeats_nothing(store: Path) -> Non
     found = _measure(store, runner)
 
     assert len(finished) == 2
-    assert _measured(runner) == set(NAMES) - finished
+    missing = set(NAMES) - finished
+    assert [name for name in runner.rounds if name in missing] == sorted(missing)  # one round each
     assert sorted(entry.case for entry in found) == NAMES
+    assert all(len(entry.samples_s) == PROTOCOL.rounds for entry in found)
     assert len(found.resumptions) == 1
 
 
@@ -236,8 +242,7 @@ def test_a_campaign_that_goes_on_says_whether_known_cases_take_as_long_as_before
 
     found = _measure(store, runner, progress=events.append)
 
-    known = set(runner.rounds) - _measured(runner)
-    assert known <= finished
+    known = set(runner.rounds) & finished
     assert {name[0] for name in known} == {"a", "b"}  # one of each kernel
     (resumed,) = found.resumptions
     assert resumed.again == dict.fromkeys(known, pytest.approx(factor))
@@ -272,6 +277,70 @@ def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
         assert len(_measured(runner)) == 4 - max(0, kept)
 
 
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_each_session_advances_by_the_rounds_that_it_has_time_for(store: Path, most: int) -> None:
+    cases = [make_case(kernel, n) for kernel in "abcd" for n in (16, 32)]
+    total = len(cases) * PROTOCOL.rounds
+    ran: list[int] = []
+    found = None
+    while found is None and len(ran) < 60:
+        runner = FakeRunner()
+
+        def interrupt(event: ProgressEvent, runner: FakeRunner = runner) -> None:
+            if event.kind == "round" and len(runner.rounds) >= most:
+                raise KeyboardInterrupt
+
+        with suppress(KeyboardInterrupt):
+            found = measure(
+                cases, store=store, runner=runner, protocol=PROTOCOL, progress=interrupt
+            )
+        ran.append(len(runner.rounds))
+
+    assert found is not None
+    assert [len(each.samples_s) for each in found] == [PROTOCOL.rounds] * len(cases)
+    controls = sum(len(each.again) for each in found.resumptions)
+    assert sum(ran) == total + controls  # no round is lost
+    assert controls <= total / 2
+    assert len(ran) <= 1.5 * total / most + 1
+    assert [path.name for path in store.parent.iterdir()] == ["store.jsonl"]
+
+
+def test_rounds_of_another_store_or_other_sizes_are_not_taken_over(store: Path) -> None:
+    def interrupt(event: ProgressEvent) -> None:
+        if event.kind == "round" and event.case == NAMES[3]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _measure(store, FakeRunner(), progress=interrupt)
+    rounds = rounds_path(store)
+    before = rounds.read_bytes()
+    header, *lines = before.decode().splitlines()
+    assert [json.loads(line)["case"] for line in lines[1:]] == NAMES[:3]
+
+    other = header.replace('"processor": "', '"processor": "another ')
+    rounds.write_text("\n".join([other, *lines, ""]))
+    runner = FakeRunner()
+    _measure(store, runner)
+    assert Counter(runner.rounds) == dict.fromkeys(NAMES, PROTOCOL.rounds)
+
+
+def test_damaged_rounds_are_refused_and_left_alone(store: Path) -> None:
+    def interrupt(event: ProgressEvent) -> None:
+        if event.kind == "round" and event.case == NAMES[3]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _measure(store, FakeRunner(), progress=interrupt)
+    rounds = rounds_path(store)
+    damaged = rounds.read_bytes().replace(b'"samples_s": [0.001', b'"samples_s": [-0.001', 1)
+    rounds.write_bytes(damaged)
+
+    with pytest.raises(DocumentError, match=r"line 3: \$\.samples_s\[0\].*sed -i.damaged 3d"):
+        _measure(store, FakeRunner())
+
+    assert rounds.read_bytes() == damaged
+
+
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -302,7 +371,8 @@ def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Pa
 
     assert killed.returncode == -signal.SIGKILL
     assert len(finished) == 3
-    assert _measured(runner) == set(NAMES) - finished
+    assert [name for name in runner.rounds if name not in finished] == [*set(NAMES) - finished]
+    assert all(len(entry.samples_s) == PROTOCOL.rounds for entry in found)
     assert sorted(entry.case for entry in found) == NAMES
     assert MeasurementSet.read_file(store) == found
 
@@ -378,7 +448,7 @@ def test_two_cases_of_one_name_are_refused(store: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(MeasurementError, match="cannot write measurements to"):
+    with pytest.raises(OutputError, match="cannot write measurements to"):
         _measure(tmp_path / "file" / "store.jsonl", FakeRunner())
 
 

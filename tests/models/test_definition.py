@@ -268,7 +268,7 @@ def test_a_file_that_is_no_toml_says_so(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("name = ")
 
-    with pytest.raises(DocumentError, match="no TOML") as caught:
+    with pytest.raises(DocumentError, match="damaged TOML") as caught:
         fitted_model(str(path))
     assert caught.value.path == str(path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 
 from countperf.documents import Document, Part
 from countperf.hardware.identity import DeviceIdentity
@@ -34,7 +34,7 @@ class Finding(Part):
 
     name: str
     value: float
-    spread: float
+    spread: NonNegativeFloat
     unit: str
     kernel: str
     is_plausible: bool = True

@@ -1,0 +1,214 @@
+"""Files of lines, a JSON object each, that programs append to.
+
+A writer that dies leaves a last line without its line feed, of which nothing is lost that had been
+finished: readers leave such a line out. Everything else that is wrong with a file is damage.
+Damage is an error that says where it is and how to mend it, and leaves the file as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from countperf.documents.files import located, path_text
+from countperf.errors import DocumentError
+
+_Header = TypeVar("_Header")
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLines:
+    """The whole lines of a file.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Without their line feeds.
+    kept_bytes : int
+        Length of these lines in the file, line feeds included; what follows was cut short.
+    lacks_feed : bool
+        Whether the last line is whole, but for its line feed.
+    """
+
+    lines: tuple[str, ...]
+    kept_bytes: int
+    lacks_feed: bool = False
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """Read a file.
+
+    Raises
+    ------
+    DocumentError
+        It is missing or unreadable.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        message = located(f"cannot be read: {error.strerror or error}", path)
+        raise DocumentError(message, path=path_text(path)) from error
+
+
+def split_lines(content: bytes, *, path: Path | str | None = None) -> FileLines:
+    """Split a file into lines, and leave out a last line that was cut short.
+
+    Parameters
+    ----------
+    content : bytes
+        The file. A last line without its line feed is whole if it is a JSON object, cut short if
+        it is the beginning of one, and damaged if something follows the object.
+    path : Path or str, optional
+        Where it comes from, for messages.
+
+    Raises
+    ------
+    DocumentError
+        A byte is not UTF-8, or something follows the object in the last line. The attributes
+        ``line`` and ``offset`` say where.
+    """
+    *whole, tail = content.split(b"\n")
+    lines: list[str] = []
+    offset = 0
+    for number, raw in enumerate(whole, start=1):
+        try:
+            lines.append(raw.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise _undecodable(error, number, offset, path) from error
+        offset += len(raw) + 1
+    last = _whole_object(tail, len(lines) + 1, offset, path)
+    if last is None:
+        return FileLines(lines=tuple(lines), kept_bytes=offset)
+    return FileLines(lines=(*lines, last), kept_bytes=len(content), lacks_feed=True)
+
+
+def _whole_object(tail: bytes, number: int, offset: int, path: Path | str | None) -> str | None:
+    """Return a last line without line feed if it is whole; None if it was cut short."""
+    if not tail.startswith(b"{"):
+        return None
+    try:
+        text = tail.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.end == len(tail) and error.reason == "unexpected end of data":
+            return None
+        raise _undecodable(error, number, offset, path) from error
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if rest := text[end:].strip():
+        place = offset + len(text[: text.rindex(rest)].encode())
+        said = f"{rest[:20]!r} follows the object, where a line feed is wanted"
+        raise damaged_line(said, number, place, path=path)
+    return text
+
+
+def _undecodable(
+    error: UnicodeDecodeError, number: int, offset: int, path: Path | str | None
+) -> DocumentError:
+    byte = error.object[error.start]
+    said = f"the byte 0x{byte:02x} is not UTF-8"
+    return damaged_line(said, number, offset + error.start, path=path)
+
+
+def damaged_line(
+    said: str,
+    number: int,
+    offset: int,
+    *,
+    path: Path | str | None = None,
+    field: str | None = None,
+) -> DocumentError:
+    """Make the error of a damaged line, with the advice that mends it.
+
+    Parameters
+    ----------
+    said : str
+        What is wrong.
+    number : int
+        Of the line, from 1.
+    offset : int
+        Of the damage from the beginning of the file, or of the line that it is in, byte.
+    path : Path or str, optional
+        The file.
+    field : str, optional
+        Path of the bad field; by default that of the line.
+    """
+    message = located(f"{said} (byte {offset}, line {number})", path)
+    return DocumentError(
+        f"{message}; {_mend(number, path)}",
+        path=path_text(path),
+        field=field or f"line {number}: $",
+        line=number,
+        offset=offset,
+    )
+
+
+def _mend(number: int, path: Path | str | None) -> str:
+    if number == 1:
+        return (
+            "nothing was written; the first line says what all others are of: restore the file from"
+            " a copy, or name another file"
+        )
+    name = "FILE" if path is None else shlex.quote(str(path))
+    return (
+        "nothing was written; restore the file from a copy, or delete the line (sed -i.damaged"
+        f" {number}d {name} keeps the damaged file as {name}.damaged), and what it held is found"
+        " anew when the work resumes"
+    )
+
+
+def parse_lines(
+    lines: Sequence[str],
+    parse_header: Callable[[str], _Header],
+    parse: Callable[[str, int], _Entry],
+    *,
+    path: Path | str | None = None,
+) -> tuple[_Header, list[_Entry]]:
+    """Parse the lines of a file; an error says which byte is damaged, and how to mend it.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        All lines, without line feeds; at least one.
+    parse_header : callable
+        From the first line to the header. That it is of another format or version is no damage.
+    parse : callable
+        From any other line and its number, from 1, to the entry; the ``offset`` of a
+        `DocumentError` of it counts from the beginning of the line, byte.
+    path : Path or str, optional
+        The file.
+
+    Raises
+    ------
+    DocumentError
+        A line is damaged.
+    """
+    try:
+        header = parse_header(lines[0])
+    except DocumentError as error:
+        if error.offset is None:
+            raise
+        raise _damaged(error, 1, 0, path) from error
+    found: list[_Entry] = []
+    offset = len(lines[0].encode()) + 1
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            found.append(parse(line, number))
+        except DocumentError as error:
+            raise _damaged(error, number, offset, path) from error
+        offset += len(line.encode()) + 1
+    return header, found
+
+
+def _damaged(
+    error: DocumentError, number: int, offset: int, path: Path | str | None
+) -> DocumentError:
+    said = str(error).removeprefix(located("", path))
+    place = offset + (error.offset or 0)
+    return damaged_line(said, number, place, path=path, field=error.field)

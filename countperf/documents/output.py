@@ -1,0 +1,270 @@
+"""Files that results go into: checked before the work, replaced as a whole, rescued elsewhere.
+
+What cannot be written is an `OutputError` that says which file, why, and how to mend it. A reader
+sees the old file or the new one, never a part of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from countperf.errors import OutputError
+
+_PROBE = b"\0" * 4096
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MENDS = {
+    **dict.fromkeys(_NO_SPACE, "free some space there, or name a file on another disk"),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "name a file in a folder that you may write to"
+    ),
+    errno.EISDIR: "name a file in that folder",
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST), "a part of the path is a file: name a path of folders"
+    ),
+    errno.ENAMETOOLONG: "name a shorter one",
+}
+
+
+def output_error(path: Path | str, error: OSError, *, what: str = "") -> OutputError:
+    """Make the error of a file that cannot be written, from what the system says.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file.
+    error : OSError
+        From the system.
+    what : str, optional
+        What was to be written.
+    """
+    said = error.strerror or str(error)
+    mend = _MENDS.get(error.errno or 0, "name another file")
+    written = f"{what} to {path}" if what else path
+    return OutputError(f"cannot write {written}: {said}; {mend}", path=str(path))
+
+
+def check_writable(*paths: Path | str | None) -> None:
+    """Find out, before the work that fills them, whether files can be written.
+
+    Missing folders are made, and a file of 4 KiB is written beside each file and removed.
+
+    Parameters
+    ----------
+    *paths : Path, str or None
+        The files; None is one that was not asked for.
+
+    Raises
+    ------
+    OutputError
+        One of them cannot be written.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        target = _real(path)
+        try:
+            if _is_special(target):
+                if not os.access(target, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                continue
+            with _replacing(target) as scratch, scratch.open("wb") as file:
+                _flush(file, _PROBE)
+        except OSError as error:
+            raise output_error(path, error) from error
+
+
+def write_atomically(path: Path | str, content: str | bytes) -> None:
+    """Replace a file by a new one with this content, synced first; makes missing folders.
+
+    What a symbolic link leads to is replaced, and pipes and devices (``/dev/stdout``) are written
+    to.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written; an old file is then left as it was.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    target = _real(path)
+    try:
+        if _is_special(target):
+            target.write_bytes(data)
+            return
+        with replacing(path) as scratch, scratch.open("wb") as file:
+            _flush(file, data)
+            scratch.replace(target)
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def write_rescued(path: Path | str, content: str | bytes) -> None:
+    """Write a result that took work as `write_atomically` does, or keep it elsewhere.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written. The result is kept in the folder that the process runs in, in
+        that of temporary files or at home, under a new name that ``rescued`` holds; or nowhere,
+        which the message says.
+    """
+    try:
+        write_atomically(path, content)
+    except OutputError as error:
+        folders = [Path.cwd(), Path(tempfile.gettempdir()), Path.home()]
+        kept = _keep(folders, Path(path).name or "result", content)
+        if kept is None:
+            tried = ", ".join(map(str, dict.fromkeys(folders)))
+            said = f"{error}; the result could not be kept elsewhere (tried: {tried})"
+        else:
+            said = f"{error}; the result is kept in {kept}"
+        raise OutputError(said, path=error.path, rescued=kept) from error
+
+
+def _keep(folders: Sequence[Path], name: str, content: str | bytes) -> str | None:
+    """Write a result into the first folder where that works, under a name that is not there."""
+    for folder in folders:
+        for number in range(100):
+            named = Path(name)
+            tag = f"-rescued-{number}" if number else "-rescued"
+            place = folder / f"{named.stem[:100]}{tag}{named.suffix}"
+            if place.exists():
+                continue
+            with contextlib.suppress(OutputError):
+                write_atomically(place, content)
+                return str(place)
+            break
+    return None
+
+
+@contextmanager
+def replacing(path: Path | str) -> Generator[Path]:
+    """Give the path of a new file beside a file, which is to replace it; makes missing folders.
+
+    What is left of the new file at the end is removed.
+
+    Raises
+    ------
+    OutputError
+        There is a folder in the file's place, or the system refuses whatever is done inside.
+    """
+    try:
+        with _replacing(_real(path)) as scratch:
+            yield scratch
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+@contextmanager
+def _replacing(target: Path) -> Generator[Path]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    scratch = target.with_name(f".{target.name[:200]}.{os.getpid()}.new")
+    try:
+        yield scratch
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
+
+
+def append_synced(file: IO[bytes], path: Path | str, data: bytes) -> None:
+    """Append to an unbuffered file; the data are on the disk when this returns.
+
+    Raises
+    ------
+    OutputError
+        Not all of it can be written; the file is then as it was.
+    """
+    before = os.fstat(file.fileno()).st_size
+    try:
+        _flush(file, data)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file.fileno(), before)
+        raise output_error(path, error) from error
+
+
+class LineFile:
+    """A file that lines are written to as they come; a context manager.
+
+    That a line cannot be written does not end the work that gives the lines: those before it are
+    kept, whole, and the attribute ``failure`` says what happened.
+
+    Parameters
+    ----------
+    path : Path, str or None
+        The file, which is begun anew; None for none.
+
+    Attributes
+    ----------
+    failure : OutputError or None
+        Why lines are missing.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+
+    def __init__(self, path: Path | str | None) -> None:
+        self.failure: OutputError | None = None
+        self._path = path
+        self._written = 0
+        self._file: IO[bytes] | None = None
+        if path is not None:
+            try:
+                self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115 - until __exit__
+            except OSError as error:
+                raise output_error(path, error) from error
+
+    def write(self, line: str) -> None:
+        """Write a line, unless an earlier one could not be written."""
+        if self._file is None or self._path is None or self.failure is not None:
+            return
+        left = memoryview(f"{line}\n".encode())
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._written)
+            self.failure = output_error(self._path, error)
+        self._written += len(line.encode()) + 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _flush(file: IO[bytes], data: bytes) -> None:
+    """Write all of the data, and have them on the disk."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _real(path: Path | str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_special(target: Path) -> bool:
+    """Tell whether there is a pipe or a device, which is written to and never replaced."""
+    return target.exists() and not target.is_file() and not target.is_dir()

@@ -1,0 +1,195 @@
+"""Lines of the files of searches and records, validated before anything is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from countperf.documents import Part, validate
+from countperf.errors import DocumentError
+from countperf.hardware.identity import DeviceIdentity
+from countperf.tuning.points import Stage
+from countperf.tuning.result import Stop
+from countperf.tuning.space import Value
+
+Level = Annotated[float, Field(gt=0, lt=1)]
+"""Share of cases that an interval is to hold."""
+
+_OLDER_BEST = (1, {}, None, 0.95)
+"""What the last four fields of a prediction are in files that lack some of them."""
+
+
+class _Refused(Part):
+    choice: dict[str, Value]
+    stage: Stage
+    reason: str
+
+
+class _Reasons(Part):
+    count: NonNegativeInt
+    reasons: tuple[tuple[PositiveInt, _Refused], ...] = ()
+
+
+class _Budget(Part):
+    seconds: PositiveFloat | None = None
+    measurements: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if self.seconds is None and self.measurements is None:
+            raise ValueError("seconds or measurements are wanted")
+        return self
+
+
+class _SearchLine(Part):
+    spent_s: NonNegativeFloat
+
+
+class _RefusedLine(_SearchLine, _Refused):
+    kind: Literal["refused"]
+
+
+class _TriedLine(_SearchLine):
+    kind: Literal["tried"]
+    choice: dict[str, Value]
+    predicted_s: PositiveFloat
+    interval_s: tuple[NonNegativeFloat, PositiveFloat] | None = None
+    interval_level: Level = 0.95
+    samples_s: tuple[PositiveFloat, ...] = Field(min_length=1)
+    rounds: tuple[PositiveInt, ...] = ()
+    cut_short: bool
+    at_s: NonNegativeFloat
+
+    @model_validator(mode="after")
+    def _rounds_have_the_samples(self) -> Self:
+        if self.rounds and sum(self.rounds) != len(self.samples_s):
+            raise ValueError(
+                f"{sum(self.rounds)} runs in rounds, but {len(self.samples_s)} samples"
+            )
+        return self
+
+
+class _RankingLine(_SearchLine):
+    kind: Literal["ranking"]
+    best: tuple[
+        tuple[
+            tuple[Value, ...],
+            PositiveFloat,
+            tuple[PositiveInt, ...],
+            tuple[str, ...],
+            PositiveInt,
+            dict[str, float],
+            tuple[float, PositiveFloat] | None,
+            Level,
+        ],
+        ...,
+    ]
+    predicted: NonNegativeInt
+    refusals: dict[Stage, _Reasons]
+    position: NonNegativeInt
+    ahead: tuple[NonNegativeInt, ...] = ()
+    complete: bool
+    seconds: NonNegativeFloat
+
+
+class _EndLine(_SearchLine):
+    kind: Literal["end"]
+    stopped: Stop
+    budget: _Budget
+
+
+_SEARCH_LINES: Mapping[object, type[_SearchLine]] = {
+    "refused": _RefusedLine,
+    "tried": _TriedLine,
+    "ranking": _RankingLine,
+    "end": _EndLine,
+}
+
+
+class _RecordPlan(Part):
+    runs: PositiveInt
+    max_case_s: PositiveFloat
+    warm_up_s: NonNegativeFloat = 0.0
+
+
+class _RecordHeader(Part):
+    format: Literal["countperf-tuning"]
+    version: Literal[1]
+    content: Literal["record"]
+    space: str
+    parameters: tuple[str, ...]
+    sizes: dict[str, PositiveInt]
+    device: DeviceIdentity
+    plan: _RecordPlan | None = None
+
+
+class _RecordLine(Part):
+    choice: tuple[Value, ...]
+    build_s: NonNegativeFloat
+    samples_s: tuple[PositiveFloat, ...]
+    warm_up_s: NonNegativeFloat = 0.0
+    stage: Stage | None = None
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _ran_or_failed(self) -> Self:
+        if bool(self.samples_s) is (self.stage is not None):
+            raise ValueError("either samples_s or the stage at which it failed is wanted")
+        return self
+
+
+def check_record_header(header: Mapping[str, Any], path: Path) -> None:
+    """Validate the first line of a record.
+
+    Raises
+    ------
+    DocumentError
+        A field is missing, unknown or bad.
+    """
+    validate(_RecordHeader, header, path=path, root="line 1: $")
+
+
+def check_line(entry: Mapping[str, Any], number: int, *, is_record: bool, path: Path) -> None:
+    """Validate a line below the first one, of a search or of a record.
+
+    Raises
+    ------
+    DocumentError
+        A field is missing, unknown or bad.
+    """
+    root = f"line {number}: $"
+    if is_record:
+        validate(_RecordLine, entry, path=path, root=root)
+        return
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in _SEARCH_LINES:
+        wanted = ", ".join(map(str, _SEARCH_LINES))
+        field = f"{root}.kind"
+        message = f"{path}: {field}: one of {wanted} is wanted, not {kind!r}"
+        raise DocumentError(message, path=str(path), field=field)
+    validate(_SEARCH_LINES[kind], _completed(entry), path=path, root=root)
+
+
+def _completed(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give the predictions of an older ranking the fields that they lack."""
+    best = entry.get("best")
+    if not isinstance(best, list):
+        return entry
+    fields = 4 + len(_OLDER_BEST)
+    whole = [
+        [*each, *_OLDER_BEST[len(each) - fields :]]
+        if isinstance(each, list) and 4 <= len(each) < fields
+        else each
+        for each in best
+    ]
+    return {**entry, "best": whole}

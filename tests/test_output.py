@@ -1,0 +1,227 @@
+"""Files that results go into: found unwritable before the work, never half-written, rescued."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from countperf.cli import main
+from countperf.documents import (
+    LineFile,
+    check_writable,
+    write_atomically,
+    write_rescued,
+)
+from countperf.errors import OutputError
+from countperf.harness.campaign import measure
+from countperf.measurements import MeasurementSet
+from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+
+ROOT = Path(__file__).parents[1]
+CASES = [make_case("a", n) for n in (16, 32, 64, 128)]
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Generator[Path]:
+    """A file system of 64 KiB that is full."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or os.getuid() != 0:
+        pytest.skip("mounting a small file system takes root")
+    command = [mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def _fill(folder: Path) -> None:
+    with (folder / "ballast").open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_full_disk_is_found_before_the_work(full_disk: Path) -> None:
+    _fill(full_disk)
+
+    with pytest.raises(OutputError, match="No space left on device; free some space") as caught:
+        check_writable(full_disk / "weights.json")
+
+    assert caught.value.path == str(full_disk / "weights.json")
+    assert _names(full_disk) == {"ballast"}
+
+
+def test_a_full_disk_leaves_the_old_file_and_the_result_is_rescued(
+    full_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = full_disk / "weights.json"
+    target.write_text("old")
+    _fill(full_disk)
+
+    for name in ("weights-rescued.json", "weights-rescued-1.json"):
+        with pytest.raises(OutputError, match=r"No space left.*the result is kept in") as caught:
+            write_rescued(target, "new " * 9000)
+        assert caught.value.rescued == str(tmp_path / name)
+        assert (tmp_path / name).read_text() == "new " * 9000
+
+    assert target.read_text() == "old"
+    assert _names(full_disk) == {"ballast", "weights.json"}
+
+
+def test_a_campaign_on_a_full_disk_loses_nothing_and_goes_on(full_disk: Path) -> None:
+    store = full_disk / "store.jsonl"
+    ballast = full_disk / "ballast"
+
+    def fill(case: str, turn: int, run: int) -> float:
+        if (case, turn, run) == ("a/n=64", 1, 0):  # two cases are finished
+            _fill(full_disk)
+        return 1e-3
+
+    more = [make_case("a", n) for n in range(4, 16, 4)]
+    with pytest.raises(OutputError, match="No space left"):
+        measure([*CASES, *more], store=store, runner=FakeRunner(fill), protocol=PROTOCOL)
+
+    assert store.read_bytes().endswith(b"\n")
+    finished = MeasurementSet.read_file(store)
+    ballast.unlink()
+    found = measure(CASES, store=store, runner=FakeRunner(), protocol=PROTOCOL)
+    assert {each.case for each in finished} <= {each.case for each in found}
+    assert {case.name for case in CASES} <= {each.case for each in found}
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        pytest.param("folder", "Is a directory; name a file in that folder", id="a folder"),
+        pytest.param("file/weights.json", "a part of the path is a file", id="below a file"),
+        pytest.param("x" * 300, "name a shorter one", id="too long a name"),
+    ],
+)
+def test_a_place_that_is_no_file_is_found_before_the_work(
+    tmp_path: Path, place: str, said: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    target = tmp_path / place
+
+    for write in (check_writable, lambda path: write_atomically(path, "new")):
+        with pytest.raises(OutputError, match=said) as caught:
+            write(target)
+        assert caught.value.path == str(target)
+
+    assert _names(tmp_path) == {"folder", "file"}
+
+
+def test_a_folder_that_may_not_be_written_to_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", refuse)  # root may write everywhere
+        with pytest.raises(OutputError, match="Permission denied; name a file in a folder that"):
+            check_writable(tmp_path / "weights.json")
+
+
+def test_pipes_are_written_to_and_links_are_kept(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    (tmp_path / "link").symlink_to("target")
+
+    check_writable(pipe, tmp_path / "link", None)
+    write_atomically(pipe, "text")
+    write_atomically(tmp_path / "link", "text")
+
+    assert os.read(reader, 99) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "text"
+
+
+def test_lines_before_one_that_cannot_be_written_are_whole(full_disk: Path) -> None:
+    with LineFile(full_disk / "points.jsonl") as file:
+        for number in range(3000):
+            file.write(f"{number:099}")
+
+    assert file.failure is not None
+    assert "No space left" in str(file.failure)
+    lines = (full_disk / "points.jsonl").read_text().split("\n")
+    assert [int(line) for line in lines[:-1]] == list(range(len(lines) - 1))
+    assert lines[-1] == ""
+    assert len(lines) > 500
+
+
+@pytest.mark.parametrize(
+    ("arguments", "target"),
+    [
+        (["fit", "measurements.jsonl", "--output"], "folder"),
+        (["evaluate", "measurements.jsonl", "--weights", "none", "--output"], "folder"),
+        (["evaluate", "measurements.jsonl", "--weights", "none", "--figure"], "folder.svg"),
+        (["compare", "measurements.jsonl", "--output"], "folder"),
+        (["compare", "measurements.jsonl", "--figure"], "folder.svg"),
+        (["characterize", "--device", "none:0", "--store"], "folder"),
+        (["tune", "matmul", "--device", "none:0", "--store"], "folder"),
+        (["tune", "matmul", "--device", "none:0", "--t4"], "folder"),
+        (["tune", "matmul", "--device", "none:0", "--kernel-tuner-cache"], "folder"),
+        (["tune", "matmul", "--device", "none:0", "--figure"], "folder.svg"),
+        (["rank", "matmul", "--weights", "none", "--output"], "folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_commands_check_their_files_before_any_work(
+    arguments: list[str],
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / target).mkdir()
+
+    assert main([*arguments, target]) == 1
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"countperf: cannot write {target}: Is a directory; name a file in")
+    assert len(said.splitlines()) == 1
+    assert _names(tmp_path) == {target}
+
+
+def test_standard_output_that_is_full_is_one_line() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "countperf", "count", "n-body/256x1/f32", "n=1024"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "No space left on device" in done.stderr
