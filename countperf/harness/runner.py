@@ -12,10 +12,12 @@ import numpy as np
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.backend import Session, open_session
+from countperf.harness.binding import bind_arguments
 from countperf.harness.clock import Clock, EventClock, Timing
+from countperf.harness.description import Kernel
 from countperf.harness.devices import Device, DeviceLimits
-from countperf.harness.launch import ArrayArgument, Kernel, read_output
 from countperf.harness.neighbors import time_of_others_s
+from countperf.harness.scalars import without_vectors
 from countperf.measurements import KernelCase
 
 if TYPE_CHECKING:
@@ -156,19 +158,17 @@ class KernelRunner:
         kernel = self._kernel(case)
         inputs = self._inputs(case, case.check_parameters)
         with self._failing_as(KernelBuildError, case, "does not run at its check sizes"):
-            arguments = self._arguments(kernel, inputs, case.check_parameters)
-            kernel.launch(arguments)
+            bound = bind_arguments(self.session, kernel, case.check_parameters, inputs)
+            kernel.launch(bound.arguments)
             self.session.finish()
         with self._failing_as(WrongResultError, case, "cannot be compared with its reference"):
             wanted = case.reference(inputs, case.check_parameters)
-        arrays = {array.name: array for array in kernel.arrays}
+        arrays = {array.name for array in kernel.arrays}
         for name, want in wanted.items():
             if name not in arrays:
                 message = f"{case.name}: the reference gives {name!r}, no array of the kernel"
                 raise WrongResultError(message, case=case.name)
-            values = {**case.check_parameters, **inputs}
-            got = read_output(self.session, arrays[name], arguments[name], values)
-            compare(case, name, got, want)
+            compare(case, name, bound.read(name), want)
         self._checked.add(key)
 
     @contextmanager
@@ -199,7 +199,7 @@ class KernelRunner:
             held = self.session.allocate(
                 int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
             )
-            arguments = self._arguments(kernel, inputs, case.parameters)
+            arguments = bind_arguments(self.session, kernel, case.parameters, inputs).arguments
             self.session.finish()
             yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
             del held
@@ -225,27 +225,6 @@ class KernelRunner:
             self._drawn = key, self._inputs(case, case.parameters)
         return self._drawn[1]
 
-    def _arguments(
-        self, kernel: Kernel, inputs: Mapping[str, Any], parameters: Mapping[str, int]
-    ) -> dict[str, Any]:
-        arrays = {array.name: array for array in kernel.arrays}
-        for name in inputs:
-            if name not in arrays and name not in kernel.scalars:
-                raise KernelBuildError(f"kernel {kernel.name!r} has no argument {name!r}")
-        values = {**parameters, **{k: v for k, v in inputs.items() if k not in arrays}}
-        arguments = {name: values[name] for name in kernel.scalars if name in values}
-        missing = kernel.scalars - set(arguments)
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise KernelBuildError(f"kernel {kernel.name!r}: no value for argument {names}")
-        for name, array in arrays.items():
-            if name in inputs:
-                arguments[name] = self.session.upload(check_layout(array, inputs[name], values))
-            else:
-                size = array.count(values) * array.dtype.itemsize
-                arguments[name] = self.session.allocate(size)
-        return arguments
-
     @contextmanager
     def _failing_as(
         self, kind: type[MeasurementError], case: KernelCase, what: str
@@ -265,30 +244,6 @@ class KernelRunner:
             raise kind(message, case=case.name) from error
 
 
-def check_layout(array: ArrayArgument, given: Any, parameters: Mapping[str, Any]) -> NDArray[Any]:
-    """Return an input array if it has the type, shape and memory order of the argument.
-
-    Raises
-    ------
-    KernelBuildError
-        It differs.
-    """
-    shape, strides = array.layout(parameters)
-    found = np.asarray(given)
-    wanted = tuple(stride * array.dtype.itemsize for stride in strides)
-    relevant = [axis for axis, extent in enumerate(shape) if extent > 1]
-    same_order = found.ndim == len(shape) and all(
-        found.strides[axis] == wanted[axis] for axis in relevant
-    )
-    if found.dtype == array.dtype and found.shape == shape and (same_order or not found.size):
-        return found
-    message = (
-        f"argument {array.name!r} wants {array.dtype} of shape {shape} with strides {wanted} byte,"
-        f" not {found.dtype} of shape {found.shape} with strides {found.strides}"
-    )
-    raise KernelBuildError(message)
-
-
 def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) -> None:
     """Compare an output with the reference.
 
@@ -297,7 +252,7 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
     WrongResultError
         The shapes differ, or some element is farther off than the case's tolerance.
     """
-    expected = np.asarray(want)
+    got, expected = without_vectors(got), without_vectors(np.asarray(want))
     if got.shape != expected.shape:
         message = f"{case.name}: {name} has shape {got.shape}, the reference {expected.shape}"
         raise WrongResultError(message, case=case.name)

@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 
 from countperf.errors import CountingError, KernelBuildError
+from countperf.harness.arrays import ArrayArgument
 from countperf.harness.compiled.crowding import (
     beyond_cache,
     crowded,
@@ -54,7 +55,9 @@ from countperf.harness.compiled.machine import Machine
 from countperf.harness.compiled.objects import INTEL, POCL, compile_objects
 from countperf.harness.compiled.throughput import Analyzed, Block, Cycles, cycles_of
 from countperf.harness.compiled.x86 import classify
+from countperf.harness.description import describe_kernel
 from countperf.harness.devices import Device
+from countperf.harness.scalars import as_scalar
 
 ROOT = "code"
 """What the names of these properties begin with."""
@@ -92,6 +95,10 @@ class CompiledKernel:
         Arguments that are no arrays.
     arrays : tuple of str
         Those that are.
+    offsets : frozenset of str
+        Scalars that only say where arrays begin; 0 by default.
+    strided : tuple of ArrayArgument
+        Arrays with strides that Loopy leaves to the caller; C order by default.
     analyzed : dict
         Cycles of blocks that were analyzed already.
     """
@@ -102,7 +109,21 @@ class CompiledKernel:
     host_function: str
     scalars: Mapping[str, np.dtype[Any]]
     arrays: tuple[str, ...]
+    offsets: frozenset[str] = frozenset()
+    strided: tuple[ArrayArgument, ...] = ()
     analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
+
+    def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
+        """Return the scalar arguments at given sizes, as the code takes them."""
+        values: dict[str, Any] = dict.fromkeys(self.scalars, 1)
+        values |= dict.fromkeys(self.offsets, 0)
+        for array in self.strided:
+            for name in array.automatic:
+                values.pop(name, None)
+        values |= {name: parameters[name] for name in self.scalars if name in parameters}
+        for array in self.strided:
+            values |= array.chosen_strides(array.extents(values), values)
+        return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
 
     def counts(self, parameters: Mapping[str, int]) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
@@ -118,10 +139,7 @@ class CompiledKernel:
             A loop depends on data, or a group executes too many instructions to be followed.
         """
         found: Counter[str] = Counter()
-        numbers = {
-            name: dtype.type(parameters.get(name, 1)) for name, dtype in self.scalars.items()
-        }
-        arguments = dict.fromkeys(self.arrays) | numbers
+        arguments = dict.fromkeys(self.arrays) | self.numbers(parameters)
         for launch in launches_of(self.host_code, self.host_function, arguments):
             if not launch.number_of_groups:
                 continue
@@ -211,22 +229,24 @@ def read_compiled(
             continue
         if not isinstance(unit.target, lp.PyOpenCLTarget):
             unit = unit.copy(target=lp.PyOpenCLTarget())
-        entry, code = unit.default_entrypoint, generated(unit)
+        code, kernel = generated(unit), describe_kernel(unit, _no_launch)
         found.append(
             CompiledKernel(
                 platform=device.identity.platform,
                 programs=objects.programs,
                 host_code=code.host_code(),
-                host_function=code.host_programs[entry.name].name,
-                scalars={
-                    arg.name: np.dtype(arg.dtype.numpy_dtype)
-                    for arg in entry.args
-                    if not hasattr(arg, "dim_tags")
-                },
-                arrays=tuple(arg.name for arg in entry.args if hasattr(arg, "dim_tags")),
+                host_function=code.host_programs[kernel.name].name,
+                scalars=kernel.scalars,
+                arrays=tuple(kernel.arguments),
+                offsets=kernel.offsets,
+                strided=tuple(part for part in kernel.arguments.values() if part.automatic),
             )
         )
     return tuple(found)
+
+
+def _no_launch(_: Mapping[str, Any]) -> list[Any]:
+    return []
 
 
 @lru_cache(maxsize=2**15)
