@@ -10,6 +10,7 @@ from typing import Any
 import loopy as lp
 
 from countperf.counting.accesses import Address, Layout, address_of, layout_of
+from countperf.counting.automatic import offset_of
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
 from countperf.counting.operations import InstructionCounter
@@ -106,7 +107,7 @@ class AccessAnalyzer:
         self.kernel = kernel
         self.domains = domains
         self.tallies = tallies
-        self.sizes = SizeParameters.of(kernel, domains.sizes)
+        self.sizes = SizeParameters.of(kernel, domains.sizes, domains.defaults)
         self.layouts: dict[str, Layout] = {}
         self.memo: dict[Any, Any] = {}
         self.copied = _copied_inames(kernel)
@@ -231,9 +232,8 @@ class AccessAnalyzer:
 
     def offset(self, array: str) -> QuasiPolynomial | None:
         """Return where an array begins in its memory, elements; None if that is not known."""
-        offset = getattr(self.variable(array), "offset", 0)
         try:
-            return self.domains.to_polynomial(0 if offset is None else offset)
+            return self.domains.to_polynomial(offset_of(self.variable(array)))
         except NotAffineError:
             return None
 

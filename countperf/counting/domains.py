@@ -13,6 +13,7 @@ from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
 from loopy.schedule import EnterLoop
 
+from countperf.counting.automatic import default_values
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.schedule import LocalBarrier
 from countperf.errors import (
@@ -108,6 +109,11 @@ class Domains:
         integers = {a.name for a in arguments if a.dtype.numpy_dtype.kind in "iu"}
         declared = set(self.kernel.arg_dict) | set(self.kernel.temporary_variables)
         return frozenset(integers | (set(self.kernel.all_params()) - declared))
+
+    @cached_property
+    def defaults(self) -> Mapping[str, QuasiPolynomial]:
+        """Values of sizes that need not be given: offsets, and strides that Loopy added."""
+        return default_values(self.kernel, self.to_polynomial)
 
     def _is_known(self, name: str) -> bool:
         return name in self.inames or name in self.sizes

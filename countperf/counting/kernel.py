@@ -96,6 +96,8 @@ class Counts:
     reasons : dict from Operation or str to frozenset of str
         Why counts of operations, of supplied properties, ``barrier.local``, ``barrier.global`` and
         ``launches`` are not exact; those that are missing are.
+    defaults : mapping from str to QuasiPolynomial
+        Values of parameters that need not be given.
     """
 
     kernel: str
@@ -110,6 +112,7 @@ class Counts:
     counter: Counter
     supplied: dict[str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     reasons: dict[Operation | str, frozenset[str]] = field(default_factory=dict)
+    defaults: Mapping[str, QuasiPolynomial] = field(default_factory=dict[str, QuasiPolynomial])
 
 
 @dataclass(slots=True)
@@ -240,6 +243,7 @@ def count_loopy_kernel(
         counter=counter,
         supplied=totals.supplied,
         reasons={k: r for k, r in totals.reasons.items() if isinstance(k, Operation | str)},
+        defaults=domains.defaults,
     )
 
 

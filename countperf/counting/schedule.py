@@ -100,7 +100,7 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
             f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); choose "
             "one with t_unit.with_entrypoints(name)"
         )
-    t_unit = _inlined(t_unit)
+    t_unit = inlined(t_unit)
     kernel = t_unit.default_entrypoint
     if kernel.state < lp.KernelState.LINEARIZED:
         try:
@@ -132,7 +132,7 @@ def _with_types(t_unit: Any) -> Any:
     return lp.infer_unknown_types(t_unit, expect_completion=True)
 
 
-def _inlined(t_unit: Any) -> Any:
+def inlined(t_unit: Any) -> Any:
     """Inline callees, so that they count per call with their arguments substituted."""
     (entry,) = t_unit.entrypoints
     callees: list[str] = []

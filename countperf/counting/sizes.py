@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
@@ -28,21 +28,30 @@ class SizeParameters:
         Parameters for which the kernel is valid, in isl's notation.
     guards : tuple of (frozenset, frozenset) of QuasiPolynomial
         The same as alternatives: what must be at least zero, and what must be zero.
+    defaults : mapping from str to QuasiPolynomial
+        Values of parameters that need not be given, in terms of those that have to be.
     """
 
     kernel: str
     names: tuple[str, ...]
     assumptions: str
     guards: tuple[Guards, ...]
+    defaults: Mapping[str, QuasiPolynomial] = field(default_factory=dict[str, QuasiPolynomial])
 
     @classmethod
-    def of(cls, kernel: Any, names: frozenset[str]) -> SizeParameters:
+    def of(
+        cls,
+        kernel: Any,
+        names: frozenset[str],
+        defaults: Mapping[str, QuasiPolynomial] | None = None,
+    ) -> SizeParameters:
         """Read them from a kernel."""
         return cls(
             kernel=kernel.name,
             names=tuple(sorted(names)),
             assumptions=assumptions_text(kernel.assumptions),
             guards=tuple(guards_of(kernel.assumptions)),
+            defaults=dict(defaults or {}),
         )
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
@@ -55,6 +64,8 @@ class SizeParameters:
         """
         values: dict[str, int] = {}
         for name in self.names:
+            if name in self.defaults and name not in parameters:
+                continue
             if name not in parameters:
                 listed = ", ".join(sorted(parameters)) or "none"
                 raise ParameterError(
@@ -71,12 +82,15 @@ class SizeParameters:
                     parameter=name,
                 ) from error
         for name in parameters:
-            if name not in values:
+            if name not in self.names:
                 listed = ", ".join(self.names) or "none"
                 raise ParameterError(
                     f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
                     parameter=name,
                 )
+        for name in self.names:
+            if name not in values:
+                values[name] = int(self.defaults[name].evaluate(values))
         if self.guards and not any(
             all(g.evaluate(values) >= 0 for g in nonnegative)
             and all(g.evaluate(values) == 0 for g in zero)

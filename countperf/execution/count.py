@@ -150,6 +150,8 @@ class ExecutionCounts:
         Name of the kernel.
     parameters : tuple of str
         Size parameters, sorted.
+    defaults : mapping from str to QuasiPolynomial
+        Values of those that need not be given.
     counter : Counter
         Counted under its assumptions on the parameters.
     operations : dict from (Site, Operation) to PiecewiseQuasiPolynomial
@@ -205,6 +207,7 @@ class ExecutionCounts:
 
     kernel: str
     parameters: tuple[str, ...]
+    defaults: Mapping[str, QuasiPolynomial]
     counter: Counter
     operations: dict[tuple[Site, Operation], PiecewiseQuasiPolynomial] = field(default_factory=dict)
     accesses: dict[tuple[Site, str, str, int, str, str], PiecewiseQuasiPolynomial] = field(
@@ -358,6 +361,7 @@ class _Executions:
         return ExecutionCounts(
             kernel=self.kernel.name,
             parameters=tuple(sorted(self.domains.sizes)),
+            defaults=self.domains.defaults,
             counter=self.domains.counter,
             **totals,
             **self._footprints(),

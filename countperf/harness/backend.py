@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from countperf.harness.clock import Event
+    from countperf.harness.description import Kernel
     from countperf.harness.device import Device
     from countperf.harness.icd import DriverSearch
-    from countperf.harness.launch import Kernel
 
 
 class Program(Protocol):

@@ -8,79 +8,18 @@ function's namespace notes the events of all launches, since a translation unit 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countperf.errors import KernelBuildError
+from countperf.harness.description import Kernel, describe_kernel
 
 if TYPE_CHECKING:
     import pyopencl as cl
-    from numpy.typing import NDArray
 
-    from countperf.harness.backend import Session as AnySession
     from countperf.harness.session import Session
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayArgument:
-    """An array argument of a kernel, its sizes still symbolic.
-
-    Attributes
-    ----------
-    name : str
-        Of the argument.
-    dtype : numpy.dtype
-        Type of its elements.
-    shape, strides : tuple
-        Expressions of pymbolic in the parameters; strides in elements.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[Any, ...]
-    strides: tuple[Any, ...]
-
-    def layout(self, parameters: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return shape and strides, strides in elements, at given parameters."""
-        from pymbolic import evaluate
-
-        shape = tuple(int(evaluate(extent, dict(parameters))) for extent in self.shape)
-        strides = tuple(int(evaluate(stride, dict(parameters))) for stride in self.strides)
-        return shape, strides
-
-    def count(self, parameters: Mapping[str, Any]) -> int:
-        """Return how many elements of memory the array takes."""
-        shape, strides = self.layout(parameters)
-        if 0 in shape:
-            return 0
-        steps = ((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
-        return 1 + sum(steps)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """A kernel built for a device.
-
-    Attributes
-    ----------
-    name : str
-        Of the kernel in the translation unit.
-    arrays : tuple of ArrayArgument
-        Its array arguments.
-    scalars : frozenset of str
-        Names of its other arguments.
-    launch : callable
-        Enqueues the kernel with all its arguments by name, arrays as device memory; returns the
-        events of its launches.
-    """
-
-    name: str
-    arrays: tuple[ArrayArgument, ...]
-    scalars: frozenset[str]
-    launch: Callable[[Mapping[str, Any]], list[Any]]
 
 
 class _Recorder:
@@ -160,20 +99,7 @@ def build_kernel(session: Session, t_unit: Any) -> Kernel:
         host_function(kernels, session.queue, **arguments, allocator=allocate)
         return recorder.events
 
-    return describe_kernel(entry, launch)
-
-
-def describe_kernel(entry: Any, launch: Callable[[Mapping[str, Any]], list[Any]]) -> Kernel:
-    """Describe the arguments of a kernel of Loopy's that can be launched.
-
-    Raises
-    ------
-    KernelBuildError
-        The shape or type of an array is not known.
-    """
-    arrays = tuple(_array(arg, entry.name) for arg in entry.args if hasattr(arg, "dim_tags"))
-    scalars = frozenset(arg.name for arg in entry.args) - {array.name for array in arrays}
-    return Kernel(name=entry.name, arrays=arrays, scalars=scalars, launch=launch)
+    return describe_kernel(t_unit, launch)
 
 
 def _kernels_of(program: cl.Program) -> Any:
@@ -183,18 +109,6 @@ def _kernels_of(program: cl.Program) -> Any:
 
     names = program.kernel_names.split(";")
     return SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})
-
-
-def _array(argument: Any, kernel: str) -> ArrayArgument:
-    if argument.shape is None or argument.dim_tags is None or argument.dtype is None:
-        message = f"kernel {kernel!r}: give shape and type of argument {argument.name!r}"
-        raise KernelBuildError(message)
-    return ArrayArgument(
-        name=argument.name,
-        dtype=np.dtype(argument.dtype.numpy_dtype),
-        shape=tuple(argument.shape),
-        strides=tuple(tag.stride for tag in argument.dim_tags),
-    )
 
 
 def check_group(session: Session, kernel: cl.Kernel, group_shape: tuple[int, ...]) -> None:
@@ -223,13 +137,3 @@ def check_group(session: Session, kernel: cl.Kernel, group_shape: tuple[int, ...
     if local > limits.local_memory_bytes:
         message = f"{local} byte of local memory: {device.label} has {limits.local_memory_bytes}"
         raise KernelBuildError(message)
-
-
-def read_output(
-    session: AnySession, array: ArrayArgument, memory: Any, parameters: Mapping[str, Any]
-) -> NDArray[Any]:
-    """Copy an array from the device to the host, in its own shape and memory order."""
-    shape, strides = array.layout(parameters)
-    flat = session.download(memory, array.dtype, array.count(parameters))
-    in_bytes = tuple(stride * array.dtype.itemsize for stride in strides)
-    return np.ndarray(shape, array.dtype, flat.data, strides=in_bytes)

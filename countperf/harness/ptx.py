@@ -12,6 +12,7 @@ from typing import Any
 
 from countperf.counting.expansion import SubGroup
 from countperf.counting.programs import KernelProgram
+from countperf.counting.sizes import SizeParameters
 from countperf.errors import DeviceError, KernelBuildError, ModelNotApplicableError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.cuda.target import generate_cuda
@@ -100,7 +101,9 @@ def profile_from_ptx(
     (program,) = profiler.programs
     code = generate_cuda(kernel)
     written = parse_ptx(compile_ptx(code.source, device.compute_capability))[program.name]
-    values = {name: int(parameters[name]) for name in program.parameters}
+    values = SizeParameters.of(
+        program.kernel, program.domains.sizes, program.domains.defaults
+    ).checked(parameters)
     size = device.require_int("sub_group_size", model="the profile")
     sub_group = SubGroup(program, values, sub_group_size=size)
     graph = written.graph(loop_trips(program, written, code.source, sub_group))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
     from numpy.typing import NDArray
 
-    from countperf.harness.launch import Kernel
+    from countperf.harness.description import Kernel
 
 
 class Program:

@@ -148,6 +148,7 @@ class KernelProfiler:
             parameters=self.programs[0].parameters,
             assumptions=assumptions_text(kernel.assumptions),
             assumption_guards=tuple(guards_of(kernel.assumptions)),
+            defaults=self.programs[0].domains.defaults,
         )
         values = vector.checked_parameters(parameters, {})
         for name, value in values.items():

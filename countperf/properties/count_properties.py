@@ -191,6 +191,7 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
         assumptions=counts.counter.context.text,
         assumption_guards=counts.counter.assumption_guards(),
         view=view,
+        defaults=counts.defaults,
     )
 
 
@@ -251,6 +252,7 @@ def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> Propert
         assumptions=vector.assumptions,
         assumption_guards=vector.assumption_guards,
         view="structure",
+        defaults=vector.defaults,
     )
 
 
@@ -296,6 +298,7 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
         assumptions=executed.counter.context.text,
         assumption_guards=executed.counter.assumption_guards(),
         view="structure",
+        defaults=executed.defaults,
     )
     return with_structure(vector, executed)
 

@@ -30,6 +30,7 @@ from countperf.symbolic.piecewise import (
     PiecewiseQuasiPolynomial,
     parse_polynomial,
 )
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 FORMAT = "countperf-property-vector"
 VERSION = 1
@@ -164,6 +165,9 @@ class PropertyVector(Mapping[str, Count]):
     view : {"source", "compiled"}
         Whether what Loopy emits was counted, or what a compiler leaves of it. Weights fitted to one
         view do not apply to the other.
+    defaults : mapping from str to QuasiPolynomial
+        Values of parameters that need not be given, in terms of the others: offsets of arrays, and
+        strides that Loopy leaves to the caller.
 
     Raises
     ------
@@ -182,6 +186,7 @@ class PropertyVector(Mapping[str, Count]):
         assumptions: str = "{ : }",
         assumption_guards: tuple[Guards, ...] = (),
         view: View = "source",
+        defaults: Mapping[str, QuasiPolynomial] | None = None,
     ) -> None:
         self._counts = {
             validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
@@ -197,6 +202,7 @@ class PropertyVector(Mapping[str, Count]):
         self.kernel = kernel
         names = set(parameters).union(*(c.quantity.names() for c in self._counts.values()))
         self.parameters: tuple[str, ...] = tuple(sorted(names))
+        self.defaults: Mapping[str, QuasiPolynomial] = dict(defaults or {})
         self.assumptions = assumptions
         self.assumption_guards = assumption_guards
         self.view: View = view
@@ -234,6 +240,7 @@ class PropertyVector(Mapping[str, Count]):
             and self.parameters == other.parameters
             and self.assumption_guards == other.assumption_guards
             and self.view == other.view
+            and self.defaults == other.defaults
         )
 
     __hash__ = None
@@ -309,6 +316,7 @@ class PropertyVector(Mapping[str, Count]):
             assumptions=self.assumptions,
             assumption_guards=self.assumption_guards,
             view=self.view,
+            defaults=self.defaults,
         )
         found._at_sizes = self._at_sizes
         return found
@@ -375,7 +383,8 @@ class PropertyVector(Mapping[str, Count]):
         Parameters
         ----------
         parameters, **more : int or ndarray of integers
-            Values of all parameters; arrays broadcast against each other.
+            Values of all parameters; arrays broadcast against each other. Those in `defaults` and
+            those that decide no count may be left out.
 
         Returns
         -------
@@ -410,8 +419,9 @@ class PropertyVector(Mapping[str, Count]):
             As for `evaluate`.
         """
         given = {**(parameters or {}), **more}
-        for name in self.parameters:
-            if name not in given:
+        missing = [name for name in self.parameters if name not in given]
+        for name in missing:
+            if name not in self.defaults and name not in self._idle:
                 listed = ", ".join(sorted(given)) or "none"
                 raise ParameterError(
                     f"kernel '{self.kernel}': no value for parameter {name} (given: {listed}); "
@@ -425,9 +435,25 @@ class PropertyVector(Mapping[str, Count]):
                     f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
                     parameter=name,
                 )
-        values = {name: _integer(self.kernel, name, given[name]) for name in self.parameters}
+        values = {name: _integer(self.kernel, name, given.get(name, 0)) for name in self.parameters}
+        for name in missing:
+            if name in self.defaults:
+                values[name] = _value_of(self.defaults[name], values)
         self._check_assumptions(values)
         return values
+
+    @property
+    def _idle(self) -> frozenset[str]:
+        """Parameters that decide neither a count nor whether the counts hold."""
+        if self._at_sizes or not self._counts:
+            return frozenset()
+        guards = (g for some in self.assumption_guards for members in some for g in members)
+        used = frozenset[str]().union(
+            *(count.quantity.names() for count in self._counts.values()),
+            *(guard.names() for guard in guards),
+        )
+        behind = (value.names() for name, value in self.defaults.items() if name in used)
+        return frozenset(self.parameters) - used.union(*behind)
 
     @cached_property
     def _compiled_guards(self) -> tuple[tuple[CompiledCounts, int], ...]:
@@ -479,6 +505,11 @@ class PropertyVector(Mapping[str, Count]):
                 {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
                 for a, b in self.assumption_guards
             ],
+            **(
+                {"defaults": {name: str(value) for name, value in self.defaults.items()}}
+                if self.defaults
+                else {}
+            ),
             "counts": {
                 name: {
                     "terms": count.quantity.to_document(),
@@ -534,6 +565,11 @@ class PropertyVector(Mapping[str, Count]):
                 )
                 for entry in found.assumption_guards
             )
+            field = "$.defaults"
+            defaults = {
+                str(name): parse_polynomial(value)
+                for name, value in document.get("defaults", {}).items()
+            }
             field = "$.parameters"
             return cls(
                 counts,
@@ -542,6 +578,7 @@ class PropertyVector(Mapping[str, Count]):
                 assumptions=found.assumptions,
                 assumption_guards=guards,
                 view=view,
+                defaults=defaults,
             )
         except (ValueError, CountingError) as error:
             raise DocumentError(
@@ -619,6 +656,16 @@ def _at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str, Any]:
         for name, count in counts.items():
             arrays[name][place] = count
     return arrays
+
+
+def _value_of(expression: QuasiPolynomial, values: Mapping[str, Any]) -> Any:
+    """Evaluate an integer expression at integers or arrays of them."""
+    compiled = CompiledCounts(
+        tuple(values), [(PiecewiseQuasiPolynomial.from_value(expression), True)]
+    )
+    if any(isinstance(value, np.ndarray) for value in values.values()):
+        return compiled.at_arrays(values)[0]
+    return compiled.at(values)[0]
 
 
 def granularity_of(name: str) -> Granularity:

@@ -170,12 +170,12 @@ def checked_space(
     if to_measure:
         found.check_can_run()
     for name, value in sizes.items():
-        if value < 1:
+        if value < 0 or (not value and name not in _known_sizes(found)[1]):
             raise ParameterError(
                 f"space '{found.name}': {name} = {value}; sizes are positive", parameter=name
             )
     unknown = [name for name in sizes if name not in found.sizes]
-    there = {*found.sizes, *_sizes_of_kernel(found)} if unknown else set[str]()
+    there = {*found.sizes, *_known_sizes(found)[0]} if unknown else set[str]()
     for name in unknown:
         if there and name not in there:
             raise ParameterError(
@@ -186,17 +186,21 @@ def checked_space(
 
 
 @lru_cache(maxsize=32)
-def _sizes_of_kernel(space: SearchSpace) -> tuple[str, ...]:
-    """Return the parameters of the first variant that can be counted; none if none can."""
+def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the parameters of the first variant that can be counted, and which may be left out.
+
+    None if none can.
+    """
     from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 
     for choice in islice(space.choices(), _PROBED):
         try:
             variant = scheduled_variant(_built(space, choice), "source")
-            return tuple(counted_variant(variant, "source", policy=False).parameters)
+            vector = counted_variant(variant, "source", policy=False)
         except CountperfError:
             continue
-    return ()
+        return tuple(vector.parameters), frozenset(vector.defaults)
+    return (), frozenset()
 
 
 def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:

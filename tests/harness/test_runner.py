@@ -14,9 +14,8 @@ from countperf.errors import KernelBuildError, MeasurementError, WrongResultErro
 from countperf.harness.campaign import measure
 from countperf.harness.clock import HostClock
 from countperf.harness.device import Device
-from countperf.harness.launch import ArrayArgument
 from countperf.harness.protocols import QUICK
-from countperf.harness.runner import KernelRunner, check_layout, compare
+from countperf.harness.runner import KernelRunner, compare
 from countperf.measurements import KernelCase
 from tests.harness.fakes import make_case
 from tests.harness.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
@@ -250,42 +249,6 @@ def test_a_campaign_on_a_real_device(device: Device, tmp_path: Path) -> None:
     assert [entry.stage for entry in found.failures] == ["check"]
     assert all(len(entry.samples_s) == QUICK.rounds for entry in found)
     assert found.device == device.identity
-
-
-FORTRAN = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(3, 4), strides=(1, 3))
-
-
-@pytest.mark.parametrize(
-    ("given", "accepted"),
-    [
-        pytest.param(np.zeros((3, 4), np.float32, order="F"), True, id="as wanted"),
-        pytest.param(np.zeros((3, 4), np.float32), False, id="other order"),
-        pytest.param(np.zeros((3, 4), np.float64, order="F"), False, id="other type"),
-        pytest.param(np.zeros((4, 3), np.float32, order="F"), False, id="other shape"),
-        pytest.param(np.zeros((6, 8), np.float32, order="F")[::2, ::2], False, id="with gaps"),
-        pytest.param(np.float32(1), False, id="no array"),
-    ],
-)
-def test_inputs_have_exactly_the_layout_of_the_argument(given: Any, accepted: bool) -> None:
-    if accepted:
-        assert check_layout(FORTRAN, given, {}) is given
-    else:
-        with pytest.raises(KernelBuildError, match="argument 'a' wants float32"):
-            check_layout(FORTRAN, given, {})
-
-
-def test_axes_of_one_element_have_any_stride() -> None:
-    row = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(1, 4), strides=(1, 1))
-
-    check_layout(row, np.zeros((1, 4), np.float32), {})
-
-
-def test_elements_of_memory() -> None:
-    spaced = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(3, 4), strides=(10, 2))
-    empty = ArrayArgument(name="a", dtype=np.dtype(np.float32), shape=(0, 4), strides=(4, 1))
-
-    assert spaced.count({}) == 1 + 2 * 10 + 3 * 2
-    assert empty.count({}) == 0
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from countperf.errors import CountperfError, DeviceError
+from countperf.harness.binding import bind_arguments
 from countperf.harness.devices import discover
 from countperf.harness.launch import build_kernel
 from countperf.harness.session import Session
@@ -99,14 +98,9 @@ def _object_of(program: cl.Program) -> bytes:
 
 def _launch(session: Session, unit: Any, parameters: Mapping[str, int]) -> None:
     kernel = build_kernel(session, unit)
-    arguments: dict[str, Any] = {
-        array.name: session.allocate(array.count(parameters) * array.dtype.itemsize)
-        for array in kernel.arrays
-    }
-    types = {arg.name: arg.dtype for arg in unit.default_entrypoint.args}
-    for name in kernel.scalars:
-        arguments[name] = np.dtype(types[name].numpy_dtype).type(parameters.get(name, 1))
-    kernel.launch(arguments)
+    given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
+    bound = bind_arguments(session, kernel, given)
+    kernel.launch(bound.arguments)
     session.finish()
 
 

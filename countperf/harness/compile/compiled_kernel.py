@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from countperf.errors import CountingError, KernelBuildError
+from countperf.harness.arrays import ArrayArgument
 from countperf.harness.compile.launches import launches_of
 from countperf.harness.compile.objects import INTEL, POCL, compile_objects
+from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
+from countperf.harness.scalars import as_scalar
 from countperf.machine_code.calling_conventions import intel_group, middle_group, pocl_group
 from countperf.machine_code.executed_counts import ROOT, late_of, properties_of
 from countperf.machine_code.integer_unit import Machine
@@ -40,10 +43,15 @@ class CompiledKernel:
         The code of each of the device's kernels.
     host_code, host_function : str
         What launches them.
+    from countperf.harness.arrays import ArrayArgument
     scalars : Mapping from str to numpy.dtype
         Arguments that are no arrays.
     arrays : tuple of str
         Those that are.
+    offsets : frozenset of str
+        Scalars that only say where arrays begin; 0 by default.
+    strided : tuple of ArrayArgument
+        Arrays with strides that Loopy leaves to the caller; C order by default.
     analyzed : dict
         Cycles of blocks that were analyzed already.
     """
@@ -54,7 +62,21 @@ class CompiledKernel:
     host_function: str
     scalars: Mapping[str, np.dtype[Any]]
     arrays: tuple[str, ...]
+    offsets: frozenset[str] = frozenset()
+    strided: tuple[ArrayArgument, ...] = ()
     analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
+
+    def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
+        """Return the scalar arguments at given sizes, as the code takes them."""
+        values: dict[str, Any] = dict.fromkeys(self.scalars, 1)
+        values |= dict.fromkeys(self.offsets, 0)
+        for array in self.strided:
+            for name in array.automatic:
+                values.pop(name, None)
+        values |= {name: parameters[name] for name in self.scalars if name in parameters}
+        for array in self.strided:
+            values |= array.chosen_strides(array.extents(values), values)
+        return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
 
     def counts(self, parameters: Mapping[str, int]) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
@@ -70,10 +92,7 @@ class CompiledKernel:
             A loop depends on data, or a group executes too many instructions to be followed.
         """
         found: Counter[str] = Counter()
-        numbers = {
-            name: dtype.type(parameters.get(name, 1)) for name, dtype in self.scalars.items()
-        }
-        arguments = dict.fromkeys(self.arrays) | numbers
+        arguments = dict.fromkeys(self.arrays) | self.numbers(parameters)
         for launch in launches_of(self.host_code, self.host_function, arguments):
             if not launch.number_of_groups:
                 continue
@@ -136,19 +155,21 @@ def read_compiled(
             continue
         if not isinstance(unit.target, lp.PyOpenCLTarget):
             unit = unit.copy(target=lp.PyOpenCLTarget())
-        entry, code = unit.default_entrypoint, generated(unit)
+        code, kernel = generated(unit), describe_kernel(unit, _no_launch)
         found.append(
             CompiledKernel(
                 platform=device.identity.platform,
                 programs=objects.programs,
                 host_code=code.host_code(),
-                host_function=code.host_programs[entry.name].name,
-                scalars={
-                    arg.name: np.dtype(arg.dtype.numpy_dtype)
-                    for arg in entry.args
-                    if not hasattr(arg, "dim_tags")
-                },
-                arrays=tuple(arg.name for arg in entry.args if hasattr(arg, "dim_tags")),
+                host_function=code.host_programs[kernel.name].name,
+                scalars=kernel.scalars,
+                arrays=tuple(kernel.arguments),
+                offsets=kernel.offsets,
+                strided=tuple(part for part in kernel.arguments.values() if part.automatic),
             )
         )
     return tuple(found)
+
+
+def _no_launch(_: Mapping[str, Any]) -> list[Any]:
+    return []

@@ -137,10 +137,12 @@ def compile_many(
 
 
 def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
+    from countperf.counting.automatic import offset_parameters
+
     entry = t_unit.default_entrypoint
     scalars = {arg.name: arg.dtype for arg in entry.args if not hasattr(arg, "dim_tags")}
     sizes = {name for name, dtype in scalars.items() if dtype.numpy_dtype.kind in "iu"}
-    missing = sorted(sizes - set(parameters))
+    missing = sorted(sizes - set(parameters) - offset_parameters(entry))
     if missing:
         raise ParameterError(
             f"kernel {entry.name!r}: no value for parameter {', '.join(missing)} (given:"

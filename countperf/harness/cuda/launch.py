@@ -16,8 +16,14 @@ import numpy as np
 
 from countperf.errors import KernelBuildError
 from countperf.harness.cuda.session import CudaProgram, CudaSession, DeviceMemory, as_argument
-from countperf.harness.cuda.target import CudaCode, generate_cuda, needs_wide_indices
-from countperf.harness.launch import Kernel, describe_kernel
+from countperf.harness.cuda.target import (
+    CudaCode,
+    generate_cuda,
+    needs_wide_indices,
+    retarget,
+    widened,
+)
+from countperf.harness.description import Kernel, describe_kernel
 
 _Shape = Sequence[int]
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
@@ -70,12 +76,14 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
             alive[:] = [weakref.ref(each, lambda _: plans.clear()) for each in memory]
         return plans[key].launch()
 
-    kernel = describe_kernel(entry, launch)
+    kernel = describe_kernel(widened(retarget(t_unit)), launch)
     return kernel
 
 
 def _key(value: Any) -> Any:
-    return value.ptr if isinstance(value, DeviceMemory) else value
+    if isinstance(value, DeviceMemory):
+        return value.ptr
+    return value.tobytes() if isinstance(value, np.void) else value
 
 
 class _Plan:
@@ -119,9 +127,11 @@ class _Plan:
 
 
 def _is_wide(kernel: Kernel, code: CudaCode, arguments: Mapping[str, Any]) -> bool:
-    names = {array.name for array in kernel.arrays}
-    values = {name: value for name, value in arguments.items() if name not in names}
-    counts = {array.name: array.count(values) for array in kernel.arrays}
+    values = {name: arguments[name] for name in kernel.scalars}
+    needed = kernel.needed_bytes(values)
+    counts = {
+        name: needed[name] // argument.dtype.itemsize for name, argument in kernel.arguments.items()
+    }
     extents: list[int] = []
 
     def note(_: str, grid: _Shape, group: _Shape, __: Any) -> None:

@@ -18,8 +18,8 @@ from countperf.harness.portable import CUDA_PRELUDE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from countperf.harness.description import Kernel
     from countperf.harness.device import Device
-    from countperf.harness.launch import Kernel
 
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
 _HOLD_S = 2e-5
@@ -86,11 +86,14 @@ class DeviceMemory:
     ----------
     ptr : int
         Its address.
+    size : int
+        Its bytes.
     """
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: Any, size: int) -> None:
         self._owner = owner
         self.ptr = int(owner.ptr)
+        self.size = size
 
 
 class CudaProgram:
@@ -279,7 +282,7 @@ class CudaSession:
     def _memory(self, size: int) -> DeviceMemory:
         self._use()
         with self.driver.guarded(f"{size} byte"):
-            return DeviceMemory(self.driver.cupy.cuda.Memory(size))
+            return DeviceMemory(self.driver.cupy.cuda.Memory(size), size)
 
     def upload(self, array: NDArray[Any]) -> DeviceMemory:
         """Return new device memory with the elements of a contiguous array in memory order."""

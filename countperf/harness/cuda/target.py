@@ -226,7 +226,7 @@ def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
     """
     unit = retarget(t_unit)
     if wide_indices:
-        unit = _widened(unit)
+        unit = widened(unit)
     code = generated(unit)
     from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
@@ -273,8 +273,8 @@ def retarget(t_unit: Any) -> Any:
     return replace(t_unit, callables_table=constantdict(table), target=target)
 
 
-def _widened(t_unit: Any) -> Any:
-    """Compute indices, and the sizes that they are made of, in 64 bits."""
+def widened(t_unit: Any) -> Any:
+    """Return a translation unit with 64 bits for indices, and for the sizes they are made of."""
     from loopy.types import to_loopy_type
 
     wide = to_loopy_type(np.int64)

@@ -243,12 +243,33 @@ def test_memory_that_launches_share_goes_with_the_arguments(runner: KernelRunner
 
 
 def test_a_zero_size_launches_nothing(runner: KernelRunner, cupy: FakeCupy) -> None:
-    kernel = runner.session.build_kernel(double())
+    unit = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "out[i] = 2*a[i]",
+        [lp.GlobalArg("a,out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 0",
+        lang_version=(2018, 2),
+    )
+    kernel = runner.session.build_kernel(
+        lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    )
     arguments = {"a": runner.session.allocate(0), "out": runner.session.allocate(0), "n": 0}
 
     kernel.launch(arguments)
 
     assert cupy.launches == ["hold"]
+
+
+def test_sizes_that_the_kernel_does_not_assume_launch_nothing(
+    runner: KernelRunner, cupy: FakeCupy
+) -> None:
+    kernel = runner.session.build_kernel(double())
+    arguments = {"a": runner.session.allocate(80), "out": runner.session.allocate(80), "n": 20}
+
+    with pytest.raises(KernelBuildError, match=r"\(n\) mod 16 = 0"):
+        kernel.launch(arguments)
+
+    assert cupy.launches == []
 
 
 def _local(size: int) -> Any:

@@ -1,0 +1,128 @@
+"""Arguments that only say where arrays lie: offsets, and strides that are left to the caller.
+
+Loopy adds an argument for each ``offset=lp.auto`` and each ``stride:auto``. No caller of ours has
+to give them: offsets are 0, and strides those of C order, unless something else is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import loopy as lp
+from loopy.kernel.array import ArrayBase, FixedStrideArrayDimTag
+from loopy.preprocess import make_args_for_offsets_and_strides, make_arrays_for_sep_arrays
+from loopy.symbolic import get_dependencies
+from pymbolic import parse
+from pymbolic.primitives import Variable
+
+from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+
+__all__ = [
+    "automatic_strides",
+    "default_values",
+    "offset_of",
+    "offset_parameters",
+    "with_arguments",
+]
+
+
+def offset_of(array: Any) -> Any:
+    """Return the offset of an array as an expression; an automatic one without argument is 0."""
+    offset = getattr(array, "offset", None)
+    if offset is None or isinstance(offset, type):
+        return 0
+    return parse(offset) if isinstance(offset, str) else offset
+
+
+def offset_parameters(kernel: Any) -> frozenset[str]:
+    """Return the arguments of a kernel that occur in offsets of arrays and nowhere else.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed, if its automatic offsets are to be among them.
+    """
+    arrays = [arg for arg in kernel.args if isinstance(arg, ArrayBase)]
+    names = _names(offset_of(array) for array in arrays)
+    if not names:
+        return frozenset()
+    names &= {arg.name for arg in kernel.args if not isinstance(arg, ArrayBase)}
+    variables = [*arrays, *kernel.temporary_variables.values()]
+    used = set(kernel.all_params())
+    for instruction in kernel.instructions:
+        used |= instruction.dependency_names()
+    for rule in kernel.substitutions.values():
+        used |= _names([rule.expression])
+    for variable in variables:
+        used |= _names(variable.shape if isinstance(variable.shape, tuple) else ())
+        used |= _names(
+            tag.stride for tag in variable.dim_tags or () if isinstance(tag, FixedStrideArrayDimTag)
+        )
+    return frozenset(names - used)
+
+
+def _names(expressions: Iterable[Any]) -> set[str]:
+    found: set[str] = set()
+    for expression in expressions:
+        if expression is not None and not isinstance(expression, type):
+            found |= get_dependencies(expression)
+    return found
+
+
+def with_arguments(kernel: Any) -> Any:
+    """Return a kernel with the arguments that Loopy adds for split arrays, offsets and strides."""
+    if kernel.state >= lp.KernelState.PREPROCESSED:
+        return kernel
+    return make_args_for_offsets_and_strides(make_arrays_for_sep_arrays(kernel))
+
+
+def automatic_strides(array: Any) -> dict[str, int]:
+    """Return the arguments that Loopy added for strides of an array: name, and axis."""
+    found: dict[str, int] = {}
+    for axis, tag in enumerate(array.dim_tags or ()):
+        stride = getattr(tag, "stride", None)
+        if isinstance(stride, Variable):
+            pattern = rf"{re.escape(array.name)}_stride{axis}(?:_\d+)?"
+            if re.fullmatch(pattern, stride.name):
+                found[stride.name] = axis
+    return found
+
+
+def default_values(
+    kernel: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
+) -> Mapping[str, QuasiPolynomial]:
+    """Return what arguments are unless the caller says otherwise, in terms of the others.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed.
+    to_polynomial : callable
+        Maps extents.
+
+    Returns
+    -------
+    mapping from str to QuasiPolynomial
+        Offsets, and strides of arrays of which all are automatic and all extents are declared.
+    """
+    found = dict.fromkeys(sorted(offset_parameters(kernel)), ZERO)
+    for array in kernel.args:
+        if not isinstance(array, ArrayBase):
+            continue
+        names = automatic_strides(array)
+        if not names or not isinstance(array.shape, tuple) or len(names) < len(array.shape):
+            continue
+        step = ONE
+        strides: dict[str, QuasiPolynomial] = {}
+        try:
+            for name, axis in sorted(names.items(), key=lambda item: -item[1]):
+                strides[name] = step
+                if axis:
+                    step = step * to_polynomial(array.shape[axis])
+        except NotAffineError:
+            continue
+        found |= strides
+    return found

@@ -1,0 +1,359 @@
+"""Which elements of its arrays a kernel addresses at given sizes.
+
+Only what a launch has to know before it begins: the smallest and the largest subscript. Conditions
+of instructions and of ``if`` expressions are taken into account where they are affine. A condition
+or a loop bound that depends on data is left out; the range then is one that the kernel stays
+within, and is marked as not exact. A subscript that is read from data has no range here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import loopy as lp
+from loopy.diagnostic import LoopyError
+from loopy.symbolic import WalkMapper
+from pymbolic import substitute
+
+from countperf.counting.copies import preprocessed
+from countperf.counting.schedule import inlined
+from countperf.counting.unattended import unattended
+from countperf.errors import CountingError
+from countperf.symbolic import sets
+from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
+from countperf.symbolic.extremes import at_values, contains_values, extremes
+from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
+
+__all__ = ["AddressedElements", "ArrayAccess", "IndexRange", "accesses_of", "assumptions_hold"]
+
+_OPERATIONS = 500_000
+"""Of isl for one access, a second or so; beyond, its range is not known."""
+
+
+_FAILURES = (CountingError, LoopyError, NotImplementedError, RuntimeError, ValueError, TypeError)
+"""Of preprocessing; what a kernel addresses is not known then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRange:
+    """Smallest and largest value of a combination of subscripts.
+
+    Attributes
+    ----------
+    low, high : int
+        Both are included.
+    is_exact : bool
+        Whether both are reached; else the values lie between them.
+    access : str
+        The access with the largest value, for messages: ``store b[i]``.
+    """
+
+    low: int
+    high: int
+    is_exact: bool
+    access: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayAccess:
+    """An access to an array, as it is written in a preprocessed kernel.
+
+    Attributes
+    ----------
+    array, direction, instruction : str
+        Name of the array, ``load`` or ``store``, id of the instruction.
+    index : tuple of expressions
+        One for each axis.
+    is_flat : bool
+        Whether `index` is one subscript of the memory instead, without the array's offset.
+    within : frozenset of str
+        Loop variables around it.
+    conditions : tuple of (expression, bool)
+        What must hold where it is executed, or must not.
+    """
+
+    array: str
+    direction: str
+    instruction: str
+    index: tuple[Any, ...]
+    is_flat: bool
+    within: frozenset[str]
+    conditions: tuple[tuple[Any, bool], ...]
+
+    @property
+    def text(self) -> str:
+        """The access in words: ``store b[i]``."""
+        return f"{self.direction} {self.array}[{', '.join(map(str, self.index))}]"
+
+
+def assumptions_hold(assumptions: Any, values: Mapping[str, int]) -> bool:
+    """Return whether sizes satisfy the assumptions under which Loopy generated code."""
+    return contains_values(assumptions, values)
+
+
+def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
+    """Return the accesses of a preprocessed kernel, those of equal text once.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        The kernel.
+    opaque : set of str, optional
+        Gets the names that instructions use of which nothing can be read.
+    """
+    found: dict[ArrayAccess, None] = {}
+    for instruction in kernel.instructions:
+        try:
+            _Accesses(instruction, found).collect()
+        except CountingError:
+            if opaque is not None:
+                opaque |= set(instruction.dependency_names())
+    return list(found)
+
+
+@dataclass
+class AddressedElements:
+    """Ranges of the subscripts of a kernel's arrays.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        With one entry point.
+    """
+
+    t_unit: Any
+    _at: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
+
+    @cached_property
+    def kernel(self) -> Any:
+        """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
+        try:
+            with unattended():
+                unit = inlined(self.t_unit)
+                kernel = unit.default_entrypoint
+                if kernel.state < lp.KernelState.PREPROCESSED:
+                    kernel = preprocessed(unit).default_entrypoint
+        except _FAILURES:
+            return None
+        return kernel
+
+    @cached_property
+    def copied_bounds(self) -> tuple[str, ...]:
+        """Private variables that bound loops and that Loopy copies, for which its code is wrong.
+
+        It compares the loop variable with the address of the copies (inducer/loopy issue 77).
+        """
+        if self.kernel is None:
+            return ()
+        variables = self.kernel.temporary_variables
+        return tuple(
+            sorted(n for n in self.kernel.all_params() if n in variables and variables[n].shape)
+        )
+
+    @cached_property
+    def _collected(self) -> tuple[dict[str, list[ArrayAccess]], frozenset[str]]:
+        """All accesses by array, and arrays with accesses of which nothing can be read."""
+        opaque: set[str] = set()
+        by_array: dict[str, list[ArrayAccess]] = {}
+        for access in accesses_of(self.kernel, opaque):
+            by_array.setdefault(access.array, []).append(access)
+        return by_array, frozenset(opaque)
+
+    def ranges(
+        self,
+        array: str,
+        weights: Sequence[Sequence[int]],
+        values: Mapping[str, int],
+        *,
+        fixed: Mapping[int, int] | None = None,
+        offset: int = 0,
+    ) -> tuple[IndexRange, ...] | None:
+        """Find the ranges of weighted sums of an array's subscripts.
+
+        Parameters
+        ----------
+        array : str
+            Its name.
+        weights : sequence of sequence of int
+            For each sum, the weight of each axis, such as its stride.
+        values : mapping from str to int
+            Values of all integer arguments.
+        fixed : mapping from int to int, optional
+            Only accesses at these subscripts along these axes.
+        offset : int, optional
+            What is added to sums that are the address.
+
+        Returns
+        -------
+        tuple of IndexRange, or None
+            One of each sum; empty if nothing is accessed. None if a subscript is read from data, or
+            cannot be followed for another reason.
+        """
+        if self.kernel is None or array in self._collected[1]:
+            return None
+        parts: list[tuple[IndexRange, ...]] = []
+        for access in self._collected[0].get(array, []):
+            try:
+                with sets.limited_operations(_OPERATIONS, f"the subscript of {access.text}"):
+                    part = self._of_access(access, weights, values, fixed or {}, offset)
+            except (NotAffineError, CountingError):
+                return None
+            if part is not None:
+                parts.append(part)
+        return tuple(_joined(some) for some in zip(*parts, strict=True))
+
+    def _of_access(
+        self,
+        access: ArrayAccess,
+        weights: Sequence[Sequence[int]],
+        values: Mapping[str, int],
+        fixed: Mapping[int, int],
+        offset: int,
+    ) -> tuple[IndexRange, ...] | None:
+        points, is_exact = self._points(access.within, access.conditions, values)
+        to_polynomial = ToQuasiPolynomial(lambda name: name in self._inames)
+        index = [to_polynomial(substitute(part, dict(values))) for part in access.index]
+        if access.is_flat:
+            if fixed:
+                raise CountingError(f"{access.text} does not tell its axes apart")
+            sums = [index[0] for _ in weights]
+        else:
+            for axis, place in fixed.items():
+                points = sets.restrict(points, zero=[index[axis] - place])
+            sums = [_weighted(index, some) for some in weights]
+        found = extremes(points, sums)
+        if found is None:
+            return None
+        return tuple(
+            IndexRange(low=low + offset, high=high + offset, is_exact=is_exact, access=access.text)
+            for low, high in found
+        )
+
+    @cached_property
+    def _inames(self) -> frozenset[str]:
+        return self.kernel.all_inames()
+
+    def _points(
+        self,
+        within: frozenset[str],
+        conditions: Sequence[tuple[Any, bool]],
+        values: Mapping[str, int],
+    ) -> tuple[Any, bool]:
+        """Return where something is executed, and whether that is exact."""
+        key = within, tuple(conditions), tuple(sorted(values.items()))
+        if key not in self._at:
+            self._at[key] = self._found_points(within, conditions, values)
+        return self._at[key]
+
+    def _found_points(
+        self,
+        within: frozenset[str],
+        conditions: Sequence[tuple[Any, bool]],
+        values: Mapping[str, int],
+    ) -> tuple[Any, bool]:
+        try:
+            domain = self.kernel.get_inames_domain(within)
+        except LoopyError as error:
+            raise CountingError(f"there is no domain of {', '.join(sorted(within))}") from error
+        domain, unknown = at_values(sets.project_onto(domain, within), values)
+        is_exact = not unknown
+        to_condition = ToCondition(ToQuasiPolynomial(lambda name: name in within))
+        for expression, holds in conditions:
+            try:
+                alternatives = to_condition(substitute(expression, dict(values)))
+                holding = _where(domain, alternatives)
+            except (NotAffineError, CountingError):
+                is_exact = False
+                continue
+            domain = holding if holds else sets.subtract(domain, holding)
+        return domain, is_exact
+
+
+def _where(domain: Any, condition: Condition) -> Any:
+    parts = [sets.restrict(domain, nonnegative=alternative) for alternative in condition]
+    return sets.union(parts) if parts else sets.subtract(domain, domain)
+
+
+def _weighted(index: Sequence[QuasiPolynomial], weights: Sequence[int]) -> QuasiPolynomial:
+    return sum((part * weight for part, weight in zip(index, weights, strict=True) if weight), ZERO)
+
+
+def _joined(parts: Sequence[IndexRange]) -> IndexRange:
+    highest = max(parts, key=lambda part: part.high)
+    lowest = min(parts, key=lambda part: part.low)
+    return IndexRange(
+        low=lowest.low,
+        high=highest.high,
+        is_exact=lowest.is_exact and highest.is_exact,
+        access=lowest.access if lowest.low < 0 else highest.access,
+    )
+
+
+class _Accesses(WalkMapper[[]]):
+    """Collects the accesses of an instruction, each with the conditions around it."""
+
+    def __init__(self, instruction: Any, found: dict[ArrayAccess, None]) -> None:
+        super().__init__()
+        self._instruction = instruction
+        self._found = found
+        self._conditions: tuple[tuple[Any, bool], ...] = ()
+        self._target: Any = None
+
+    def collect(self) -> None:
+        """Walk through predicates, subscripts, the right-hand side and the stores."""
+        instruction = self._instruction
+        for predicate in sorted(instruction.predicates, key=str):
+            self.rec(predicate)
+        if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
+            return
+        if not isinstance(instruction, lp.MultiAssignmentBase):
+            raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
+        self._conditions = tuple((each, True) for each in sorted(instruction.predicates, key=str))
+        self.rec(instruction.expression)
+        for assignee in instruction.assignees:
+            self._target = assignee
+            self.rec(assignee)
+            self._target = None
+
+    def _note(self, array: str, index: tuple[Any, ...], expr: Any, *, is_flat: bool) -> None:
+        access = ArrayAccess(
+            array=array,
+            direction="store" if expr is self._target else "load",
+            instruction=self._instruction.id,
+            index=index,
+            is_flat=is_flat,
+            within=self._instruction.within_inames,
+            conditions=self._conditions,
+        )
+        self._found[access] = None
+
+    def map_subscript(self, expr: Any) -> None:
+        """Note the access, and go through the subscript."""
+        self._note(expr.aggregate.name, expr.index_tuple, expr, is_flat=False)
+        for part in expr.index_tuple:
+            self.rec(part)
+
+    def map_linear_subscript(self, expr: Any) -> None:
+        """Note the access to the memory, and go through the subscript."""
+        self._note(expr.aggregate.name, (expr.index,), expr, is_flat=True)
+        self.rec(expr.index)
+
+    def map_variable(self, expr: Any) -> None:
+        """Note what may be an array without axes."""
+        self._note(expr.name, (), expr, is_flat=False)
+
+    def map_if(self, expr: Any) -> None:
+        """Go through both sides with the condition, or its opposite."""
+        self.rec(expr.condition)
+        outer = self._conditions
+        for side, holds in ((expr.then, True), (expr.else_, False)):
+            self._conditions = (*outer, (expr.condition, holds))
+            self.rec(side)
+        self._conditions = outer
+
+    def map_sub_array_ref(self, expr: Any) -> None:
+        """Refuse: what is passed to a function that is not inlined cannot be followed."""
+        raise CountingError(f"{expr} is passed to a function")

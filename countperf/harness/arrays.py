@@ -1,0 +1,447 @@
+"""Array arguments of kernels: where their elements lie in the buffers of a launch.
+
+An array of Loopy's may begin at an offset, have gaps between its rows or run backwards, have an
+axis of vectors, or be split into an argument for each place along an axis. At given sizes, a
+`Placement` says how large a buffer is, and which of its elements the array's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import KernelBuildError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countperf.counting.extents import AddressedElements, IndexRange
+
+__all__ = ["ArrayArgument", "KernelArray", "Placement", "evaluate_integer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where the elements of an array lie in a buffer, at given sizes.
+
+    Attributes
+    ----------
+    name : str
+        Of the argument.
+    dtype : numpy.dtype
+        Type of an element.
+    shape, strides : tuple of int
+        Of the array; strides in elements.
+    offset : int
+        Element of the buffer that the array's first one is.
+    count : int
+        Elements of the buffer.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the buffer."""
+        return self.count * self.dtype.itemsize
+
+    def view(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """Return the array whose elements lie in a buffer of `count` elements."""
+        if not prod(self.shape):
+            return np.empty(self.shape, self.dtype)
+        size = self.dtype.itemsize
+        strides = tuple(stride * size for stride in self.strides)
+        return np.ndarray(
+            self.shape, self.dtype, flat.data, offset=self.offset * size, strides=strides
+        )
+
+    def contents(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return what the buffer holds when the array is in it, zero where no element lies.
+
+        Raises
+        ------
+        KernelBuildError
+            Different elements of the array lie in the same place.
+        """
+        if self._is_laid_out_as(array):
+            return array
+        flat = np.zeros(self.count, self.dtype)
+        if array.size:
+            view = self.view(flat)
+            view[...] = array
+            if self._may_overlap and not np.array_equal(view, array):
+                raise KernelBuildError(
+                    f"argument {self.name!r} of shape {self.shape} has strides {self.strides}, with"
+                    " which different elements lie in the same place; pass strides that are at"
+                    " least as long as what they step over"
+                )
+        return flat
+
+    def _is_laid_out_as(self, array: NDArray[Any]) -> bool:
+        """Whether an array fills the buffer, in the order of its memory."""
+        size = self.dtype.itemsize
+        return (
+            self.offset == 0
+            and self.count == array.size == prod(self.shape)
+            and all(
+                have == want * size
+                for have, want, extent in zip(array.strides, self.strides, self.shape, strict=True)
+                if extent > 1
+            )
+        )
+
+    @property
+    def _may_overlap(self) -> bool:
+        span = 1
+        for stride, extent in sorted(zip(map(abs, self.strides), self.shape, strict=True)):
+            if extent > 1:
+                if stride < span:
+                    return True
+                span += (extent - 1) * stride
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayArgument:
+    """An array argument of generated code, its sizes still symbolic.
+
+    Attributes
+    ----------
+    name : str
+        Of the argument.
+    dtype : numpy.dtype
+        Type of its elements; of a vector axis, of the components.
+    shape : tuple
+        Expressions of pymbolic in the parameters; None where no extent is declared.
+    strides : tuple
+        Expressions, elements.
+    offset : expression
+        Where it begins in its buffer, elements.
+    vector : int
+        Elements of its vectors, which code addresses as a whole; 1 without a vector axis.
+    vector_axis : int or None
+        The axis of vectors.
+    automatic : mapping from str to int
+        Arguments that are strides and left to the caller: the axis of each.
+    index_limit : int
+        Largest index that the generated code can compute.
+    source : str
+        The array of the kernel that it is a part of; by default its own name.
+    fixed : mapping from int to int
+        Which part: axes of that array that are split, and the place along each.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    offset: Any = 0
+    vector: int = 1
+    vector_axis: int | None = None
+    automatic: Mapping[str, int] = field(default_factory=dict[str, int])
+    index_limit: int = 2**63 - 1
+    source: str = ""
+    fixed: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    def extents(
+        self,
+        parameters: Mapping[str, Any],
+        addressed: AddressedElements | None = None,
+        given: Sequence[int] | None = None,
+    ) -> tuple[int, ...]:
+        """Return the shape at given sizes.
+
+        Parameters
+        ----------
+        parameters : mapping from str to number
+            Values of all scalars.
+        addressed : AddressedElements, optional
+            Of the kernel: decides the extents that are not declared.
+        given : sequence of int, optional
+            Shape of an array of the caller's, which decides them instead.
+
+        Raises
+        ------
+        KernelBuildError
+            An extent is negative, or nothing decides it.
+        """
+        found = [
+            None if extent is None else evaluate_integer(extent, parameters)
+            for extent in self.shape
+        ]
+        for axis, extent in enumerate(found):
+            if extent is not None and extent < 0:
+                raise KernelBuildError(
+                    f"argument {self.name!r}: its extent {self.shape[axis]} along axis {axis} is"
+                    f" {extent}; pass larger sizes"
+                )
+        if None not in found:
+            return tuple(extent for extent in found if extent is not None)
+        if given is not None and len(given) == len(found):
+            known = zip(found, given, strict=True)
+            return tuple(other if extent is None else extent for extent, other in known)
+        axes = range(len(found))
+        unit = [[int(other == axis) for other in axes] for axis in axes]
+        ranges = None if addressed is None else self._ranges(addressed, unit, parameters)
+        if ranges is None:
+            raise KernelBuildError(
+                f"argument {self.name!r} has no declared shape, and data decides how far the kernel"
+                " goes in it; pass an array for it in make_arguments, or declare its shape:"
+                f' lp.GlobalArg({self.name!r}, np.{self.dtype.name}, shape="n")'
+            )
+        highs = [each.high for each in ranges] or [-1] * len(found)
+        return tuple(
+            max(0, high + 1) if extent is None else extent
+            for extent, high in zip(found, highs, strict=True)
+        )
+
+    def _ranges(
+        self,
+        addressed: AddressedElements,
+        weights: Sequence[Sequence[int]],
+        parameters: Mapping[str, Any],
+        offset: int = 0,
+    ) -> tuple[IndexRange, ...] | None:
+        sizes = {
+            name: int(value)
+            for name, value in parameters.items()
+            if isinstance(value, int | np.integer)
+        }
+        padded: list[list[int]] = []
+        for row in weights:
+            numbers = list(row)
+            for axis in sorted(self.fixed):
+                numbers.insert(axis, 0)
+            padded.append(numbers)
+        return addressed.ranges(
+            self.source or self.name, padded, sizes, fixed=self.fixed, offset=offset
+        )
+
+    def chosen_strides(
+        self, shape: Sequence[int], parameters: Mapping[str, Any], given: NDArray[Any] | None = None
+    ) -> dict[str, int]:
+        """Choose the strides that are left to the caller, and that `parameters` lacks.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Of the array.
+        parameters : mapping from str to number
+            Values of all other scalars.
+        given : ndarray, optional
+            An array of the caller's: it is laid out as that is, if its elements fill memory.
+
+        Returns
+        -------
+        dict from str to int
+            Elements, by argument; in C order by default.
+        """
+        axes = {axis: name for name, axis in self.automatic.items() if name not in parameters}
+        if given is not None and len(axes) == len(self.strides) and given.shape == tuple(shape):
+            own = _strides_of(given)
+            if own is not None:
+                return {name: own[axis] for axis, name in axes.items()}
+        span = self.vector
+        for axis, stride in enumerate(self.strides):
+            if axis not in axes and axis != self.vector_axis:
+                span = max(span, abs(evaluate_integer(stride, parameters)) * shape[axis])
+        found: dict[str, int] = {}
+        for axis in sorted(axes, reverse=True):
+            found[axes[axis]] = span
+            span *= max(1, shape[axis])
+        return found
+
+    def placement(
+        self,
+        parameters: Mapping[str, Any],
+        addressed: AddressedElements | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Placement:
+        """Return where the elements lie at given sizes.
+
+        Parameters
+        ----------
+        parameters : mapping from str to number
+            Values of all scalars.
+        addressed : AddressedElements, optional
+            Of the kernel; what it addresses is then compared with the buffer.
+        shape : sequence of int, optional
+            As `extents` gave it.
+
+        Raises
+        ------
+        KernelBuildError
+            An element, or what the kernel addresses, lies outside of the buffer; or the generated
+            code cannot address it.
+        """
+        extents = tuple(self.extents(parameters, addressed) if shape is None else shape)
+        strides = tuple(evaluate_integer(stride, parameters) for stride in self.strides)
+        offset = evaluate_integer(self.offset, parameters) * self.vector
+        self._check_vectors(strides)
+        low, high = offset, offset - 1
+        if 0 not in extents:
+            reach = [(extent - 1) * step for extent, step in zip(extents, strides, strict=True)]
+            low = offset + sum(step for step in reach if step < 0)
+            high = offset + sum(step for step in reach if step > 0)
+        if low < 0:
+            raise KernelBuildError(
+                f"argument {self.name!r} of shape {extents} with strides {strides} and offset"
+                f" {offset} begins {-low} elements before its buffer; declare"
+                f" offset=pymbolic.parse({self._least_offset(extents, strides)!r}) for it"
+            )
+        count = -(-(high + 1) // self.vector) * self.vector
+        if (count - 1) // self.vector > self.index_limit:
+            raise KernelBuildError(
+                f"argument {self.name!r} takes {count} elements, and the kernel computes indices"
+                f" up to {self.index_limit}; make it with index_dtype=np.int64"
+            )
+        found = Placement(
+            name=self.name,
+            dtype=self.dtype,
+            shape=extents,
+            strides=strides,
+            offset=offset,
+            count=count,
+        )
+        if addressed is not None:
+            self._check_addressed(found, addressed, parameters)
+        return found
+
+    def needed_count(self, parameters: Mapping[str, Any], addressed: AddressedElements) -> int:
+        """Return how many elements a buffer has to have for a launch.
+
+        As `placement`; of an array without a declared shape, 0 where data decides it.
+        """
+        if None not in self.shape:
+            return self.placement(parameters, addressed).count
+        axes = range(len(self.shape))
+        unit = [[int(other == axis) for other in axes] for axis in axes]
+        ranges = self._ranges(addressed, unit, parameters)
+        if ranges is None or not all(each.is_exact for each in ranges):
+            return 0  # whoever gives an array knows how large it is
+        return self.placement(parameters, addressed).count
+
+    def _check_vectors(self, strides: Sequence[int]) -> None:
+        for axis, stride in enumerate(strides):
+            if axis != self.vector_axis and stride % self.vector:
+                raise KernelBuildError(
+                    f"argument {self.name!r} has vectors of {self.vector} elements, and a stride of"
+                    f" {stride} along axis {axis}; pass a multiple of {self.vector}"
+                )
+
+    def _least_offset(self, extents: Sequence[int], strides: Sequence[int]) -> str:
+        terms: list[str] = []
+        for extent, stride, declared in zip(extents, strides, self.shape, strict=True):
+            if stride < 0:
+                factor = f"{-stride}*" if stride != -1 else ""
+                terms.append(f"{factor}({extent if declared is None else declared} - 1)")
+        return " + ".join(terms) or "0"
+
+    def _check_addressed(
+        self, placement: Placement, addressed: AddressedElements, parameters: Mapping[str, Any]
+    ) -> None:
+        ranges = self._ranges(addressed, [placement.strides], parameters, placement.offset)
+        for found in ranges or ():
+            if found.is_exact and (found.low < 0 or found.high >= placement.count):
+                wrong = found.low if found.low < 0 else found.high
+                raise KernelBuildError(
+                    f"{found.access} addresses element {wrong} of {self.name!r}, whose buffer has"
+                    f" {placement.count} elements; declare a shape of"
+                    f" {self.source or self.name!r} that holds what the kernel addresses"
+                )
+
+    def count(self, parameters: Mapping[str, Any]) -> int:
+        """Return how many elements of memory the array takes."""
+        return self.placement(parameters).count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelArray:
+    """An array argument as the kernel is written, in one buffer or in several.
+
+    Attributes
+    ----------
+    name : str
+        Of the array.
+    parts : mapping from tuple of int to ArrayArgument
+        Arguments of the generated code, by place along the axes that are split; one, under ``()``,
+        if none is.
+    separate : tuple of int
+        The axes that are split.
+    extent : tuple of int
+        Extents of these axes.
+    is_read, is_written : bool
+        Whether the kernel reads it, and writes it.
+    """
+
+    name: str
+    parts: Mapping[tuple[int, ...], ArrayArgument]
+    separate: tuple[int, ...] = ()
+    extent: tuple[int, ...] = ()
+    is_read: bool = True
+    is_written: bool = True
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of an element."""
+        return next(iter(self.parts.values())).dtype
+
+    def whole(self, part: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the array, given that of a part of it."""
+        found = list(part)
+        for axis, extent in zip(self.separate, self.extent, strict=True):
+            found.insert(axis, extent)
+        return tuple(found)
+
+    def without_separate(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of a part, given that of the array."""
+        return tuple(extent for axis, extent in enumerate(shape) if axis not in self.separate)
+
+    def split(self, array: NDArray[Any]) -> Iterator[tuple[ArrayArgument, NDArray[Any]]]:
+        """Yield the arguments and the part of an array that each holds."""
+        for place, argument in self.parts.items():
+            index: list[Any] = [slice(None)] * array.ndim
+            for axis, where in zip(self.separate, place, strict=True):
+                index[axis] = where
+            yield argument, array[(*index, ...)]
+
+
+def evaluate_integer(expression: Any, parameters: Mapping[str, Any]) -> int:
+    """Evaluate an expression of pymbolic.
+
+    Raises
+    ------
+    KernelBuildError
+        The value of a parameter is missing.
+    """
+    from pymbolic import evaluate
+    from pymbolic.mapper.evaluator import UnknownVariableError
+
+    try:
+        return int(evaluate(expression, dict(parameters)))
+    except UnknownVariableError as error:
+        missing = error.args[0]
+        raise KernelBuildError(
+            f"no value for {missing}, on which {expression} depends; pass {missing}=..."
+        ) from error
+
+
+def _strides_of(array: NDArray[Any]) -> tuple[int, ...] | None:
+    """Return the strides of an array in elements, if its elements lie side by side."""
+    size = array.dtype.itemsize
+    expected = size
+    for stride, extent in sorted(zip(array.strides, array.shape, strict=True)):
+        if extent > 1:
+            if stride != expected:
+                return None
+            expected *= extent
+    return tuple(stride // size for stride in array.strides)

@@ -1,0 +1,222 @@
+"""From the inputs of a kernel to the arguments of a launch, checked before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import KernelBuildError
+from countperf.harness.arrays import KernelArray, Placement
+from countperf.harness.description import Kernel
+from countperf.harness.scalars import as_scalar
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countperf.harness.backend import Session
+
+__all__ = ["Bindings", "BoundArguments", "bind_arguments", "resolve_arguments"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bindings:
+    """Values of a kernel's scalars, and where its arrays lie, at given sizes.
+
+    Attributes
+    ----------
+    scalars : mapping from str to numpy scalar
+        All scalar arguments, by name.
+    shapes : mapping from str to tuple of int
+        Shape of each array of the kernel.
+    placements : mapping from str to Placement
+        Of each buffer, by argument.
+    """
+
+    scalars: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]]
+    placements: Mapping[str, Placement]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all buffers together."""
+        return sum(placement.size_bytes for placement in self.placements.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundArguments:
+    """What a kernel is launched with.
+
+    Attributes
+    ----------
+    arguments : dict from str to object
+        For `Kernel.launch`: device memory and NumPy scalars, by name.
+    bindings : Bindings
+        Where arrays lie in that memory.
+    """
+
+    kernel: Kernel
+    session: Session
+    arguments: dict[str, Any]
+    bindings: Bindings
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Copy an array of the kernel from the device, in its own shape."""
+        (array,) = (array for array in self.kernel.arrays if array.name == name)
+        views: dict[tuple[int, ...], NDArray[Any]] = {}
+        for place, part in array.parts.items():
+            placement = self.bindings.placements[part.name]
+            memory = self.arguments[part.name]
+            flat = self.session.download(memory, part.dtype, placement.count)
+            views[place] = placement.view(flat)
+        if not array.separate:
+            return views[()]
+        whole = np.empty(self.bindings.shapes[name], array.dtype)
+        for place, (_, part) in zip(array.parts, array.split(whole), strict=True):
+            part[...] = views[place]
+        return whole
+
+
+def resolve_arguments(
+    kernel: Kernel, parameters: Mapping[str, Any], inputs: Mapping[str, Any] | None = None
+) -> Bindings:
+    """Find the values of all scalars, and where arrays lie, at given sizes.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is to be launched.
+    parameters : mapping from str to number
+        Values of scalar arguments. Offsets are 0 and automatic strides those of C order if they
+        are not among them.
+    inputs : mapping from str to array or number, optional
+        Arrays and scalars by name; scalars in it go before `parameters`.
+
+    Raises
+    ------
+    KernelBuildError
+        A value is missing or does not fit its type; an array is none of the kernel's, or not of the
+        declared shape and type; or what the kernel addresses lies outside of a buffer.
+    """
+    arrays = {array.name: array for array in kernel.arrays}
+    given: dict[str, NDArray[Any]] = {}
+    numbers = {name: value for name, value in parameters.items() if name in kernel.scalars}
+    for name, value in (inputs or {}).items():
+        if name in arrays:
+            given[name] = np.asarray(value)
+        elif name in kernel.scalars:
+            numbers[name] = value
+        else:
+            listed = ", ".join([*arrays, *kernel.scalars])
+            raise KernelBuildError(
+                f"kernel {kernel.name!r} has no argument {name!r} (it has: {listed})"
+            )
+    values = _scalars(kernel, numbers)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, array in arrays.items():
+        shapes[name] = _shape(kernel, array, values, given.get(name))
+        if name in given:
+            _check_array(array, given[name], shapes[name])
+        _add_strides(kernel, array, values, shapes[name], given.get(name))
+    kernel.check_sizes(values)
+    placements: dict[str, Placement] = {}
+    for name, array in arrays.items():
+        part_shape = array.without_separate(shapes[name])
+        for part in array.parts.values():
+            placements[part.name] = part.placement(values, kernel.addressed, part_shape)
+    return Bindings(scalars=values, shapes=shapes, placements=placements)
+
+
+def _scalars(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, dtype in kernel.scalars.items():
+        if name in numbers:
+            values[name] = as_scalar(dtype, numbers[name], f"kernel {kernel.name!r}: {name}")
+        elif name in kernel.offsets:
+            values[name] = dtype.type(0)
+    missing = sorted(set(kernel.scalars) - set(values) - kernel.optional)
+    if missing:
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: no value for argument {', '.join(missing)}; pass"
+            f" {missing[0]}=... with the sizes, or in what make_arguments returns"
+        )
+    return values
+
+
+def _shape(
+    kernel: Kernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
+) -> tuple[int, ...]:
+    parts = list(array.parts.values())
+    if given is not None and given.ndim == len(array.whole(parts[0].shape)):
+        own = array.without_separate(given.shape)
+        return array.whole(parts[0].extents(values, kernel.addressed, own))
+    # parts of an array without a declared shape may go differently far
+    found = [part.extents(values, kernel.addressed) for part in parts]
+    return array.whole([max(extents) for extents in zip(*found, strict=True)])
+
+
+def _check_array(array: KernelArray, given: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if given.dtype == array.dtype and given.shape == shape:
+        return
+    raise KernelBuildError(
+        f"argument {array.name!r} wants {array.dtype} of shape {shape}, not {given.dtype} of shape"
+        f" {given.shape}"
+    )
+
+
+def _add_strides(
+    kernel: Kernel,
+    array: KernelArray,
+    values: dict[str, Any],
+    shape: tuple[int, ...],
+    given: NDArray[Any] | None,
+) -> None:
+    own = array.without_separate(shape)
+    parts = [(part, None) for part in array.parts.values()]
+    if given is not None and given.size:
+        parts = list(array.split(given))
+    for part, content in parts:
+        if part.automatic:
+            for name, stride in part.chosen_strides(own, values, content).items():
+                values[name] = as_scalar(kernel.scalars[name], stride, f"stride {name}")
+
+
+def bind_arguments(
+    session: Session,
+    kernel: Kernel,
+    parameters: Mapping[str, Any],
+    inputs: Mapping[str, Any] | None = None,
+) -> BoundArguments:
+    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for.
+
+    Parameters
+    ----------
+    session : Session
+        The device.
+    kernel : Kernel
+        Built for it.
+    parameters, inputs
+        As for `resolve_arguments`. Arrays are laid out as the kernel wants them, in whatever order
+        they come; those that are not given are zero.
+
+    Raises
+    ------
+    KernelBuildError
+        As of `resolve_arguments`.
+    """
+    bindings = resolve_arguments(kernel, parameters, inputs)
+    arguments: dict[str, Any] = dict(bindings.scalars)
+    for array in kernel.arrays:
+        given = None if inputs is None else inputs.get(array.name)
+        if given is None:
+            for part in array.parts.values():
+                size = bindings.placements[part.name].size_bytes
+                arguments[part.name] = session.allocate(size)
+            continue
+        whole = np.asarray(given)
+        for part, content in array.split(whole) if array.separate else [(array.parts[()], whole)]:
+            placement = bindings.placements[part.name]
+            arguments[part.name] = session.upload(placement.contents(content))
+    return BoundArguments(kernel=kernel, session=session, arguments=arguments, bindings=bindings)

@@ -1,0 +1,303 @@
+"""What a kernel takes to be launched: its arguments, and what it addresses in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import KernelBuildError
+from countperf.harness.arrays import ArrayArgument, KernelArray, evaluate_integer
+
+if TYPE_CHECKING:
+    from countperf.counting.extents import AddressedElements
+
+Launch = Callable[[Mapping[str, Any]], list[Any]]
+"""Enqueues a kernel with all its arguments by name; returns the events of its launches."""
+
+_KEPT = 16
+"""Sets of sizes for which it is remembered how large buffers have to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A kernel built for a device.
+
+    Attributes
+    ----------
+    name : str
+        Of the kernel in the translation unit.
+    arrays : tuple of KernelArray
+        Its array arguments.
+    scalars : Mapping from str to numpy.dtype
+        Names and types of its other arguments.
+    offsets : frozenset of str
+        Those of them that only say where arrays begin; 0 by default.
+    temporaries : tuple of (ArrayArgument, expression)
+        Its temporary arrays in global memory, and the bytes that Loopy allocates for each.
+    addressed : AddressedElements
+        Which elements it addresses.
+    assumptions : IntegerSet
+        Sizes for which Loopy generated the code.
+    enqueue : callable
+        Enqueues it unchecked; use `launch`.
+    """
+
+    name: str
+    arrays: tuple[KernelArray, ...]
+    scalars: Mapping[str, np.dtype[Any]]
+    offsets: frozenset[str]
+    temporaries: tuple[tuple[ArrayArgument, Any], ...] = field(repr=False)
+    addressed: AddressedElements = field(repr=False)
+    assumptions: Any = field(repr=False)
+    enqueue: Launch = field(repr=False)
+    _needed: dict[tuple[Any, ...], Mapping[str, int]] = field(
+        default_factory=dict[tuple[Any, ...], Mapping[str, int]], repr=False
+    )
+
+    @property
+    def arguments(self) -> Mapping[str, ArrayArgument]:
+        """The arguments of the generated code that are buffers, by name."""
+        return {part.name: part for array in self.arrays for part in array.parts.values()}
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Scalars that need not be given: offsets, and strides that Loopy leaves to the caller."""
+        strides = (name for part in self.arguments.values() for name in part.automatic)
+        return self.offsets.union(strides)
+
+    @property
+    def integers(self) -> tuple[str, ...]:
+        """The integer arguments."""
+        return tuple(name for name, dtype in self.scalars.items() if dtype.kind in "iu")
+
+    def launch(self, arguments: Mapping[str, Any]) -> list[Any]:
+        """Enqueue the kernel, unless a buffer is smaller than what it addresses.
+
+        Parameters
+        ----------
+        arguments : mapping from str to object
+            All arguments by name: device memory for arrays, NumPy scalars for the others.
+
+        Returns
+        -------
+        list
+            The events of its launches.
+
+        Raises
+        ------
+        KernelBuildError
+            A buffer is too small, or the sizes are not as the kernel assumes; nothing is enqueued.
+        """
+        key = tuple(int(arguments[name]) for name in self.integers)
+        needed = self._needed.get(key)
+        if needed is None:
+            needed = self.needed_bytes({name: arguments[name] for name in self.scalars})
+            while len(self._needed) >= _KEPT:
+                self._needed.pop(next(iter(self._needed)))
+            self._needed[key] = needed
+        for name, size in needed.items():
+            if arguments[name].size < size:
+                raise KernelBuildError(
+                    f"kernel {self.name!r} addresses {size} byte of {name!r}, and its buffer has"
+                    f" {arguments[name].size}; allocate what `needed_bytes` says"
+                )
+        return self.enqueue(arguments)
+
+    def needed_bytes(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """Return the bytes that each buffer has to have, by argument.
+
+        Parameters
+        ----------
+        values : mapping from str to number
+            Values of all scalars.
+
+        Raises
+        ------
+        KernelBuildError
+            The sizes are not as the kernel assumes, or it addresses what is no element of an array.
+        """
+        self.check_sizes(values)
+        found: dict[str, int] = {}
+        for name, argument in self.arguments.items():
+            found[name] = argument.needed_count(values, self.addressed) * argument.dtype.itemsize
+        return found
+
+    def check_sizes(self, values: Mapping[str, Any]) -> None:
+        """Compare sizes with what the kernel assumes, and temporaries with what is addressed.
+
+        Raises
+        ------
+        KernelBuildError
+            They do not fit.
+        """
+        from countperf.counting.extents import assumptions_hold
+
+        if self.addressed.copied_bounds:
+            name = self.addressed.copied_bounds[0]
+            raise KernelBuildError(
+                f"kernel {self.name!r}: Loopy generates wrong code for the loops that {name!r}"
+                " bounds, since it keeps copies of it; do not tag the loops around them with ilp"
+            )
+        sizes = {name: int(values[name]) for name in self.integers}
+        if not assumptions_hold(self.assumptions, sizes):
+            shown = ", ".join(f"{name}={value}" for name, value in sizes.items())
+            raise KernelBuildError(
+                f"kernel {self.name!r} assumes {self.assumptions}, which does not hold at {shown}:"
+                " its code may write outside of its arrays then; pass other sizes"
+            )
+        for argument, size in self.temporaries:
+            allocated = evaluate_integer(size, values)
+            needed = argument.placement(values, self.addressed).size_bytes
+            if needed > allocated:
+                raise KernelBuildError(
+                    f"temporary array {argument.name!r} takes {needed} byte, and Loopy allocates"
+                    f" {allocated}; give it strides without gaps"
+                )
+
+
+def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
+    """Describe a kernel of Loopy's that can be launched.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        What code was generated of; with one entry point.
+    enqueue : callable
+        Launches it.
+
+    Raises
+    ------
+    KernelBuildError
+        The type of an argument is not known, or an argument is of a kind that cannot be passed.
+    """
+    from countperf.counting.automatic import offset_parameters, with_arguments
+    from countperf.counting.extents import AddressedElements
+
+    entry = with_arguments(t_unit.default_entrypoint)
+    limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
+    arrays: list[KernelArray] = []
+    scalars: dict[str, np.dtype[Any]] = {}
+    parts: set[str] = set()
+    read = _read_variables(entry)
+    for arg in entry.args:
+        if arg.name in parts:
+            continue
+        if arg.dtype is None:
+            raise KernelBuildError(
+                f"kernel {entry.name!r}: the type of argument {arg.name!r} is not known; give it:"
+                f' kernel = lp.add_dtypes(kernel, {{"{arg.name}": np.float32}})'
+            )
+        if not hasattr(arg, "dim_tags"):
+            scalars[arg.name] = np.dtype(arg.dtype.numpy_dtype)
+            continue
+        found = _array(entry, t_unit.target, arg, limit, read)
+        parts |= {part.name for part in found.parts.values()}
+        arrays.append(found)
+    return Kernel(
+        name=entry.name,
+        arrays=tuple(arrays),
+        scalars=scalars,
+        offsets=offset_parameters(entry),
+        temporaries=tuple(_temporaries(entry, t_unit.target, limit)),
+        addressed=AddressedElements(t_unit),
+        assumptions=entry.assumptions,
+        enqueue=enqueue,
+    )
+
+
+def _read_variables(kernel: Any) -> frozenset[str]:
+    from loopy.symbolic import get_dependencies
+
+    found: set[str] = set()
+    for instruction in kernel.instructions:
+        found |= instruction.read_dependency_names()
+    for rule in kernel.substitutions.values():
+        found |= get_dependencies(rule.expression)
+    return frozenset(found)
+
+
+def _array(
+    kernel: Any, target: Any, argument: Any, limit: int, read: frozenset[str]
+) -> KernelArray:
+    is_read = argument.name in read
+    is_written = argument.name in kernel.get_written_variables()
+    separation = getattr(argument, "_separation_info", None)
+    if not separation:
+        return KernelArray(
+            name=argument.name,
+            parts={(): _part(kernel, target, argument, limit)},
+            is_read=is_read,
+            is_written=is_written,
+        )
+    separate = tuple(sorted(separation.sep_axis_indices_set))
+    return KernelArray(
+        name=argument.name,
+        parts={
+            place: _part(
+                kernel,
+                target,
+                kernel.arg_dict[name],
+                limit,
+                source=argument.name,
+                fixed=dict(zip(separate, place, strict=True)),
+            )
+            for place, name in separation.subarray_names.items()
+        },
+        separate=separate,
+        extent=tuple(int(argument.shape[axis]) for axis in separate),
+        is_read=is_read,
+        is_written=is_written,
+    )
+
+
+def _part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> ArrayArgument:
+    from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
+
+    from countperf.counting.automatic import automatic_strides, offset_of
+
+    tags: Any = array.dim_tags
+    if tags is None:
+        tags = (FixedStrideArrayDimTag(1),)  # a subscript of what has no axes is the address
+    strides: list[Any] = []
+    vector_axis: int | None = None
+    for axis, tag in enumerate(tags):
+        if isinstance(tag, VectorArrayDimTag):
+            vector_axis = axis
+            strides.append(1)
+        elif isinstance(tag, FixedStrideArrayDimTag) and not tag.target_axis:
+            strides.append(tag.stride)
+        else:
+            raise KernelBuildError(
+                f"kernel {kernel.name!r}: axis {axis} of {array.name!r} is tagged {tag}, which has"
+                " no place in a buffer; use a global array"
+            )
+    shape = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
+    return ArrayArgument(
+        name=array.name,
+        dtype=np.dtype(array.dtype.numpy_dtype),
+        shape=shape,
+        strides=tuple(strides),
+        offset=offset_of(array),
+        vector=1 if vector_axis is None else array.vector_size(target),
+        vector_axis=vector_axis,
+        automatic=automatic_strides(array),
+        index_limit=limit,
+        **more,
+    )
+
+
+def _temporaries(kernel: Any, target: Any, limit: int) -> list[tuple[ArrayArgument, Any]]:
+    """Return the temporaries in global memory, those that share storage left out."""
+    from loopy import AddressSpace
+
+    return [
+        (_part(kernel, target, variable, limit), variable.nbytes)
+        for variable in kernel.temporary_variables.values()
+        if variable.address_space == AddressSpace.GLOBAL
+        and variable.dtype is not None
+        and not variable.base_storage
+        and variable.initializer is None
+    ]

@@ -1,0 +1,90 @@
+"""Scalar arguments of kernels as the type that generated code declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import KernelBuildError
+
+__all__ = ["as_scalar", "components_of", "without_vectors"]
+
+
+def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """Return the names of the components of a vector type, padding left out; of others none.
+
+    Examples
+    --------
+    >>> components_of(np.dtype([(("x", "s0"), "<f4"), (("y", "s1"), "<f4")]))
+    ('s0', 's1')
+    """
+    found: dict[int, str] = {}
+    fields: Any = dtype.fields or {}
+    for name in dtype.names or ():
+        place = int(fields[name][1])
+        if not name.startswith("padding"):
+            found.setdefault(place, name)
+    return tuple(found[place] for place in sorted(found))
+
+
+def as_scalar(dtype: np.dtype[Any], value: Any, what: str = "scalar argument") -> Any:
+    """Return a number as a NumPy scalar of the type that a kernel declares.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        Type of the argument; vector types have a field for each component.
+    value : number, sequence of numbers, or scalar of the type
+        A number stands for all components of a vector.
+    what : str, optional
+        For messages.
+
+    Raises
+    ------
+    KernelBuildError
+        The value does not fit the type.
+    """
+    try:
+        if dtype.names:
+            return _vector(dtype, value, what)
+        number = np.asarray(value)
+        if number.shape != ():
+            raise KernelBuildError(f"{what} is an array of shape {number.shape}; pass one number")
+        if dtype.kind in "iu" and not _is_integer(number):
+            raise KernelBuildError(f"{what} is {value!r}; pass an integer")
+        return dtype.type(int(number) if dtype.kind in "iu" else number[()])
+    except OverflowError as error:
+        limits = np.iinfo(dtype)
+        raise KernelBuildError(
+            f"{what} is {value}, and its type {dtype} goes from {limits.min} to {limits.max};"
+            " declare the argument as np.int64"
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise KernelBuildError(f"{what} is {value!r}; pass a number of type {dtype}") from error
+
+
+def _is_integer(number: NDArray[Any]) -> bool:
+    if number.dtype.kind in "iub":
+        return True
+    return bool(number.dtype.kind in "fO" and number[()] == int(number[()]))
+
+
+def _vector(dtype: np.dtype[Any], value: Any, what: str) -> Any:
+    if isinstance(value, np.void | np.ndarray) and value.dtype == dtype:
+        return np.asarray(value).reshape(())[()]
+    names = components_of(dtype)
+    numbers = np.asarray(value)
+    if numbers.shape not in ((), (len(names),)):
+        raise KernelBuildError(f"{what} has {len(names)} components; pass as many numbers, or one")
+    result = np.zeros((), dtype)
+    for name, number in zip(names, np.broadcast_to(numbers, len(names)), strict=True):
+        result[name] = number
+    return result[()]
+
+
+def without_vectors(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of vectors with an axis for their components; others as they are."""
+    names = components_of(array.dtype)
+    return np.stack([array[name] for name in names], axis=-1) if names else array

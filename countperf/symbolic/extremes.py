@@ -1,0 +1,85 @@
+"""Smallest and largest values of integer expressions over sets of isl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import islpy as isl
+
+from countperf.errors import CountingError
+from countperf.symbolic import sets
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+__all__ = ["at_values", "contains_values", "extremes"]
+
+_DT = isl.dim_type
+
+
+def at_values(
+    integer_set: sets.IntegerSet, values: Mapping[str, int]
+) -> tuple[sets.IntegerSet, tuple[str, ...]]:
+    """Fix the parameters of a set whose values are known, and eliminate the others.
+
+    Parameters
+    ----------
+    integer_set : IntegerSet
+        With any parameters.
+    values : mapping from str to int
+        Values of parameters; names that the set lacks are ignored.
+
+    Returns
+    -------
+    (IntegerSet, tuple of str)
+        A set without parameters that matter, and the names of those that were eliminated: if
+        there are any, the set has the points for all their values.
+    """
+    result = sets.as_set(integer_set)
+    eliminated: list[str] = []
+    for place, name in enumerate(sets.names_of(result, parameters=True)):
+        if name in values:
+            result = result.fix_val(_DT.param, place, isl.Val(str(int(values[name]))))
+        elif result.involves_dims(_DT.param, place, 1):
+            eliminated.append(name)
+    result = result.project_out(_DT.param, 0, result.dim(_DT.param))
+    return result, tuple(eliminated)
+
+
+def contains_values(parameter_set: sets.IntegerSet | None, values: Mapping[str, int]) -> bool:
+    """Return whether parameters may have these values, whatever those of the others are."""
+    if parameter_set is None:
+        return True
+    return not at_values(parameter_set, values)[0].is_empty()
+
+
+def extremes(
+    integer_set: sets.IntegerSet, expressions: Sequence[QuasiPolynomial]
+) -> tuple[tuple[int, int], ...] | None:
+    """Find the smallest and the largest value of affine expressions over a set, exactly.
+
+    Parameters
+    ----------
+    integer_set : IntegerSet
+        Without parameters.
+    expressions : sequence of QuasiPolynomial
+        Affine in the dimensions of the set; floors are allowed.
+
+    Returns
+    -------
+    tuple of (int, int), or None
+        For each expression its smallest and its largest value; None if the set is empty.
+
+    Raises
+    ------
+    CountingError
+        An expression is not affine, or not bounded over the set.
+    """
+    if integer_set.is_empty():
+        return None
+    found: list[tuple[int, int]] = []
+    for expression in expressions:
+        aff = sets.as_aff(expression, integer_set.get_space())
+        bounds = (integer_set.min_val(aff), integer_set.max_val(aff))
+        if not all(bound.is_int() for bound in bounds):
+            raise CountingError(f"{expression} has no bounds")
+        found.append((bounds[0].to_python(), bounds[1].to_python()))
+    return tuple(found)

@@ -1,0 +1,118 @@
+"""Offsets and automatic strides: what need not be given, and what it is then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+import countperf
+from countperf.errors import ParameterError
+from countperf.properties.vector import PropertyVector
+from countperf.workflow import with_transactions
+
+
+def doubled(more: str = "", **declared: Any) -> Any:
+    unit = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "z[i] = 2*x[i]",
+        [
+            lp.GlobalArg("x", np.float32, **{"shape": "n", **declared}),
+            lp.GlobalArg("z", np.float32, shape="n"),
+            lp.ValueArg(f"n{more}", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.mark.parametrize(
+    ("unit", "name"),
+    [
+        (doubled(offset=lp.auto), "x_offset"),
+        (doubled(",off", offset="off"), "off"),
+    ],
+    ids=["automatic offset", "offset by name"],
+)
+@pytest.mark.parametrize("view", ["source", "compiled"])
+def test_what_only_says_where_an_array_lies_need_not_be_given(
+    unit: Any, name: str, view: Any
+) -> None:
+    vector = countperf.count_kernel(unit, view=view)
+
+    assert vector.evaluate(n=64)["gmem.store.32.stride1"] == 64
+    assert vector.evaluate({"n": 64, name: 1})["gmem.store.32.stride1"] == 64
+    assert PropertyVector.from_document(vector.to_document()) == vector
+    sizes = np.array([64, 128])
+    np.testing.assert_array_equal(vector.evaluate(n=sizes)["gmem.store.32.stride1"], sizes)
+    with pytest.raises(ParameterError, match="no value for parameter n"):
+        vector.evaluate()
+
+
+def test_automatic_strides_need_not_be_given() -> None:
+    unit = lp.make_kernel(
+        "{[i,j]: 0<=i<n and 0<=j<m}",
+        "z[i] = sum(j, x[j,0])",
+        [
+            lp.GlobalArg("x", np.float32, shape="m,3", dim_tags="stride:auto,stride:auto"),
+            lp.GlobalArg("z", np.float32, shape="n"),
+            lp.ValueArg("n,m", np.int32),
+        ],
+        assumptions="n >= 1 and m >= 1",
+        lang_version=(2018, 2),
+    )
+    unit = lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+    vector = countperf.count_kernel(unit)
+
+    assert vector.evaluate(n=64, m=5)["gmem.load.32.uniform"] == 64 * 5
+
+
+def test_an_offset_decides_how_many_lines_are_touched() -> None:
+    vector = with_transactions(doubled(offset=lp.auto), "transactions.32x128", view="source")
+
+    # a group loads 128 byte: one line, or two where they begin in the middle of one
+    assert vector.evaluate(n=64)["transactions.32x128.load"] == 2
+    assert vector.evaluate(n=64, x_offset=16)["transactions.32x128.load"] == 4
+    assert vector.evaluate(n=64, x_offset=32)["transactions.32x128.load"] == 2
+
+
+def test_a_constant_offset_decides_how_many_lines_are_touched() -> None:
+    vector = with_transactions(doubled(offset=16), "transactions.32x128", view="source")
+
+    assert vector.evaluate(n=64)["transactions.32x128.load"] == 4
+
+
+def test_what_decides_no_count_is_not_asked_for() -> None:
+    unit = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "z[i] = k*x[i]",
+        [
+            lp.GlobalArg("x,z", np.int32, shape="n"),
+            lp.ValueArg("n,k", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+
+    assert countperf.count_kernel(unit).evaluate(n=8)["launches"] == 1
+
+
+def test_an_offset_that_bounds_a_loop_has_to_be_given() -> None:
+    unit = lp.make_kernel(
+        "{[i]: off<=i<n}",
+        "z[i] = 2*x[i]",
+        [
+            lp.GlobalArg("x", np.float32, shape="n", offset="off"),
+            lp.GlobalArg("z", np.float32, shape="n"),
+            lp.ValueArg("n,off", np.int32),
+        ],
+        assumptions="n >= 1 and off >= 0",
+        lang_version=(2018, 2),
+    )
+
+    with pytest.raises(ParameterError, match="no value for parameter off"):
+        countperf.count_kernel(unit).evaluate(n=8)

@@ -1,0 +1,281 @@
+"""Arrays that do not simply fill a buffer: right numbers, and not a byte written elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from countperf.errors import KernelBuildError, MeasurementError
+from countperf.harness.binding import bind_arguments
+from countperf.harness.device import Device
+from countperf.harness.launch import build_kernel
+from countperf.harness.session import Session
+from tests.harness.layout_kernels import F4, I4, LAID, PITCHED, Laid, plane, scaled
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+_MARGIN = 4096  # a multiple of what any device aligns parts of buffers to
+_CANARY = 0xA5
+
+
+class GuardedSession(Session):
+    """A session whose buffers lie between bytes that no kernel may touch."""
+
+    _wholes: list[tuple[cl.Buffer, int]]
+
+    def allocate(self, size: int) -> cl.Buffer:
+        """Return a part of a larger buffer."""
+        return self._guarded(np.zeros(max(4, size), np.uint8))
+
+    def upload(self, array: NDArray[Any]) -> cl.Buffer:
+        """Return a part of a larger buffer, with the elements of an array."""
+        return self._guarded(np.frombuffer(array.tobytes(order="A"), np.uint8))
+
+    def _guarded(self, content: NDArray[np.uint8]) -> cl.Buffer:
+        import pyopencl as cl
+
+        margin = np.full(_MARGIN, _CANARY, np.uint8)
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        whole = cl.Buffer(self.context, flags, hostbuf=np.concatenate([margin, content, margin]))
+        if not hasattr(self, "_wholes"):
+            self._wholes = []
+        self._wholes.append((whole, content.size))
+        return whole.get_sub_region(_MARGIN, content.size)
+
+    def touched(self) -> int:
+        """Return how many bytes beside the buffers were overwritten."""
+        import pyopencl as cl
+
+        found = 0
+        for whole, size in self._wholes:
+            content = np.empty(size + 2 * _MARGIN, np.uint8)
+            cl.enqueue_copy(self.queue, content, whole)
+            outside = np.concatenate([content[:_MARGIN], content[_MARGIN + size :]])
+            found += int((outside != _CANARY).sum())
+        return found
+
+
+@pytest.fixture
+def session(device: Device) -> GuardedSession:
+    return GuardedSession.open(device)
+
+
+def _input(laid: Laid, dtype: Any) -> NDArray[Any]:
+    random = np.random.default_rng(5)
+    return np.asarray(random.random(laid.shape) + 1, dtype=dtype, order=laid.order)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("name", LAID)
+def test_every_element_is_written_in_its_place_and_nothing_else(
+    session: GuardedSession, name: str
+) -> None:
+    laid = LAID[name]
+    kernel = build_kernel(session, laid.build())
+    given = _input(laid, kernel.arrays[0].dtype)
+
+    bound = bind_arguments(session, kernel, laid.sizes, {"x": given, **laid.given})
+    kernel.launch(bound.arguments)
+    session.finish()
+
+    np.testing.assert_array_equal(bound.read("z"), 2 * given)
+    np.testing.assert_array_equal(bound.read("x"), given)
+    assert session.touched() == 0
+    wanted: dict[str, dict[int, Any]] = {}
+    for index in np.ndindex(laid.shape):
+        buffer, element = laid.places(*index)
+        wanted.setdefault(buffer, {})[element] = 2 * given[index]
+    for buffer, elements in wanted.items():
+        memory = bound.arguments[buffer]
+        flat = session.download(memory, given.dtype, memory.size // given.dtype.itemsize)
+        expected = np.zeros_like(flat)
+        expected[list(elements)] = list(elements.values())
+        np.testing.assert_array_equal(flat, expected)
+
+
+def test_the_guard_sees_what_is_written_beside_a_buffer(device: Device) -> None:
+    session = GuardedSession.open(device)
+    buffer = session.allocate(64)
+    program = session.load("KERNEL beside(GLOBAL float *out) { out[16] = 1; out[-1] = 1; }")
+
+    program.launch("beside", 1, 1, [buffer])
+    session.finish()
+
+    assert session.touched() > 0
+
+
+def _indirect(**declared: Any) -> Any:
+    arguments = [
+        lp.GlobalArg("x", F4, **declared),
+        lp.GlobalArg("at", I4, shape="n"),
+        lp.GlobalArg("z", F4, shape="n"),
+        lp.ValueArg("n", I4),
+    ]
+    return lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "z[i] = x[at[i]]",
+        arguments,
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+
+
+def _beyond(body: str) -> Any:
+    unit = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        body,
+        [lp.GlobalArg("x,z", F4, shape="n"), lp.ValueArg("n", I4)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.set_options(unit, enforce_array_accesses_within_bounds="no_check")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    ("unit", "sizes", "inputs", "said"),
+    [
+        pytest.param(
+            scaled({"strides": (-1,)}),
+            {"n": 8},
+            {},
+            r"begins 7 elements before its buffer; declare offset=pymbolic.parse\('\(n - 1\)'\)",
+            id="backwards without an offset",
+        ),
+        pytest.param(
+            scaled({"offset": -2}),
+            {"n": 8},
+            {},
+            "begins 2 elements before",
+            id="negative offset",
+        ),
+        pytest.param(
+            plane(PITCHED, {}, more=",ld"),
+            {"n": 4, "m": 7, "ld": 5},
+            {"x": np.arange(28, dtype=F4).reshape(4, 7)},
+            "different elements lie in the same place",
+            id="rows longer than the pitch",
+        ),
+        pytest.param(
+            scaled({"offset": "o"}),
+            {"n": 8},
+            {},
+            "not all names in offset",
+            id="offset by a name that is no argument",
+        ),
+        pytest.param(
+            _indirect(shape=None),
+            {"n": 8},
+            {},
+            "argument 'x' has no declared shape, and data decides",
+            id="unknown shape that data decides",
+        ),
+        pytest.param(
+            _beyond("z[i] = x[i+1]"),
+            {"n": 8},
+            {},
+            r"load x\[i \+ 1\] addresses element 8 of 'x', whose buffer has 8",
+            id="load beyond the end",
+        ),
+        pytest.param(
+            _beyond("z[i-1] = x[i]"),
+            {"n": 8},
+            {},
+            "addresses element -1 of 'z'",
+            id="store before the beginning",
+        ),
+        pytest.param(scaled(), {"n": 0}, {}, "which does not hold at n=0", id="assumptions"),
+        pytest.param(scaled(), {"n": 2**33}, {}, "declare the argument as np.int64", id="overflow"),
+        pytest.param(
+            scaled(), {"n": 8}, {"x": np.zeros(9)}, r"of shape \(8,\), not float64", id="shape"
+        ),
+    ],
+)
+def test_what_would_go_outside_is_refused_before_the_launch(
+    device: Device, unit: Any, sizes: Mapping[str, int], inputs: Mapping[str, Any], said: str
+) -> None:
+    session = Session.open(device)
+
+    with pytest.raises((MeasurementError, lp.LoopyError), match=said):
+        bind_arguments(session, build_kernel(session, unit), sizes, inputs)
+
+
+@pytest.mark.device
+def test_the_advised_offset_works(session: GuardedSession) -> None:
+    import pymbolic
+
+    unit = scaled({"strides": (-1,), "offset": pymbolic.parse("(n - 1)")})
+    kernel = build_kernel(session, unit)
+    given = np.arange(8.0)
+
+    bound = bind_arguments(session, kernel, {"n": 8}, {"x": given})
+    kernel.launch(bound.arguments)
+
+    np.testing.assert_array_equal(bound.read("z"), 2 * given)
+    assert session.touched() == 0
+
+
+@pytest.mark.device
+def test_a_condition_keeps_an_access_inside(session: GuardedSession) -> None:
+    kernel = build_kernel(session, _beyond("z[i] = x[i+1] if i + 1 < n else 0"))
+    given = np.arange(8, dtype=F4)
+
+    bound = bind_arguments(session, kernel, {"n": 8}, {"x": given})
+    kernel.launch(bound.arguments)
+
+    np.testing.assert_array_equal(bound.read("z"), [1, 2, 3, 4, 5, 6, 7, 0])
+
+
+@pytest.mark.device
+def test_an_array_decides_an_unknown_shape(session: GuardedSession) -> None:
+    kernel = build_kernel(session, _indirect(shape=None))
+    given = np.arange(20, dtype=F4)
+    at = np.array([19, 0, 3, 3, 7, 11, 1, 2], I4)
+
+    bound = bind_arguments(session, kernel, {"n": 8}, {"x": given, "at": at})
+    kernel.launch(bound.arguments)
+
+    np.testing.assert_array_equal(bound.read("z"), given[at])
+
+
+@pytest.mark.device
+def test_a_buffer_that_is_too_small_is_not_launched_with(device: Device) -> None:
+    session = Session.open(device)
+    kernel = build_kernel(session, scaled(target={"offset": 3}))
+    bound = bind_arguments(session, kernel, {"n": 8})
+    small = {**bound.arguments, "z": session.allocate(8 * 8)}
+
+    with pytest.raises(KernelBuildError, match="addresses 88 byte of 'z', and its buffer has 64"):
+        kernel.launch(small)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("factor", [(1, 2, 3, 4), 2.0], ids=["components", "one number"])
+def test_scalars_may_be_vectors(session: GuardedSession, factor: Any) -> None:
+    import pyopencl as cl
+
+    float4: Any = cl.cltypes.float4  # pyright: ignore[reportAttributeAccessIssue]
+    unit = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "z[i] = s*x[i]",
+        [lp.GlobalArg("x,z", float4, shape="n"), lp.ValueArg("s", float4), lp.ValueArg("n", I4)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = build_kernel(session, unit)
+    numbers = np.arange(40, dtype=F4).reshape(10, 4)
+
+    bound = bind_arguments(
+        session, kernel, {"n": 10}, {"x": numbers.view(float4).reshape(10), "s": factor}
+    )
+    kernel.launch(bound.arguments)
+
+    found = bound.read("z").view(F4).reshape(10, 4)
+    np.testing.assert_array_equal(found, numbers * np.asarray(factor, F4))
+    assert session.touched() == 0
