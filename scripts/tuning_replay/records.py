@@ -2,7 +2,7 @@
 
 A record is a file: a header that says of what it is, then a line for each variant, with the time of
 building it and checking its numbers and the times of its runs, or why it failed. Nothing of a model
-is in it, so that searches with any model can be played again from it (`countperf.tuning.replay`).
+is in it, so that searches with any model can be played again from it (`tuning_replay.replay`).
 """
 
 from __future__ import annotations
