@@ -1,16 +1,16 @@
-"""What kernels are called with: size parameters, arrays, scalars."""
+"""Arguments of kernels: size parameters, arrays, scalars."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from measurement_kernels.groups import round_up
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Sizes: TypeAlias = Mapping[str, int]
 """Values of the size parameters by name."""
@@ -22,14 +22,14 @@ INDEX_TYPE = "int32"
 """NumPy's name of the type of indices."""
 
 TOLERANCES: Mapping[str, float] = {"f32": 1e-4, "f64": 1e-12}
-"""Error that is put down to rounding, relative to the largest result.
+"""Error that a kernel's results may have, relative to the largest result.
 
-At check sizes rounding leaves less than 1e-6 in f32, where sums have up to 768 terms. A term left
-out of the longest sum that a test may have, a product of 4096, changes it by 3e-3.
+At check sizes, rounding errors in f32 are below 1e-6; sums have up to 768 terms there. Leaving one
+term out of the longest sum of a test, 4096 terms, changes the result by 3e-3.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SizeParameter:
     """A size of a kernel, and how it follows from the exponent of a case.
 
@@ -52,6 +52,7 @@ class SizeParameter:
 
     name: str
     multiple: int = 1
+    _: KW_ONLY
     shift: int = 0
     fixed: int | None = None
     base: int = 1
@@ -168,3 +169,54 @@ class ScalarArgument:
 
 
 Argument: TypeAlias = ArrayArgument | ScalarArgument
+
+
+_ARRAY = re.compile(r"((?:output |updated |column-major )*)([a-z]\w*)\[([^]]*)\]")
+_EXTENT = re.compile(r"(?:(\d+) ?\* ?)?([a-z]\w*)(?: ?\+ ?(\d+))?")
+
+
+def arrays(text: str) -> tuple[ArrayArgument, ...]:
+    """Return arrays of the element type from a text that lists them with their shapes.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``a[n + 2, 3], column-major b[m, 2*n], updated x[n], output r[n]``: names with
+        extents in square brackets. Arrays are inputs in row-major order unless words before the
+        name say otherwise.
+
+    Examples
+    --------
+    >>> [(array.name, array.role) for array in arrays("a[n + 2, 3], output r[n]")]
+    [('a', 'input'), ('r', 'output')]
+    >>> arrays("a[n + 2, 2*m]")[0].shape_at({"n": 5, "m": 4})
+    (7, 8)
+    """
+    found: list[ArrayArgument] = []
+    rest = text
+    while rest:
+        match = _ARRAY.match(rest)
+        if match is None:
+            raise ValueError(f"no array: {rest!r}")
+        words, name, extents = match.groups()
+        role = next((word for word in ("output", "updated") if word in words), "input")
+        found.append(
+            ArrayArgument(
+                name=name,
+                shape=tuple(map(_extent, extents.split(", "))),
+                order="F" if "column-major" in words else "C",
+                role=cast(Literal["input", "output", "updated"], role),
+            )
+        )
+        rest = rest[match.end() :].removeprefix(",").lstrip()
+    return tuple(found)
+
+
+def _extent(text: str) -> Extent | int:
+    if text.isdecimal():
+        return int(text)
+    match = _EXTENT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"no extent: {text!r}")
+    factor, parameter, offset = match.groups(default="")
+    return Extent(parameter, int(offset or 0), int(factor or 1))

@@ -5,120 +5,32 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from countperf.errors import KernelSpecificationError
-from measurement_kernels import (
-    applications,
-    arithmetic,
-    convolution,
-    empty,
-    finite_differences,
-    matmul_naive,
-    matmul_skinny,
-    matmul_tiled,
-    n_body,
-    stride1,
-    strided_filled,
-    transpose,
-    vector_scale_add,
-)
+from countperf.measurements import Purpose
+from measurement_kernels import extended, paper, paper_tests, random_shapes
+from measurement_kernels.applications import APPLICATIONS
 from measurement_kernels.entry import CatalogEntry, Collection
-from measurement_kernels.extended import (
-    chains,
-    functions,
-    groupings,
-    guards,
-    halo,
-    item_loops,
-    kept,
-    launches,
-    numbers,
-    reductions,
-    shared_lines,
-    strided,
-    through_data,
-    walks,
-    working_set,
-)
 from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
-from measurement_kernels.random_shapes import arithmetic as random_arithmetic
-from measurement_kernels.random_shapes import channel_filter as random_channel_filter
-from measurement_kernels.random_shapes import elementwise as random_elementwise
-from measurement_kernels.random_shapes import even_sizes as random_even_sizes
-from measurement_kernels.random_shapes import guarded as random_guarded
-from measurement_kernels.random_shapes import indirect as random_indirect
-from measurement_kernels.random_shapes import integer as random_integer
-from measurement_kernels.random_shapes import interaction as random_interaction
-from measurement_kernels.random_shapes import item_loop as random_item_loop
-from measurement_kernels.random_shapes import matmul as random_matmul
-from measurement_kernels.random_shapes import small_operator as random_small_operator
-from measurement_kernels.random_shapes import stencil as random_stencil
-from measurement_kernels.random_shapes import transpose as random_transpose
-
-if TYPE_CHECKING:
-    from countperf.measurements import Purpose
+from measurement_kernels.variants.sets import VARIANTS_PREFIX, variant_entries, variant_sets
 
 __all__ = ["CatalogEntry", "entries", "entry", "families", "group_shapes"]
-
-VARIANTS_PREFIX = "variants-"
-"""What the families of sets of variants begin with."""
-
-_MODULES = (
-    matmul_tiled,
-    matmul_naive,
-    vector_scale_add,
-    transpose,
-    stride1,
-    strided_filled,
-    arithmetic,
-    empty,
-    finite_differences,
-    matmul_skinny,
-    convolution,
-    n_body,
-    chains,
-    kept,
-    launches,
-    halo,
-    groupings,
-    item_loops,
-    working_set,
-    shared_lines,
-    strided,
-    walks,
-    through_data,
-    numbers,
-    reductions,
-    functions,
-    guards,
-    random_matmul,
-    random_stencil,
-    random_elementwise,
-    random_item_loop,
-    random_channel_filter,
-    random_arithmetic,
-    random_transpose,
-    random_small_operator,
-    random_interaction,
-    random_integer,
-    random_guarded,
-    random_even_sizes,
-    random_indirect,
-    applications,
-)
 
 
 @cache
 def _everything() -> dict[str, CatalogEntry]:
-    return {each.name: each for module in _MODULES for each in module.entries()}
+    papers = (*paper.KERNELS, *paper_tests.KERNELS)
+    found = [
+        *(entry for kernel in papers for entry in kernel.entries()),
+        *extended.entries(),
+        *random_shapes.entries(),
+        *(entry for kernel in APPLICATIONS.values() for entry in kernel.entries()),
+    ]
+    return {each.name: each for each in found}
 
 
 @cache
 def _variants() -> dict[str, CatalogEntry]:
-    """Return the sets of variants; their spaces are imported only when they are asked for."""
-    from measurement_kernels.variants.sets import variant_entries, variant_sets
-
     return {each.name: each for family in variant_sets() for each in variant_entries(family)}
 
 
@@ -129,14 +41,14 @@ def _kernels(purpose: Purpose | None) -> dict[str, CatalogEntry]:
 def families(
     *, purpose: Purpose | None = "measurement", collection: Collection | None = "paper"
 ) -> tuple[str, ...]:
-    """List the classes of kernels, the paper's first and in its order.
+    """List the families of kernels, the paper's first and in its order.
 
     Parameters
     ----------
     purpose : {"measurement", "test", "application", "variant"} or None
-        Which ones; None: all but sets of variants.
+        Only families of this purpose; None: all but sets of variants.
     collection : {"paper", "extended", "random"} or None
-        Only classes of this collection; None: all.
+        Only families of this collection; None: all.
 
     Returns
     -------
@@ -160,27 +72,27 @@ def entries(
     purpose: Purpose | None = "measurement",
     collection: Collection | None = "paper",
 ) -> tuple[CatalogEntry, ...]:
-    """List entries; by default what the paper measures, in all shapes of work group.
+    """List entries; by default the paper's measurement kernels in all shapes of work groups.
 
     Parameters
     ----------
     family, variant : str, optional
-        Class of kernels, and which one of the class.
+        Only this family, and this variant.
     group_shape : (int, int), optional
-        Only this shape of work group.
+        Only this shape of work groups.
     size_class : {"small", "medium", "large"}, optional
         Only shapes of this one of the paper's sets.
     element_type : {"f32", "f64"} or None
-        Type of the numbers; None: all. The paper's is ``f32``.
+        Only this element type; None: all. The paper's is ``f32``.
     collection : {"paper", "extended", "random"} or None
         The paper's kernels, those beyond its classes, or families of random shapes; None: all.
     purpose : {"measurement", "test", "application", "variant"} or None
-        What they are for: fits (``measurement``) or evaluations; None: all but sets of variants.
+        Kernels for fits (``measurement``) or for evaluations; None: all but sets of variants.
 
     Returns
     -------
     tuple of CatalogEntry
-        Empty if nothing fits.
+        Empty if no entry matches.
 
     Raises
     ------
@@ -212,8 +124,8 @@ def entry(name: str) -> CatalogEntry:
     Parameters
     ----------
     name : str
-        ``transpose/tiled/16x12/f32``, or a shorthand that leaves out parts as long as only one
-        kernel has those that are left: ``n-body``. Where it names no element type, ``f32``.
+        ``transpose/tiled/16x12/f32``, or a shorthand with some of these parts, ``n-body``, if only
+        one kernel has them. The default element type is ``f32``.
 
     Returns
     -------
@@ -222,7 +134,7 @@ def entry(name: str) -> CatalogEntry:
     Raises
     ------
     KernelSpecificationError
-        No kernel is called so, or several could be meant; the message lists the nearest.
+        No kernel has the name, or several match; the message lists the nearest.
 
     Examples
     --------

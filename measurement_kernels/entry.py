@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from loopy import TranslationUnit
+from numpy.typing import NDArray
 
 from countperf.errors import ParameterError
+from countperf.measurements import KernelCase, Purpose, Statistic
 from measurement_kernels.arguments import (
     ELEMENT_TYPES,
     TOLERANCES,
@@ -18,18 +23,11 @@ from measurement_kernels.arguments import (
 )
 from measurement_kernels.groups import GroupShape, label, round_up
 
-if TYPE_CHECKING:
-    import numpy as np
-    from loopy import TranslationUnit
-    from numpy.typing import NDArray
-
-    from countperf.measurements import KernelCase, Purpose, Statistic
-
 ONLY_VARIANT = "plain"
-"""Variant of a family that has no other; names leave it out."""
+"""Variant of a family with a single variant; names leave it out."""
 
 Collection: TypeAlias = Literal["paper", "extended", "random"]
-"""Which campaigns a kernel belongs to."""
+"""Group of families that campaigns measure together."""
 
 COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
 """All of them."""
@@ -38,8 +36,8 @@ INDEX_LIMIT = 2**31
 """Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""
 
 
-StatisticBySize: TypeAlias = "Statistic | Callable[[Sizes], Statistic]"
-"""What is known of the data, where it differs between sizes as a function of them."""
+StatisticBySize: TypeAlias = Statistic | Callable[[Sizes], Statistic]
+"""Statistic of the data, or a function that returns it at given sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,18 +47,17 @@ class CatalogEntry:
     Attributes
     ----------
     family, variant : str
-        Class of kernels, and which one of the class.
+        Family of kernels, and the variant within the family.
     group_shape : (int, int)
         Work items per group along local axes 0 and 1.
     element_type : {"f32", "f64"}
         Type of the numbers that it computes with.
     collection : {"paper", "extended", "random"}
-        Where it belongs: to the paper's classes, to those that fill their gaps, or to the families
-        of random shapes.
+        The paper's classes, classes beyond them, or families of random shapes.
     purpose : {"measurement", "test", "application", "variant"}
-        Fits may use only ``measurement``; evaluations the others.
+        Fits may use only ``measurement``; evaluations use the others.
     description : str
-        What it does, in a line.
+        A line of text.
     exponents : range
         Values of p that make sense on some device, the paper's well inside.
     exponent_steps : tuple of int
@@ -68,16 +65,16 @@ class CatalogEntry:
     sizes : tuple of SizeParameter
         The kernel's parameters.
     arguments : tuple of ArrayArgument or ScalarArgument
-        What else it is called with.
+        The kernel's other arguments.
     check_parameters : Mapping from str to int
         Sizes that take a few thousand work items, different along different axes.
     builder : callable
         Returns the translation unit, always the same object.
     expected : callable
-        From inputs and sizes to the right outputs, computed in f64, of any element type.
+        Returns the right outputs, computed in f64, of any element type, from inputs and sizes.
     statistics : Mapping from str to number, str or callable
-        What counting has to know of the data, as `countperf.count_kernel` takes it; a callable
-        returns it at given sizes.
+        Statistics of the data that `countperf.count_kernel` takes; a callable returns one at given
+        sizes.
     """
 
     family: str
@@ -143,20 +140,17 @@ class CatalogEntry:
         )
 
     def statistics_at(self, parameters: Sizes) -> dict[str, Statistic]:
-        """Evaluate what counting has to know of the data."""
+        """Evaluate the statistics of the data."""
         return {
             name: value(parameters) if callable(value) else value
             for name, value in self.statistics.items()
         }
 
     def make_arguments(self, random: np.random.Generator, parameters: Sizes) -> dict[str, Any]:
-        """Make the inputs: arrays uniform on ±1/2 in their type and order, and scalars.
+        """Return the inputs: arrays uniform on ±1/2 in their type and order, and scalars.
 
-        Size parameters are not among them, and of the outputs only those of which parts keep
-        their old values.
+        Outputs are among them if parts of them keep their old values; size parameters are not.
         """
-        import numpy as np
-
         as_element = np.dtype(ELEMENT_TYPES[self.element_type]).type
         made: dict[str, Any] = {}
         for argument in self.arguments:
@@ -176,15 +170,15 @@ class CatalogEntry:
         return {name: values.astype(dtype, copy=False) for name, values in expected.items()}
 
     def case(self, exponent: int) -> KernelCase:
-        """Make the case of ``parameters(exponent)``."""
+        """Return the case of ``parameters(exponent)``."""
         return self.case_at(**self.parameters(exponent))
 
     def cases(self, smallest_exponent: int) -> tuple[KernelCase, ...]:
-        """Make the cases of all steps from p = ``smallest_exponent``."""
+        """Return the cases of all steps from p = ``smallest_exponent``."""
         return tuple(self.case(smallest_exponent + step) for step in self.exponent_steps)
 
     def case_at(self, **parameters: int) -> KernelCase:
-        """Make a case of any sizes that the kernel takes.
+        """Return a case of any sizes that the kernel takes.
 
         Parameters
         ----------
@@ -201,8 +195,6 @@ class CatalogEntry:
             A size is missing, unknown, no multiple of the work group, or makes an array too large
             for 32-bit indices.
         """
-        from countperf.measurements import KernelCase
-
         sizes = self._checked(parameters)
         values = ",".join(f"{name}={value}" for name, value in sizes.items())
         return KernelCase(

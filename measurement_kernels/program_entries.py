@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+
+from loopy import TranslationUnit
 
 from measurement_kernels.arguments import ArrayArgument
 from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry, Collection, StatisticBySize
 from measurement_kernels.groups import GroupShape, round_up
 from measurement_kernels.programs import Program, Shape, build
-
-if TYPE_CHECKING:
-    from loopy import TranslationUnit
 
 _MOST_EXPONENTS = 8
 
@@ -20,24 +18,24 @@ _MOST_EXPONENTS = 8
 def program_entry(
     program: Program,
     shape: Shape | GroupShape,
-    *,
     family: str,
     variant: str,
-    collection: Collection,
     description: str,
     exponent_steps: tuple[int, ...],
+    *,
+    collection: Collection = "extended",
     builder: Callable[[], TranslationUnit] | None = None,
     statistics: Mapping[str, StatisticBySize] | None = None,
 ) -> CatalogEntry:
-    """Make the entry of a program in a shape.
+    """Return the entry of a program in a shape.
 
     Parameters
     ----------
     program : Program
-        What is computed; the bases of its sizes are for a slow device.
+        The program; the bases of its sizes are for a slow device.
     shape : Shape or (int, int)
-        Which work items do it; with a builder of its own, only the shape of the work group.
-    family, variant, collection, description, exponent_steps
+        The shape; if `builder` is given, only the shape of the work group.
+    family, variant, description, exponent_steps, collection
         As in `CatalogEntry`.
     builder : callable, optional
         By default `build` with the program and the shape.

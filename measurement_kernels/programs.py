@@ -1,16 +1,24 @@
-"""Kernels written down as formulas, and shapes that say how a device runs them.
+"""Kernels written as formulas, and shapes that say how a device runs them.
 
 A `Program` says what is computed, in loops over whole arrays; NumPy evaluates the same formulas, so
-that every program has its reference. A `Shape` says which work items do it: how loops are divided,
-kept in blocks, unrolled, and what is fetched into local memory. The results do not depend on it.
+that every program has its reference. A `Shape` says which work items compute it: how loops are
+divided, blocked and unrolled, and what is fetched into local memory. Results do not depend on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import loopy as lp
+import numpy as np
+from loopy import TranslationUnit
+from numpy.typing import NDArray
+from pymbolic import parse
+from pymbolic.mapper.evaluator import EvaluationMapper
+from pymbolic.primitives import If
 
 from measurement_kernels.arguments import (
     ELEMENT_TYPES,
@@ -20,21 +28,16 @@ from measurement_kernels.arguments import (
     Sizes,
 )
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.variants.common import (
+from measurement_kernels.units import (
     in_order,
+    make_unit,
     prefetch_tile,
     split_to_items,
-    written_as,
+    tag_blocks,
 )
 
-if TYPE_CHECKING:
-    from loopy import TranslationUnit
-    from numpy.typing import NDArray
-    from pymbolic.mapper.evaluator import EvaluationMapper
-    from pymbolic.primitives import If
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Formula:
     """An array assigned throughout: ``target = result``, with sums over loops in it.
 
@@ -43,7 +46,7 @@ class Formula:
     target : str
         Array with its indices, ``c[i, j]``.
     terms : tuple of str
-        What is summed over the loops `summed`; one sum, with an accumulator of its own, for each.
+        Terms that are summed over the loops `summed`, each in an accumulator of its own.
     result : str
         The value, in which ``{0}``, ``{1}`` are the sums; by default the first.
     summed : tuple of str
@@ -56,16 +59,14 @@ class Formula:
     summed: tuple[str, ...] = ()
 
     def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
-        """Write the formula for Loopy."""
+        """Return the formula as Loopy instructions."""
         del loops, element_type
         over = f"({', '.join(self.summed)})" if len(self.summed) > 1 else "".join(self.summed)
         terms = [f"sum({over}, {term})" if over else f"({term})" for term in self.terms]
         return f"{self.target} = {self.result.format(*terms)}"
 
     def evaluate(self, loops: tuple[str, ...], values: Mapping[str, Any]) -> Any:
-        """Compute the value on the grid of all loops but the summed ones, which keep one point."""
-        import numpy as np
-
+        """Compute the value on the grid of all loops; summed loops keep one point."""
         extents = np.broadcast_shapes(*(values[loop].shape for loop in loops))
         axes = tuple(loops.index(loop) for loop in self.summed)
         totals: dict[str, Any] = {}
@@ -77,16 +78,16 @@ class Formula:
         return _evaluated(self.result.format(*totals), {**values, **totals})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Recurrence:
-    """An array assigned from states that a loop updates, each chain independent of the others.
+    """An array assigned from states that a loop updates; states do not depend on each other.
 
     Attributes
     ----------
     target : str
         Array with its indices.
     states : tuple of (str, str)
-        For each state, called ``s0``, ``s1``, how it begins and what it becomes, in terms of
+        For each state, called ``s0``, ``s1``, its initial value and its update, in terms of
         itself, the arrays and the loops.
     loop : str
         The loop; it begins at zero.
@@ -95,19 +96,20 @@ class Recurrence:
     state_type : str
         Type of the states as Loopy calls it, ``int32``; by default the element type.
     parts : tuple of (str, str)
-        What each iteration stores first, by name, in terms of those before, the arrays and the
-        loops: states may be updated with it.
+        Names and values that each iteration stores first, in terms of those before, the arrays and
+        the loops; updates may use them.
     """
 
     target: str
     states: tuple[tuple[str, str], ...]
     loop: str
     result: str
+    _: KW_ONLY
     state_type: str = ""
     parts: tuple[tuple[str, str], ...] = ()
 
     def instructions(self, loops: tuple[str, ...], element_type: str) -> str:
-        """Write the recurrence for Loopy."""
+        """Return the recurrence as Loopy instructions."""
         dtype = self.state_type or ELEMENT_TYPES[element_type]
         around = ", ".join(loop for loop in loops if loop != self.loop)
         begin = [
@@ -123,18 +125,9 @@ class Recurrence:
             for q, (_, update) in enumerate(self.states)
         ]
         done = _numbered_ids("step", len(self.states))
-        return "\n".join(
-            [
-                f"for {around}",
-                *begin,
-                f"for {self.loop}",
-                *stored,
-                *steps,
-                "end",
-                f"{self.target} = {self.result} {{dep={done}}}",
-                "end",
-            ]
-        )
+        inner = [f"for {self.loop}", *stored, *steps, "end"]
+        last = f"{self.target} = {self.result} {{dep={done}}}"
+        return "\n".join([f"for {around}", *begin, *inner, last, "end"])
 
     def evaluate(self, loops: tuple[str, ...], values: Mapping[str, Any]) -> Any:
         """Compute the value on the grid of all loops but the recurrence's own."""
@@ -153,7 +146,7 @@ class Recurrence:
         return list(enumerate(self.states))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Program:
     """What a kernel computes.
 
@@ -164,11 +157,11 @@ class Program:
     loops : tuple of (str, str or int)
         Loops from zero, each with its extent: a size parameter or a number.
     formulas : tuple of Formula or Recurrence
-        What is computed; none reads what another one writes.
+        Assignments; none reads what another one writes.
     sizes : tuple of SizeParameter
         The kernel's parameters.
     arguments : tuple of ArrayArgument or ScalarArgument
-        What else it is called with.
+        The kernel's other arguments.
     element_type : {"f32", "f64"}
         Type of the arrays.
     """
@@ -186,9 +179,7 @@ class Program:
         return tuple(name for name, _ in self.loops)
 
     def unit(self) -> TranslationUnit:
-        """Make the kernel, before it has a shape."""
-        from measurement_kernels.units import make_unit
-
+        """Return the kernel before it has a shape."""
         bounds = " and ".join(f"0 <= {name} < {extent}" for name, extent in self.loops)
         return make_unit(
             self.name,
@@ -204,17 +195,15 @@ class Program:
 
     def expected(self, arguments: Mapping[str, Any], parameters: Sizes) -> dict[str, NDArray[Any]]:
         """Evaluate the formulas with NumPy, in f64."""
-        import numpy as np
-
         extents = [
             extent if isinstance(extent, int) else parameters[extent] for _, extent in self.loops
         ]
-        grid = np.ogrid[*map(_upto, extents)]
+        grid = np.ogrid[*(slice(0, extent) for extent in extents)]
         values: dict[str, Any] = {
             **dict(zip(self.loop_names, grid, strict=True)),
-            **{name: _exactly(given) for name, given in arguments.items()},
+            **{name: _in_f64(given) for name, given in arguments.items()},
             **parameters,
-            **_functions(),
+            **_FUNCTIONS,
         }
         results: dict[str, NDArray[Any]] = {}
         for formula in self.formulas:
@@ -226,17 +215,15 @@ class Program:
         return results
 
     def _before(self, array: str, arguments: Mapping[str, Any], parameters: Sizes) -> NDArray[Any]:
-        import numpy as np
-
         if array in arguments:
             return np.asarray(arguments[array], "float64")
         arrays = {a.name: a for a in self.arguments if isinstance(a, ArrayArgument)}
         return np.zeros(arrays[array].shape_at(parameters))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Divided:
-    """A loop over work groups and their items along an axis of the NDRange.
+    """A loop divided among work groups and their items along an axis of the NDRange.
 
     Attributes
     ----------
@@ -245,7 +232,7 @@ class Divided:
     axis : int
         Axis of the NDRange.
     items, each : int
-        Items per group, and iterations of each item, as far apart as there are items.
+        Items per group, and iterations per item, which are `items` iterations apart.
     """
 
     loop: str
@@ -254,18 +241,18 @@ class Divided:
     each: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Step:
-    """A loop of each item cut into pieces: ``<loop>_step`` around ``<loop>_in``."""
+    """A loop of each item split into pieces: ``<loop>_step`` around ``<loop>_in``."""
 
     loop: str
     length: int
     unrolled: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fetch:
-    """What a group fetches into local memory.
+    """A tile that a group fetches into local memory.
 
     Attributes
     ----------
@@ -276,7 +263,7 @@ class Fetch:
     within : tuple of str
         Loops around the fetch.
     axes : tuple of int or None
-        For each axis of the array the local axis that shares it.
+        For each axis of the array the local axis along which it is fetched.
     """
 
     array: str
@@ -285,7 +272,7 @@ class Fetch:
     axes: tuple[int | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Which work items run a program, and how.
 
@@ -298,16 +285,17 @@ class Shape:
     groups : tuple of str
         Loops over groups alone, along the axes behind those of `divided`.
     steps : tuple of Step
-        Loops cut into pieces.
+        Loops split into pieces.
     unrolled : tuple of str
         Loops of constant length that are unrolled.
     fetches : tuple of Fetch
-        What goes through local memory.
+        Tiles in local memory.
     priority : str
-        Order of loops, outermost first, where it is not left to Loopy.
+        Order of loops, outermost first; by default Loopy's.
     """
 
     divided: tuple[Divided, ...]
+    _: KW_ONLY
     block: str = "for"
     groups: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
@@ -322,17 +310,41 @@ class Shape:
         return items.get(0, 1), items.get(1, 1)
 
 
+def along(
+    loops: str,
+    items: tuple[int, ...],
+    each: tuple[int, ...] = (1, 1),
+    *,
+    first_axis: int | None = None,
+) -> tuple[Divided, ...]:
+    """Divide one or two loops among work items.
+
+    Parameters
+    ----------
+    loops : str
+        Names of the loops, one letter each.
+    items, each : tuple of int
+        Items of a group along the loops, and iterations of each item.
+    first_axis : int, optional
+        Axis of the first loop; the second one has the other axis. By default the last loop is
+        along axis 0.
+    """
+    first = len(loops) - 1 if first_axis is None else first_axis
+    return tuple(
+        Divided(loop, axis, number, own)
+        for loop, axis, number, own in zip(loops, (first, 1 - first), items, each, strict=False)
+    )
+
+
 @cache
 def build(program: Program, shape: Shape) -> TranslationUnit:
-    """Build a program in a shape, or return what was built before."""
-    import loopy as lp
-
+    """Build a program in a shape, or return the unit built before."""
     unit = program.unit()
     for each in shape.divided:
         unit = split_to_items(unit, each.loop, axis=each.axis, items=each.items, each=each.each)
     own = [f"{each.loop}_each" for each in shape.divided]
     unit = in_order(unit, own)
-    unit = written_as(unit, shape.block, own)
+    unit = tag_blocks(unit, shape.block, own)
     free = 1 + max(each.axis for each in shape.divided)
     unit = lp.tag_inames(unit, {loop: f"g.{free + p}" for p, loop in enumerate(shape.groups)})
     for step in shape.steps:
@@ -363,55 +375,37 @@ def _numbered_ids(name: str, number: int) -> str:
     return ":".join(f"{name}{q}" for q in range(number))
 
 
-def _exactly(given: Any) -> Any:
+def _in_f64(given: Any) -> Any:
     """Return numbers in f64, and indices as they are."""
-    import numpy as np
-
     array = np.asarray(given)
     return array if array.dtype.kind == "i" else array.astype("float64")
 
 
-def _upto(extent: int) -> slice:
-    return slice(0, extent)
+class _OnArrays(EvaluationMapper[Any]):
+    """Evaluator of expressions in which each element has its own condition."""
+
+    def map_if(self, expr: If) -> Any:
+        return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
 
 
 def _evaluated(text: str, values: Mapping[str, Any]) -> Any:
-    return _evaluator()(dict(values))(_parsed(text))
-
-
-@cache
-def _evaluator() -> type[EvaluationMapper[Any]]:
-    import numpy as np
-    from pymbolic.mapper.evaluator import EvaluationMapper
-
-    class OnArrays(EvaluationMapper[Any]):
-        """Conditions are those of each element."""
-
-        def map_if(self, expr: If) -> Any:
-            return np.where(self.rec(expr.condition), self.rec(expr.then), self.rec(expr.else_))
-
-    return OnArrays
+    return _OnArrays(dict(values))(_parsed(text))
 
 
 @cache
 def _parsed(text: str) -> Any:
-    from pymbolic import parse
-
     return parse(text)
 
 
-def _functions() -> dict[str, Any]:
-    import numpy as np
-
-    return {
-        "sqrt": np.sqrt,
-        "rsqrt": lambda x: 1 / np.sqrt(x),
-        "exp": np.exp,
-        "fabs": np.abs,
-        "fmin": np.minimum,
-        "fmax": np.maximum,
-        "sin": np.sin,
-        "cos": np.cos,
-        "log": np.log,
-        "tanh": np.tanh,
-    }
+_FUNCTIONS: dict[str, Any] = {
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "exp": np.exp,
+    "fabs": np.abs,
+    "fmin": np.minimum,
+    "fmax": np.maximum,
+    "sin": np.sin,
+    "cos": np.cos,
+    "log": np.log,
+    "tanh": np.tanh,
+}

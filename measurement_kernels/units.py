@@ -1,4 +1,4 @@
-"""Steps that all builders of translation units share; the only module that needs Loopy at once."""
+"""Steps from which builders make translation units: create one, map loops, fetch tiles."""
 
 from __future__ import annotations
 
@@ -29,24 +29,20 @@ def make_unit(
     arguments: Sequence[Argument],
     element_type: str,
 ) -> TranslationUnit:
-    """Make a kernel of the catalogue's arguments, before any transformation.
+    """Return a kernel with the catalogue's arguments, before any transformation.
 
     Parameters
     ----------
     name : str
         Name of the kernel, a C identifier.
     domain : str or sequence of str
-        Loops, isl text; several for loops of which not all lie in one nest.
+        Loops, isl text; several texts for loops that do not all lie in one nest.
     instructions : str
-        What is done in them, as `loopy.make_kernel` takes it.
+        Instructions, as `loopy.make_kernel` takes them.
     sizes, arguments : sequence
-        Size parameters, 32-bit integers, with what is assumed of them; arrays and scalars.
+        Size parameters (32-bit integers) with their assumptions; arrays and scalars.
     element_type : str
         Type of the arrays and scalars, a key of `ELEMENT_TYPES`.
-
-    Returns
-    -------
-    loopy.TranslationUnit
     """
     names = [size.name for size in sizes]
     assumptions = " and ".join(size.assumption for size in sizes)
@@ -99,14 +95,10 @@ tag_inames = step(lp.tag_inames)
 def map_to_items(
     unit: TranslationUnit, axes: Mapping[str, int], group_shape: GroupShape
 ) -> TranslationUnit:
-    """Give each loop named in ``axes`` to the work items along that axis of the NDRange."""
+    """Map each loop named in ``axes`` to the work items along that axis of the NDRange."""
     for iname, axis in axes.items():
         unit = lp.split_iname(
-            unit,
-            iname,
-            group_shape[axis],
-            outer_tag=f"g.{axis}",
-            inner_tag=f"l.{axis}",
+            unit, iname, group_shape[axis], outer_tag=f"g.{axis}", inner_tag=f"l.{axis}"
         )
     return unit
 
@@ -121,7 +113,9 @@ def prefetch(
     axes: Mapping[str, int | None],
     group_shape: GroupShape,
 ) -> TranslationUnit:
-    """Fetch what a group reads of an array into local memory, as a box, all items taking part.
+    """Fetch the bounding box of a group's reads of an array into local memory.
+
+    All items of the group take part in the fetch.
 
     Parameters
     ----------
@@ -132,18 +126,14 @@ def prefetch(
     sweep : sequence of str
         Loops whose joint footprint is fetched.
     within : sequence of str
-        Loops around the fetch. They have to include every loop over work groups: Loopy refuses an
+        Loops around the fetch, among them every loop over work groups: Loopy refuses an
         instruction that does not say which groups execute it.
     axes : Mapping from str to int or None
         Names for the loops of the fetch, one for each axis of the array in order, with the local
-        axis that each is spread over. None: each item runs through it, or ``sweep`` does not move
+        axis over which each is spread. None: each item runs through it, or ``sweep`` does not move
         along it, and it needs no loop.
     group_shape : tuple of int
         Work items per local axis; a longer extent takes several slots, the last one guarded.
-
-    Returns
-    -------
-    loopy.TranslationUnit
     """
     unit = lp.add_prefetch(
         unit,
@@ -163,3 +153,132 @@ def prefetch(
         else:
             unit = lp.tag_inames(unit, {iname: f"l.{axis}"})
     return unit
+
+
+def prefetch_tile(
+    unit: TranslationUnit,
+    array: str,
+    *,
+    sweep: Sequence[str],
+    within: Sequence[str],
+    axes: Mapping[str, int | None],
+    group_shape: GroupShape,
+) -> TranslationUnit:
+    """Fetch a tile as `prefetch` does, in a unit that may lack some of the loops.
+
+    Missing loops of ``sweep`` are left out. A loop of the fetch along an axis with a single item
+    is run by that item.
+    """
+    return prefetch(
+        unit,
+        array,
+        sweep=present(unit, sweep),
+        within=within,
+        axes={
+            iname: None if axis is None or group_shape[axis] == 1 else axis
+            for iname, axis in axes.items()
+        },
+        group_shape=group_shape,
+    )
+
+
+@step
+def split_to_items(
+    unit: TranslationUnit, iname: str, *, axis: int, items: int, each: int
+) -> TranslationUnit:
+    """Map a loop to groups of `items` work items along an axis, `each` iterations per item.
+
+    The new loops are ``<iname>_group``, ``<iname>_item`` if there are several items, and
+    ``<iname>_each`` if an item has several iterations. Neighboring iterations belong to
+    neighboring items.
+    """
+    group, item, own = (f"{iname}_{part}" for part in ("group", "item", "each"))
+    if items * each == 1:
+        return lp.tag_inames(lp.rename_iname(unit, iname, group), {group: f"g.{axis}"})
+    unit = lp.split_iname(
+        unit,
+        iname,
+        items * each,
+        outer_iname=group,
+        inner_iname=own if items == 1 else item if each == 1 else f"{iname}_in",
+        outer_tag=f"g.{axis}",
+        inner_tag=f"l.{axis}" if items > 1 and each == 1 else None,
+    )
+    if items == 1 or each == 1:
+        return unit
+    return lp.split_iname(
+        unit, f"{iname}_in", items, outer_iname=own, inner_iname=item, inner_tag=f"l.{axis}"
+    )
+
+
+def split_plane(
+    unit: TranslationUnit,
+    loops: str,
+    *,
+    items: tuple[int, int],
+    each: tuple[int, int],
+    first_lane: bool,
+) -> tuple[TranslationUnit, tuple[int, int], GroupShape]:
+    """Map two loops to groups and their items, as `split_to_items` does.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        The kernel.
+    loops : str
+        Names of the two loops, one letter each.
+    items, each : (int, int)
+        Items of a group along the loops, and iterations of each item.
+    first_lane : bool
+        Whether the first loop runs along local axis 0; otherwise the second one does.
+
+    Returns
+    -------
+    (loopy.TranslationUnit, (int, int), (int, int))
+        The new unit, the axes of the loops, and the group's shape along axes 0 and 1.
+    """
+    axes = (0, 1) if first_lane else (1, 0)
+    for iname, axis, number, own in zip(loops, axes, items, each, strict=True):
+        unit = split_to_items(unit, iname, axis=axis, items=number, each=own)
+    return unit, axes, (items[axes[0]], items[axes[1]])
+
+
+@step
+def in_order(unit: TranslationUnit, inames: Sequence[str]) -> TranslationUnit:
+    """Nest loops in this order, outermost first; missing ones are left out."""
+    there = present(unit, inames)
+    return lp.prioritize_loops(unit, there) if len(there) > 1 else unit
+
+
+def tag_blocks(
+    unit: TranslationUnit, block: str, own: Sequence[str], unrolled: Sequence[str] = ()
+) -> TranslationUnit:
+    """Tag an item's own loops and unrolled loops.
+
+    Builders of variants call it last, because variants that differ in tags share all other steps.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        The kernel.
+    block : str
+        Tag of an item's own loops, or ``for``.
+    own : sequence of str
+        These loops; missing ones are left out.
+    unrolled : sequence of str
+        Loops to unroll.
+    """
+    if block.startswith("ilp"):
+        # Loopy would warn that it takes its older scheduler, the only one that supports ilp
+        kernel = unit.default_entrypoint
+        silenced = frozenset({*kernel.silenced_warnings, "v1_scheduler_fallback"})
+        unit = unit.with_kernel(kernel.copy(silenced_warnings=silenced))
+    tags = {} if block == "for" else dict.fromkeys(present(unit, own), block)
+    tags.update(dict.fromkeys(unrolled, "unr"))
+    return lp.tag_inames(unit, tags) if tags else unit
+
+
+def present(unit: TranslationUnit, inames: Sequence[str]) -> list[str]:
+    """Return those of some loops that a unit has."""
+    there = unit.default_entrypoint.all_inames()
+    return [iname for iname in inames if iname in there]

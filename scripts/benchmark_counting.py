@@ -21,12 +21,12 @@ from typing import Any
 import islpy
 import loopy as lp
 import numpy as np
-from generated_kernels import generated_kernel
 from loopy.tools import LoopyKeyBuilder
 
 from countperf.properties import cache
 from countperf.properties.count_properties import count_kernel
 from countperf.symbolic.memory import forget_counts
+from generated_kernels import generated_kernel
 from measurement_kernels.catalog import entry
 
 LINEARITY = (125, 250, 500, 1000)

@@ -42,7 +42,6 @@ from statistics import fmean, median, quantiles
 from typing import Any
 
 from benchmark_tuning import geometric_mean
-
 from countperf.counting.disk_caches import without_disk_caches
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
@@ -53,11 +52,11 @@ from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question, predict_points
 from countperf.tuning.pools import process_pool, processors
 from countperf.tuning.ranker import rank_points
-from countperf.tuning.records import Record, read_record
 from countperf.tuning.result import Budget, Key, Plan, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.variants import spaces
+from tuning_replay.records import Record, read_record
 
 SEARCH = "tune, on the device"
 

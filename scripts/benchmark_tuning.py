@@ -41,9 +41,9 @@ from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
 from countperf.tuning.points import Question
 from countperf.tuning.pools import processors
-from countperf.tuning.records import Record, read_record, record
-from countperf.tuning.replay import Recording, predicted_record, random_search, replayed_tuning
 from measurement_kernels.variants import spaces
+from tuning_replay.records import Record, read_record, record
+from tuning_replay.replay import Recording, predicted_record, random_search, replayed_tuning
 
 STRATEGIES = (
     "random_sample",

@@ -178,7 +178,7 @@ class Candidates:
         to where there were few: that the variant is the fastest of them may be luck of its own. Of
         its median there is a limit as well, with half the chance to be wrong. The sum over what was
         not measured takes the whole chance, as where the search stops, but is far from it in
-        replays (`countperf.tuning.replay.Replay.bound_holds`), so that there is room for both.
+        replays of recorded searches, so that there is room for both.
         """
         confidence = self._plan.confidence
         median_s = median_limit(winner.samples_s, (1 + confidence) / 2)

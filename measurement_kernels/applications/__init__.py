@@ -1,8 +1,8 @@
-"""Kernels as users have them, on which fitted models are judged and which no fit may use.
+"""Kernels as users have them, by which fitted models are judged; no fit may use them.
 
 Most are in the style of PolyBench 4.2.1 (Pouchet and Yuki): written in Loopy from the mathematics,
-and mapped to work groups as a user would, groups that need not divide the sizes, global barriers
-where phases depend on each other.
+and mapped to work groups as a user would map them. Groups need not divide the sizes; phases that
+depend on each other are separated by global barriers.
 
 ======================  =====================================================================
 family                  what it is
@@ -28,26 +28,9 @@ family                  what it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from measurement_kernels.applications.dense import DENSE
+from measurement_kernels.applications.grids import GRIDS
+from measurement_kernels.loopy_kernels import LoopyKernel
 
-from measurement_kernels.applications import galerkin, products, sparse, stencils, vectors
-from measurement_kernels.applications.common import Application
-
-if TYPE_CHECKING:
-    from measurement_kernels.entry import CatalogEntry
-
-__all__ = ["APPLICATIONS", "Application", "entries"]
-
-APPLICATIONS: dict[str, Application] = {
-    each.key: each
-    for module in (products, vectors, stencils, galerkin, sparse)
-    for each in module.APPLICATIONS
-}
-"""All of them by family and, where there are several, variant: ``spmv/banded``."""
-
-
-def entries() -> Iterator[CatalogEntry]:
-    """List the kernels."""
-    for each in APPLICATIONS.values():
-        yield each.entry()
+APPLICATIONS: dict[str, LoopyKernel] = {each.key: each for each in (*DENSE, *GRIDS)}
+"""All of them by family and, if the family has several, variant: ``spmv/banded``."""

@@ -1,54 +1,61 @@
-"""What data decides: addresses that are read from an array, and how many iterations an item makes.
+"""Addresses and trip counts that depend on data.
 
 ``gathers``
-    Elements of a table by numbers that are read, one for each item. The numbers are random, or stay
-    near the item, so that neighbors load neighbors; the table is small, or as long as the result.
+    Elements of a table at indices from an array, one per item. Indices are random, or near the
+    item, so that neighbors load neighbors; the table is small, or as long as the result.
 ``gathers-in-loops``
-    Sums of such elements along rows of numbers, which lie one behind the other or side by side.
+    Sums of such elements along rows of indices, which are contiguous or side by side.
 ``scatters``
-    Elements of an array stored at places that are read, each place once: anywhere, or near where
-    they come from.
+    Elements of an array stored at indices from another one, each once: anywhere, or near the item.
 ``scatters-in-loops``
-    The same along rows of places, which lie one behind the other or side by side; or a number
-    stored in a small array, over and over.
+    The same along rows of indices, which are contiguous or side by side; or a number stored
+    repeatedly in a small array.
 ``uneven-rows``
-    Sums of rows that lie one behind the other and differ in length, by a lot or not at all. Items
-    that run together wait for the longest.
+    Sums of contiguous rows whose lengths differ a lot or not at all. Items that run together wait
+    for the longest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes
+import numpy as np
+from numpy.typing import NDArray
+
+from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter, Sizes, arrays
 from measurement_kernels.entry import CatalogEntry
-from measurement_kernels.places import LAID_OUT, Way, anywhere, each_once, loops
+from measurement_kernels.index_arrays import (
+    LAID_OUT,
+    ROW_LOOPS,
+    Layout,
+    anywhere,
+    each_once,
+    loops,
+    row_starts,
+    row_sums,
+    uneven_lengths,
+)
+from measurement_kernels.loopy_kernels import LoopyKernel, in_f64, mapped
 from measurement_kernels.program_entries import program_entry
-from measurement_kernels.programs import Divided, Formula, Program, Shape
-from measurement_kernels.rows import DOMAIN, row_starts, row_sums, uneven_lengths
-
-if TYPE_CHECKING:
-    import numpy as np
-    from loopy import TranslationUnit
-    from numpy.typing import NDArray
+from measurement_kernels.programs import Formula, Program, Shape, along
 
 _ROW = 24
 _SMALL = 2048
 _STEP = 7
-_NUMBERS = {
+_BLOCK = 16
+_INDICES = {
     "near": "numbers near the item",
     "random": "random numbers",
     "small": f"random numbers below {_SMALL}",
 }
-_WAYS = {
+_LAYOUTS = {
     "flat": "one for each item",
     "rows": "summed along rows",
     "columns": "summed along columns",
 }
-_BLOCK = 16
 _PLACES = {
     "near": f"places in blocks of {_BLOCK}",
     "random": "random places",
@@ -56,205 +63,161 @@ _PLACES = {
 }
 _STORED = {"flat": "one for each item", "rows": "along rows", "columns": "along columns"}
 _ROWS = (
-    (5, 64, "f32", 1),
-    (12, 128, "f32", 1),
-    (12, 256, "f64", 1),
-    (24, 32, "f32", 2),
-    (40, 64, "f32", 1),
-    (96, 128, "f32", 2),
+    (5, 64, "f32", "a"),
+    (12, 128, "f32", "a"),
+    (12, 256, "f64", "a"),
+    (24, 32, "f32", "ab"),
+    (40, 64, "f32", "a"),
+    (96, 128, "f32", "ab"),
 )
-"""Mean length, items of a group, type, and how many arrays are summed the product of."""
+"""Mean length, items of a group, type, and the arrays of whose product sums are computed."""
 
 
 def entries() -> Iterator[CatalogEntry]:
     """List the families."""
-    for pattern in ("near", "random", "small"):
-        yield _gather("flat", pattern, 128)
-        yield _gather("flat", pattern, 256, "f64")
-        yield _gather("rows", pattern, 64)
-        yield _gather("columns", pattern, 256)
-    yield _gather("rows", "random", 128, "f64")
-    yield _gather("columns", "near", 96, "f64")
-    for pattern in ("near", "random"):
-        yield _scatter("flat", pattern, 128)
-        yield _scatter("flat", pattern, 256, "f64")
-        yield _scatter("rows", pattern, 64)
-        yield _scatter("columns", pattern, 256)
-    yield _scatter("rows", "random", 128, "f64")
-    yield _scatter("columns", "near", 96, "f64")
+    for make, patterns in ((_gather, ("near", "random", "small")), (_scatter, ("near", "random"))):
+        for pattern in patterns:
+            yield make("flat", pattern, 128)
+            yield make("flat", pattern, 256, "f64")
+            yield make("rows", pattern, 64)
+            yield make("columns", pattern, 256)
+        yield make("rows", "random", 128, "f64")
+        yield make("columns", "near", 96, "f64")
     yield _scatter("rows", "small", 64, "f64")
     yield _scatter("columns", "small", 128)
-    for mean, items, element_type, arrays in _ROWS:
-        for is_even in (True, False):
-            yield _uneven(mean, items, element_type, arrays, is_even=is_even)
+    for mean, items, element_type, names in _ROWS:
+        for kind in ("even", "uneven"):
+            yield _row_sums(mean, items, element_type, names, kind)
 
 
-def _sizes(way: Way, items: int) -> tuple[SizeParameter, ...]:
-    if way == "flat":
-        return (SizeParameter(name="n", multiple=items, base=49152),)
-    return (
-        SizeParameter(name="n", multiple=items, base=6144),
-        SizeParameter(name="m", fixed=_ROW),
-    )
+def _sizes(layout: Layout, items: int) -> tuple[SizeParameter, ...]:
+    if layout == "flat":
+        return (SizeParameter("n", items, base=49152),)
+    return (SizeParameter("n", items, base=6144), SizeParameter("m", fixed=_ROW))
 
 
-def _gather(way: Way, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
-    """Make a kernel that adds elements of a table."""
-    index, shape = LAID_OUT[way]
+def _gather(layout: Layout, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
+    """Return an entry that adds elements of a table."""
+    index, shape = LAID_OUT[layout]
     table = _SMALL if pattern == "small" else Extent("n")
-    numbers = partial(_near, way) if pattern == "near" else partial(anywhere, way, table)
+    numbers = partial(_near, layout) if pattern == "near" else partial(anywhere, layout, table)
+    flat = layout == "flat"
     program = Program(
-        name=f"gather_{way}",
-        loops=loops(way),
-        formulas=(
-            Formula(
-                target="r[i]",
-                terms=(f"x[t[{index}]]" if way == "flat" else f"a[{index}] * x[t[{index}]]",),
-                summed=() if way == "flat" else ("k",),
-            ),
+        f"gather_{layout}",
+        loops(layout),
+        (
+            Formula("r[i]", (f"x[t[{index}]]",))
+            if flat
+            else Formula("r[i]", (f"a[{index}] * x[t[{index}]]",), summed=("k",)),
         ),
-        sizes=_sizes(way, items),
-        arguments=(
+        _sizes(layout, items),
+        (
             ArrayArgument(name="t", shape=shape, indices=numbers),
-            *(() if way == "flat" else (ArrayArgument(name="a", shape=shape),)),
+            *(() if flat else (ArrayArgument(name="a", shape=shape),)),
             ArrayArgument(name="x", shape=(table,)),
-            ArrayArgument(name="r", shape=(Extent("n"),), role="output"),
+            *arrays("output r[n]"),
         ),
-        element_type=element_type,
+        element_type,
     )
     return program_entry(
         program,
-        Shape(divided=(Divided(loop="i", axis=0, items=items),)),
-        family="gathers" if way == "flat" else "gathers-in-loops",
-        variant=pattern if way == "flat" else f"{way}-{pattern}",
-        collection="extended",
-        description=f"elements of a table by {_NUMBERS[pattern]}, {_WAYS[way]}",
-        exponent_steps=(0, 2, 4),
+        Shape(along("i", (items,))),
+        "gathers" if flat else "gathers-in-loops",
+        pattern if flat else f"{layout}-{pattern}",
+        f"elements of a table by {_INDICES[pattern]}, {_LAYOUTS[layout]}",
+        (0, 2, 4),
         statistics={"x": "stride1" if pattern == "near" else "indirect"},
     )
 
 
-def _near(way: Way, random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
-    """Return places in the table about those of their items, side by side."""
-    import numpy as np
-
+def _near(layout: Layout, random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
+    """Return places in the table around those of their items, side by side."""
     del random
     n, item = sizes["n"], np.arange(sizes["n"])
     m = sizes.get("m", 1)
-    near = item if way == "flat" else np.add.outer(item, np.arange(m) - m // 2)
+    near = item if layout == "flat" else np.add.outer(item, np.arange(m) - m // 2)
     found = np.clip(near, 0, n - 1).astype("int32")
-    return np.ascontiguousarray(found.T if way == "columns" else found)
+    return np.ascontiguousarray(found.T if layout == "columns" else found)
 
 
-def _scatter(way: Way, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
-    """Make a kernel that stores elements at places that it reads.
+def _scatter(layout: Layout, pattern: str, items: int, element_type: str = "f32") -> CatalogEntry:
+    """Return an entry that stores elements at places that it reads.
 
-    In a small array, places are stored again and again, always the same number.
+    In a small array, places are stored repeatedly, always with the same number.
     """
-    index, shape = LAID_OUT[way]
-    is_small = pattern == "small"
-    sizes = _sizes(way, items)
-    if is_small:
-        sizes = (
-            SizeParameter(name="n", multiple=items, fixed=_SMALL),
-            SizeParameter(name="m", base=72),
-        )
-    places = (
-        partial(anywhere, way, Extent("n"))
-        if is_small
-        else partial(each_once, way, _BLOCK if pattern == "near" else 0)
-    )
-    result = Extent("n", factor=1 if way == "flat" or is_small else _ROW)
+    index, shape = LAID_OUT[layout]
+    flat, small = layout == "flat", pattern == "small"
+    if small:
+        sizes = (SizeParameter("n", items, fixed=_SMALL), SizeParameter("m", base=72))
+        places = partial(anywhere, layout, Extent("n"))
+    else:
+        sizes = _sizes(layout, items)
+        places = partial(each_once, layout, _BLOCK if pattern == "near" else 0)
+    result = Extent("n", factor=1 if flat or small else _ROW)
     program = Program(
-        name=f"scatter_{way}",
-        loops=loops(way),
-        formulas=(Formula(target=f"r[t[{index}]]", terms=("2" if is_small else f"x[{index}]",)),),
-        sizes=sizes,
-        arguments=(
+        f"scatter_{layout}",
+        loops(layout),
+        (Formula(f"r[t[{index}]]", ("2" if small else f"x[{index}]",)),),
+        sizes,
+        (
             ArrayArgument(name="t", shape=shape, indices=places),
-            *(() if is_small else (ArrayArgument(name="x", shape=shape),)),
+            *(() if small else (ArrayArgument(name="x", shape=shape),)),
             ArrayArgument(name="r", shape=(result,), role="updated"),
         ),
-        element_type=element_type,
+        element_type,
     )
     return program_entry(
         program,
-        Shape(divided=(Divided(loop="i", axis=0, items=items),)),
-        family="scatters" if way == "flat" else "scatters-in-loops",
-        variant=pattern if way == "flat" else f"{way}-{pattern}",
-        collection="extended",
-        description=f"elements stored at {_PLACES[pattern]}, {_STORED[way]}",
-        exponent_steps=(0, 2, 4),
+        Shape(along("i", (items,))),
+        "scatters" if flat else "scatters-in-loops",
+        pattern if flat else f"{layout}-{pattern}",
+        f"elements stored at {_PLACES[pattern]}, {_STORED[layout]}",
+        (0, 2, 4),
         statistics={"r": "stride1" if pattern == "near" else "indirect"},
     )
 
 
 def _even_lengths(mean: int, sizes: Sizes) -> NDArray[np.int64]:
-    import numpy as np
-
     return np.full(sizes["n"], mean)
 
 
-def _uneven(
-    mean: int, items: int, element_type: str, arrays: int, *, is_even: bool
-) -> CatalogEntry:
-    """Make a kernel whose items add rows between two places that they read."""
-    names = ("a", "b")[:arrays]
-    sizes = (SizeParameter(name="n", multiple=2 * items, base=max(2, 131072 // mean)),)
-    arguments = (
-        row_starts(
-            partial(_even_lengths, mean) if is_even else partial(uneven_lengths, mean, _STEP)
-        ),
-        *(ArrayArgument(name=name, shape=(Extent("n", factor=mean),)) for name in names),
-        ArrayArgument(name="r", shape=(Extent("n"),), role="output"),
-    )
-    kind = "even" if is_even else "uneven"
-    return CatalogEntry(
+def _row_sums(mean: int, items: int, element_type: str, names: str, kind: str) -> CatalogEntry:
+    """Return an entry whose items add rows between two places that they read."""
+    (entry,) = LoopyKernel(
+        name="row_sums",
         family="uneven-rows",
-        variant=f"{kind}-{mean}" + ("-product" if arrays == 2 else ""),
-        group_shape=(items, 1),
-        element_type=element_type,
+        variant=f"{kind}-{mean}" + ("-product" if len(names) == 2 else ""),
         collection="extended",
-        description=f"sums of rows of {mean} elements{'' if is_even else ' on average'}",
+        description=f"sums of rows of {mean} elements{'' if kind == 'even' else ' on average'}",
+        groups=((items, 1),),
+        element_types=(element_type,),
         exponents=range(8),
         exponent_steps=(0, 2),
-        sizes=sizes,
-        arguments=arguments,
-        check_parameters={"n": 4 * items},
-        builder=partial(_unit, names, items, element_type, sizes, arguments),
-        expected=partial(_row_sums, names),
-        statistics={"j": Fraction(mean), **dict.fromkeys(names, "4ofn")},
-    )
-
-
-@cache
-def _unit(
-    names: tuple[str, ...],
-    items: int,
-    element_type: str,
-    sizes: tuple[SizeParameter, ...],
-    arguments: tuple[ArrayArgument, ...],
-) -> TranslationUnit:
-    from measurement_kernels.units import make_unit, map_to_items
-
-    unit = make_unit(
-        "row_sums",
-        domain=DOMAIN,
+        sizes=lambda _: (SizeParameter("n", 2 * items, base=max(2, 131072 // mean)),),
+        arguments=(
+            row_starts(
+                partial(_even_lengths, mean)
+                if kind == "even"
+                else partial(uneven_lengths, mean, _STEP)
+            ),
+            *arrays("".join(f"{name}[{mean}*n], " for name in names) + "output r[n]"),
+        ),
+        check={"n": 2},
+        domain=ROW_LOOPS,
         instructions=row_sums("r", "*".join(f"{name}[start + j]" for name in names)),
-        sizes=sizes,
-        arguments=arguments,
-        element_type=element_type,
-    )
-    return map_to_items(unit, {"i": 0}, (items, 1))
+        transform=_one_row_per_item,
+        expected=partial(_summed_rows, names),
+        statistics={"j": Fraction(mean), **dict.fromkeys(names, "4ofn")},
+    ).entries()
+    return entry
 
 
-def _row_sums(
-    names: tuple[str, ...], arguments: Mapping[str, Any], parameters: Sizes
+_one_row_per_item = mapped(i=0)
+
+
+def _summed_rows(
+    names: str, arguments: Mapping[str, Any], parameters: Sizes
 ) -> dict[str, NDArray[Any]]:
-    import numpy as np
-
     del parameters
-    products = 1.0
-    for name in names:
-        products = products * arguments[name].astype("float64")
+    products = np.prod(in_f64(arguments, " ".join(names)), axis=0)
     return {"r": np.add.reduceat(products, arguments["starts"][:-1])}

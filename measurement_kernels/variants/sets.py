@@ -10,18 +10,17 @@ family                           variants  sizes
 ``variants-convolution``         12        1
 ===============================  ========  =====
 
-A set is chosen from its space by a rule that knows no time, measured or predicted, so that it tells
-as much of variants that nobody would write as of those that win:
+A rule that uses no times, measured or predicted, chooses a set from its space:
 
 1. Candidates are the points that satisfy the space's constraints, have groups of at most 256 items
    and need at most 32 KiB of local memory (OpenCL's minimum), so that they run on every device.
-2. The first one is the first of `SearchSpace.visit`. Each further one is the candidate that has the
-   fewest values of parameters, and pairs of values of two parameters, in common with those chosen
-   before; a value counts as often as its parameter has values, a pair as often as there are pairs.
-   Of several such candidates the first of `SearchSpace.visit` is taken.
+2. The first variant is the first of `SearchSpace.visit`. Each further one is the candidate that has
+   the fewest values of parameters, and pairs of values of two parameters, in common with those
+   chosen before; a value counts as often as its parameter has values, a pair as often as there are
+   pairs. Of several such candidates the first of `SearchSpace.visit` is taken.
 
-So every beginning of a set is spread over the whole space, too: a campaign that is cut off has
-measured a smaller set of the same kind. All variants of a set are measured at the same sizes.
+Every beginning of a set is therefore spread over the whole space: a campaign that is interrupted
+has measured a smaller set of the same kind. All variants of a set are measured at the same sizes.
 """
 
 from __future__ import annotations
@@ -31,53 +30,58 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from countperf.errors import KernelSpecificationError
+from countperf.measurements import KernelCase
+from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import SizeParameter
-from measurement_kernels.catalog import VARIANTS_PREFIX
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.variants import (
-    convolution,
-    dg_differentiation,
-    matmul,
-    stencil,
-    transpose,
+from measurement_kernels.variants.builders import (
+    CONVOLUTION,
+    DG_DIFFERENTIATION,
+    MATMUL,
+    NODES,
+    STENCIL,
+    TAPS,
+    TRANSPOSE,
+    Inputs,
+    Rounded,
+    covered,
 )
-from measurement_kernels.variants.common import Inputs, Rounded
 
-if TYPE_CHECKING:
-    from countperf.measurements import KernelCase
-    from countperf.tuning.space import Choice, SearchSpace
+VARIANTS_PREFIX = "variants-"
+"""Prefix of the families of sets of variants."""
 
 MAX_GROUP_SIZE = 256
-"""Work items of a group, at most."""
+"""Largest number of work items per group."""
 
 MAX_LOCAL_BYTES = 32 * 1024
-"""Local memory of a group, at most."""
+"""Largest local memory of a group, byte."""
 
-_ITEM_BYTES = 4
+_ELEMENT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantSet:
-    """Which points of a space are measured, and at which sizes.
+    """Points of a space that are measured, and their sizes.
 
     Attributes
     ----------
     space : SearchSpace
-        What it is chosen from.
+        The space from which the variants are chosen.
     count : int
-        How many variants it has.
+        Number of variants.
     axes : (str, str)
-        The parameters that say how many items a group has along the slower and the faster axis.
+        Parameters that hold the items of a group along the slower and the faster axis.
     lanes : str
-        Value of the parameter ``lanes`` with which the second of `axes` is local axis 0.
+        Value of the parameter ``lanes`` for which the second of `axes` is local axis 0.
     local_elements : callable
-        From a choice to the elements in local memory.
-    sizes : tuple of SizeParameter
-        Sizes that all variants of the set take.
+        Returns the elements in local memory for a choice.
+    sizes : Mapping from str to int
+        Sizes of all variants, with their multiples.
     exponents : range
         Values of p that make sense on some device.
     exponent_steps : tuple of int
@@ -89,7 +93,7 @@ class VariantSet:
     axes: tuple[str, str]
     lanes: str
     local_elements: Callable[[Choice], int]
-    sizes: tuple[SizeParameter, ...]
+    sizes: Mapping[str, int]
     exponents: range
     exponent_steps: tuple[int, ...] = (0,)
 
@@ -104,17 +108,17 @@ class VariantSet:
         return (fast, slow) if choice["lanes"] == self.lanes else (slow, fast)
 
     def choices(self) -> tuple[Choice, ...]:
-        """Choose the variants, as the module says."""
+        """Choose the variants by the module's rule."""
         return spread([c for c in self.space.choices() if self._runs_anywhere(c)], self.count)
 
     def entries(self) -> tuple[CatalogEntry, ...]:
-        """Make the kernels, in the order in which they were chosen."""
+        """Return the kernels in the order in which they were chosen."""
         return tuple(map(self._entry, self.choices()))
 
     def _runs_anywhere(self, choice: Choice) -> bool:
         return (
             math.prod(self.group_shape(choice)) <= MAX_GROUP_SIZE
-            and _ITEM_BYTES * self.local_elements(choice) <= MAX_LOCAL_BYTES
+            and _ELEMENT_BYTES * self.local_elements(choice) <= MAX_LOCAL_BYTES
         )
 
     def _entry(self, choice: Choice) -> CatalogEntry:
@@ -130,7 +134,7 @@ class VariantSet:
             description=f"one way to write {space.name}",
             exponents=self.exponents,
             exponent_steps=self.exponent_steps,
-            sizes=self.sizes,
+            sizes=tuple(SizeParameter(name, size) for name, size in self.sizes.items()),
             arguments=space.make_arguments.arguments,
             check_parameters=space.check_sizes(choice),
             builder=cache(partial(space.build, **choice)),
@@ -139,14 +143,14 @@ class VariantSet:
 
 
 def spread(candidates: Sequence[Choice], count: int) -> tuple[Choice, ...]:
-    """Choose so many candidates that have little in common, the first of them first.
+    """Choose candidates that have little in common, the first of them first.
 
     Parameters
     ----------
     candidates : sequence of Choice
-        All have the same parameters.
+        Candidates with the same parameters.
     count : int
-        How many to choose; all if there are fewer.
+        Number of candidates to choose; all if there are fewer.
 
     Examples
     --------
@@ -154,8 +158,6 @@ def spread(candidates: Sequence[Choice], count: int) -> tuple[Choice, ...]:
     >>> [tuple(point.values()) for point in spread(points, 3)]
     [(1, 1), (2, 2), (1, 2)]
     """
-    import numpy as np
-
     if not candidates:
         return ()
     levels: dict[str, dict[object, int]] = {name: {} for name in candidates[0]}
@@ -184,36 +186,29 @@ def spread(candidates: Sequence[Choice], count: int) -> tuple[Choice, ...]:
 
 def _matmul_elements(choice: Choice) -> int:
     fetch = str(choice["fetch"])
-    i, j = _block(choice, ("items_i", "rows"), ("items_j", "columns"))
-    return int(choice["step"]) * (("a" in fetch) * i + ("b" in fetch) * j)
+    rows, columns = covered(choice, "items_i rows"), covered(choice, "items_j columns")
+    return int(choice["step"]) * (("a" in fetch) * rows + ("b" in fetch) * columns)
 
 
 def _stencil_elements(choice: Choice) -> int:
-    i, j = _block(choice, ("items_i", "rows"), ("items_j", "columns"))
-    return (i + 2) * (j + 2) if choice["tile"] else 0
+    rows, columns = covered(choice, "items_i rows"), covered(choice, "items_j columns")
+    return (rows + 2) * (columns + 2) if choice["tile"] else 0
 
 
 def _transpose_elements(choice: Choice) -> int:
-    i, j = _block(choice, ("items_i", "rows"), ("items_j", "columns"))
-    return i * j if choice["tile"] else 0
+    return covered(choice, "items_i rows items_j columns") if choice["tile"] else 0
 
 
 def _dg_elements(choice: Choice) -> int:
-    fetch, nodes = str(choice["fetch"]), dg_differentiation.NODES
-    elements, rows = _block(choice, ("items_e", "each"), ("items_i",))
-    return nodes * (("d" in fetch) * rows + ("u" in fetch) * elements)
+    fetch = str(choice["fetch"])
+    elements, rows = covered(choice, "items_e each"), int(choice["items_i"])
+    return NODES * (("d" in fetch) * rows + ("u" in fetch) * elements)
 
 
 def _convolution_elements(choice: Choice) -> int:
-    fetch, halo = str(choice["fetch"]), convolution.TAPS - 1
-    x, y = _block(choice, ("items_x", "rows"), ("items_y", "columns"))
-    return ("f" in fetch) * convolution.TAPS**2 + ("m" in fetch) * (x + halo) * (y + halo)
-
-
-def _block(choice: Choice, *factors: Sequence[str]) -> tuple[int, int]:
-    """Return what a group covers along two loops."""
-    one, other = (math.prod(int(choice[name]) for name in names) for names in factors)
-    return one, other
+    fetch, halo = str(choice["fetch"]), TAPS - 1
+    x, y = covered(choice, "items_x rows"), covered(choice, "items_y columns")
+    return ("f" in fetch) * TAPS**2 + ("m" in fetch) * (x + halo) * (y + halo)
 
 
 # }}}
@@ -224,54 +219,50 @@ def variant_sets() -> Mapping[str, VariantSet]:
     """Return the sets by family."""
     sets = (
         VariantSet(
-            space=matmul.SPACE,
+            space=MATMUL,
             count=40,
             axes=("items_i", "items_j"),
             lanes="j",
             local_elements=_matmul_elements,
-            sizes=(
-                SizeParameter(name="n", multiple=64),
-                SizeParameter(name="m", multiple=32),
-                SizeParameter(name="l", multiple=128),
-            ),
+            sizes={"n": 64, "m": 32, "l": 128},
             exponents=range(7, 13),
             exponent_steps=(0, 1),
         ),
         VariantSet(
-            space=stencil.SPACE,
+            space=STENCIL,
             count=24,
             axes=("items_i", "items_j"),
             lanes="j",
             local_elements=_stencil_elements,
-            sizes=(SizeParameter(name="n", multiple=256),),
+            sizes={"n": 256},
             exponents=range(9, 14),
             exponent_steps=(0, 1),
         ),
         VariantSet(
-            space=dg_differentiation.SPACE,
+            space=DG_DIFFERENTIATION,
             count=16,
             axes=("items_e", "items_i"),
             lanes="nodes",
             local_elements=_dg_elements,
-            sizes=(SizeParameter(name="elements", multiple=256),),
+            sizes={"elements": 256},
             exponents=range(12, 21),
         ),
         VariantSet(
-            space=transpose.SPACE,
+            space=TRANSPOSE,
             count=12,
             axes=("items_i", "items_j"),
             lanes="j",
             local_elements=_transpose_elements,
-            sizes=(SizeParameter(name="n", multiple=128), SizeParameter(name="m", multiple=128)),
+            sizes={"n": 128, "m": 128},
             exponents=range(9, 15),
         ),
         VariantSet(
-            space=convolution.SPACE,
+            space=CONVOLUTION,
             count=12,
             axes=("items_x", "items_y"),
             lanes="y",
             local_elements=_convolution_elements,
-            sizes=(SizeParameter(name="n", multiple=128),),
+            sizes={"n": 128},
             exponents=range(7, 14),
         ),
     )

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from measurement_kernels import applications
-from measurement_kernels.applications.galerkin import NODES
+from measurement_kernels.applications.grids import NODES
 from measurement_kernels.arguments import ArrayArgument
 from measurement_kernels.groups import GroupShape
+from measurement_kernels.loopy_kernels import LoopyKernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +21,15 @@ class SmallApplication:
 
     Attributes
     ----------
-    source : Application
-        What it is of the library's.
+    source : LoopyKernel
+        The library's kernel.
     group_shape : (int, int)
         Work items per group.
     sizes : pair of mappings
         Values of the parameters.
     """
 
-    source: applications.Application
+    source: LoopyKernel
     group_shape: GroupShape
     sizes: tuple[Mapping[str, int], Mapping[str, int]]
 
@@ -38,7 +39,7 @@ class SmallApplication:
 
     def statistics(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Return what data decides."""
-        return self.source.entry().statistics_at(sizes)
+        return self.source.entries()[0].statistics_at(sizes)
 
     def contents(self, sizes: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
         """Return the contents of arrays on which control flow or addresses depend."""

@@ -30,8 +30,16 @@ from countperf.harness.clock import FakeClock
 from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
 from countperf.tuning.points import Predicted, Question, Refused
-from countperf.tuning.records import Measured, Record, read_record, record
-from countperf.tuning.replay import (
+from countperf.tuning.result import Budget, Plan, TuningResult, as_key
+from countperf.tuning.search import tune_space
+from countperf.tuning.space import SearchSpace
+from tests.harness.conftest import _needs_device, device  # pyright: ignore[reportPrivateUsage]
+from tests.harness.fakes import IDENTITY
+from tests.tuning.spaces import DOUBLE
+from tests.tuning.test_ranking import CPU, WEIGHTS
+from tests.tuning.test_search import BEST, BEST_S, LARGE, QUESTION, scripted
+from tuning_replay.records import Measured, Record, read_record, record
+from tuning_replay.replay import (
     Answer,
     Recording,
     ReplayBuilders,
@@ -43,14 +51,6 @@ from countperf.tuning.replay import (
     random_search,
     replayed_tuning,
 )
-from countperf.tuning.result import Budget, Plan, TuningResult, as_key
-from countperf.tuning.search import tune_space
-from countperf.tuning.space import SearchSpace
-from tests.harness.conftest import _needs_device, device  # pyright: ignore[reportPrivateUsage]
-from tests.harness.fakes import IDENTITY
-from tests.tuning.spaces import DOUBLE
-from tests.tuning.test_ranking import CPU, WEIGHTS
-from tests.tuning.test_search import BEST, BEST_S, LARGE, QUESTION, scripted
 
 __all__ = ["_needs_device", "device"]
 

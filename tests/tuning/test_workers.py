@@ -14,7 +14,6 @@ from countperf.harness.runner import KernelRunner
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import Question
 from countperf.tuning.pools import process_pool
-from countperf.tuning.replay import ThinkingClock
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from countperf.tuning.sending import Packed
@@ -22,6 +21,7 @@ from countperf.tuning.workers import Elsewhere
 from tests.tuning.spaces import DOUBLE, FATAL, WRONG
 from tests.tuning.test_ranking import Inline
 from tests.tuning.test_search import QUESTION
+from tuning_replay.replay import ThinkingClock
 
 FIRST = {"group": 16, "each": 1, "fetch": False}
 SECOND = {"group": 32, "each": 2, "fetch": False}

@@ -1,0 +1,247 @@
+"""Kernels written as Loopy instructions, for work groups of any shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+import loopy as lp
+from loopy import TranslationUnit
+from numpy.typing import NDArray
+
+from countperf.measurements import Purpose
+from measurement_kernels.arguments import ELEMENT_TYPES, Argument, SizeParameter, Sizes
+from measurement_kernels.entry import ONLY_VARIANT, CatalogEntry, Collection, StatisticBySize
+from measurement_kernels.groups import GroupShape
+from measurement_kernels.units import make_unit, map_to_items, prefetch
+
+Transform: TypeAlias = Callable[[TranslationUnit, GroupShape], TranslationUnit]
+"""Maps the loops of a unit to work items, for a shape of work groups."""
+
+SizesByGroup: TypeAlias = Callable[[GroupShape], tuple[SizeParameter, ...]]
+"""Returns size parameters for a shape of work groups."""
+
+Arrays: TypeAlias = Mapping[str, Any]
+"""Inputs by name."""
+
+Results: TypeAlias = dict[str, NDArray[Any]]
+"""Outputs by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoopyKernel:
+    """A kernel written as Loopy instructions; one catalogue entry per group shape and type.
+
+    Attributes
+    ----------
+    name : str
+        Name of the translation unit, a C identifier; by default the family and the variant.
+    family, variant, collection, purpose, description, exponents, exponent_steps
+        As in `CatalogEntry`.
+    groups : tuple of (int, int)
+        Shapes of work groups in the catalogue.
+    element_types : tuple of {"f32", "f64"}
+        Element types in the catalogue.
+    sizes : callable
+        Returns the size parameters for a shape of work groups.
+    arguments, expected, statistics
+        As in `CatalogEntry`.
+    check : Mapping from str to int
+        Sizes at which results are checked, as numbers of each size's ``multiple``.
+    domain : str or tuple of str
+        Loops, isl text.
+    instructions : str
+        Instructions in Loopy's language; ``<real>`` stands for the element type.
+    transform : callable
+        Maps the loops to work items, for a shape of work groups.
+    """
+
+    name: str = ""
+    family: str
+    variant: str = ONLY_VARIANT
+    collection: Collection = "paper"
+    purpose: Purpose = "measurement"
+    description: str
+    groups: tuple[GroupShape, ...]
+    element_types: tuple[str, ...] = ("f32",)
+    exponents: range
+    exponent_steps: tuple[int, ...] = (0, 1, 2, 3)
+    sizes: SizesByGroup
+    arguments: tuple[Argument, ...] = ()
+    check: Mapping[str, int]
+    domain: str | tuple[str, ...]
+    instructions: str
+    transform: Transform
+    expected: Callable[[Arrays, Sizes], Mapping[str, NDArray[Any]]]
+    statistics: Mapping[str, StatisticBySize] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Family, and the variant if the family has several."""
+        return self.family if self.variant == ONLY_VARIANT else f"{self.family}/{self.variant}"
+
+    def unit(
+        self, group_shape: GroupShape | None = None, element_type: str | None = None
+    ) -> TranslationUnit:
+        """Build the kernel, or return the one built before.
+
+        The shape and the type are by default the first of the catalogue's.
+        """
+        group_shape = group_shape or self.groups[0]
+        sizes = self.sizes(group_shape)
+        return _build(
+            self.name or self.key.replace("-", "_").replace("/", "_"),
+            self.domain,
+            self.instructions,
+            # whatever size has the multiple: kernels that differ in sizes alone share a unit
+            tuple(SizeParameter(size.name, size.multiple) for size in sizes),
+            self.arguments,
+            element_type or self.element_types[0],
+            self.transform,
+            group_shape,
+        )
+
+    def entries(self) -> tuple[CatalogEntry, ...]:
+        """Return the catalogue's entries of this kernel."""
+        return tuple(self._entry(g, t) for g in self.groups for t in self.element_types)
+
+    def _entry(self, group_shape: GroupShape, element_type: str) -> CatalogEntry:
+        sizes = self.sizes(group_shape)
+        return CatalogEntry(
+            family=self.family,
+            variant=self.variant,
+            group_shape=group_shape,
+            element_type=element_type,
+            purpose=self.purpose,
+            collection=self.collection,
+            description=self.description,
+            exponents=self.exponents,
+            exponent_steps=self.exponent_steps,
+            sizes=sizes,
+            arguments=self.arguments,
+            check_parameters={size.name: self.check[size.name] * size.multiple for size in sizes},
+            builder=partial(self.unit, group_shape, element_type),
+            expected=self.expected,
+            statistics=self.statistics,
+        )
+
+
+@cache
+def _build(
+    name: str,
+    domain: str | tuple[str, ...],
+    instructions: str,
+    sizes: tuple[SizeParameter, ...],
+    arguments: tuple[Argument, ...],
+    element_type: str,
+    transform: Transform,
+    group_shape: GroupShape,
+) -> TranslationUnit:
+    unit = make_unit(
+        name,
+        domain=domain,
+        instructions=instructions.replace("<real>", f"<{ELEMENT_TYPES[element_type]}>"),
+        sizes=sizes,
+        arguments=arguments,
+        element_type=element_type,
+    )
+    return transform(unit, group_shape)
+
+
+def sizes_along(thirds: int = 3, **axes: int | None) -> SizesByGroup:
+    """Return size parameters that are multiples of the work group along an axis, or of nothing.
+
+    Parameters
+    ----------
+    thirds : int
+        As in `SizeParameter`.
+    **axes : int or None
+        The local axis for each size; None: the size may be any number.
+    """
+    return lambda group_shape: tuple(
+        SizeParameter(name, 1 if axis is None else group_shape[axis], thirds=thirds)
+        for name, axis in axes.items()
+    )
+
+
+def changed(sizes: SizesByGroup, **changes: Mapping[str, int]) -> SizesByGroup:
+    """Return size parameters like others but for some attributes, given by size."""
+    return lambda group_shape: tuple(
+        replace(size, **changes.get(size.name, {})) for size in sizes(group_shape)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile that a group fetches into local memory; texts list loops, separated by blanks.
+
+    Attributes
+    ----------
+    reference, sweep, within, axes
+        As in `measurement_kernels.units.prefetch`.
+    """
+
+    reference: str
+    sweep: str
+    within: str
+    axes: Mapping[str, int | None]
+
+
+def mapped(
+    *tiles: Tile,
+    split: Mapping[str, int] | None = None,
+    tags: Mapping[str, str] | None = None,
+    unrolled: str = "",
+    priority: str = "",
+    **axes: int,
+) -> Transform:
+    """Return a transformation that maps loops to work items and fetches tiles.
+
+    Parameters
+    ----------
+    *tiles : Tile
+        What groups fetch into local memory.
+    split : Mapping from str to int, optional
+        Loops that are split, by which length; 0: by the group's length along axis 0.
+    tags : Mapping from str to str, optional
+        Tags of further loops.
+    unrolled : str
+        Loops to unroll, separated by blanks.
+    priority : str
+        Order of loops, outermost first, separated by commas.
+    **axes : int
+        The axis of the NDRange to which each loop is mapped.
+    """
+
+    def transform(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:
+        unit = map_to_items(unit, axes, group_shape)
+        for loop, length in (split or {}).items():
+            unit = lp.split_iname(unit, loop, length or group_shape[0])
+        if tags:
+            unit = lp.tag_inames(unit, dict(tags))
+        for tile in tiles:
+            unit = prefetch(
+                unit,
+                tile.reference,
+                sweep=tile.sweep.split(),
+                within=tile.within.split(),
+                axes=tile.axes,
+                group_shape=group_shape,
+            )
+        if unrolled:
+            unit = lp.tag_inames(unit, dict.fromkeys(unrolled.split(), "unr"))
+        return lp.prioritize_loops(unit, priority) if priority else unit
+
+    return transform
+
+
+def tile_of(array: str, sweep: str, within: str) -> Tile:
+    """Return a tile of a matrix, whose columns are spread along local axis 0."""
+    return Tile(array, sweep, within, {f"{array}_row": 1, f"{array}_column": 0})
+
+
+def in_f64(arguments: Mapping[str, Any], names: str) -> list[NDArray[Any]]:
+    """Return inputs in double precision; names are separated by blanks."""
+    return [arguments[name].astype("float64") for name in names.split()]
