@@ -6,6 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
+from countperf.tuning.records import read_record, record
+
 from countperf import workflow
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.ranking import RankingEvaluation
@@ -30,7 +32,6 @@ from countperf.models.library import fits_folders, load_weights
 from countperf.models.shipped import fitted_model
 from countperf.properties.vector import PropertyVector
 from countperf.rental import Progress
-from countperf.tuning.records import read_record, record
 from countperf.tuning.result import Plan
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from countperf.tuning.records import read_record
 
 from countperf.cli import main
 from countperf.documents import parse_json, parse_toml
 from countperf.errors import DocumentError
 from countperf.properties.vector import PropertyVector
-from countperf.tuning.records import read_record
 from tests.document_kinds import kinds
 from tests.mutations import Kind, mutants, read_mutant
 from tests.tuning.test_search import LARGE, scripted, search

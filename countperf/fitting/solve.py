@@ -136,11 +136,32 @@ def least_squares(
     )
 
 
+def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
+    """Reduce a tall least-squares problem to one with as many rows as columns.
+
+    ``|matrix @ x - target|`` and ``|triangle @ x - reduced|`` differ by a constant in their
+    squares, whatever ``x`` is, so that both have the same solution within any bounds.
+
+    Returns
+    -------
+    triangle : ndarray, shape (n, n_columns)
+        The triangular factor; ``n`` is the smaller of the numbers of rows and columns.
+    reduced : ndarray, shape (n,)
+        The target in its rows.
+    """
+    rows, columns = matrix.shape
+    if rows <= columns:
+        return matrix, target
+    factor = np.asarray(np.linalg.qr(np.column_stack([matrix, target]), mode="r"), np.float64)
+    return factor[:columns, :columns], factor[:columns, columns]
+
+
 def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
     """Minimise the norm of ``target - matrix @ coefficients`` within bounds, quickly.
 
-    Columns have to be of about the same size already. Where only zero bounds the coefficients, that
-    is the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
+    Columns have to be of about the same size already. A tall matrix is reduced to its triangular
+    factor first. Where all coefficients have a lower bound and none exceeds its upper one, that is
+    the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
 
     Raises
     ------
@@ -149,18 +170,23 @@ def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vec
     """
     from scipy.optimize import nnls
 
-    if np.any(low != 0) or np.any(np.isfinite(high)):
+    matrix, target = triangular(matrix, target)
+    if not np.all(np.isfinite(low)):
         return _bounded(matrix, target, low, high)
     columns = matrix.shape[1]
     penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
     try:
-        return nnls(
-            np.vstack([matrix, penalty]),
-            np.concatenate([target, np.zeros(columns)]),
-            maxiter=_NNLS_STEPS * columns,
-        )[0]
+        found = (
+            low
+            + nnls(
+                np.vstack([matrix, penalty]),
+                np.concatenate([target - matrix @ low, np.zeros(columns)]),
+                maxiter=_NNLS_STEPS * columns,
+            )[0]
+        )
     except RuntimeError as error:
         raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
+    return found if np.all(found <= high) else _bounded(matrix, target, low, high)
 
 
 def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
@@ -185,6 +211,7 @@ def _pseudo_inverse(scaled: Matrix) -> tuple[Matrix, int]:
 def _bounded(scaled: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
     from scipy.optimize import lsq_linear
 
+    scaled, target = triangular(scaled, target)
     columns = scaled.shape[1]
     matrix, wanted = scaled, target
     if _pseudo_inverse(scaled)[1] < columns:

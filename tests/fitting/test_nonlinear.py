@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -366,3 +367,27 @@ def test_overlaps_of_many_weights_end_no_higher_than_scipy_does() -> None:
     )
     assert found.converged
     assert found.cost <= expected.cost * (1 + 1e-6)
+
+
+def test_steps_that_are_too_long_are_damped() -> None:
+    model = FittedModel.from_object(
+        {
+            "format": "countperf-model",
+            "version": 1,
+            "name": "steep",
+            "terms": {"launch": {"charged": ["launches"], "lower": 1e-9, "upper": 1e-8}},
+            "expression": "launch*exp(steep**3)",
+            "parameters": {"steep": {"start": 0.05, "lower": 0.01, "upper": 40.0, "shape": True}},
+        }
+    )
+    cases = [
+        Observation(name=name, kernel="k", family="f", counts={"launches": 1}, time_s=1e-6)
+        for name in "abc"
+    ]
+
+    found = minimise(Problem(build_design(cases, model), recipe_of(model, starts=1)))
+
+    # the slope at the start is next to nothing, so that an undamped step ends where exp overflows
+    assert found.converged
+    assert found.cost == pytest.approx(0.0, abs=1e-12)
+    assert math.log(100) <= found.solution.coefficients[1] ** 3 <= math.log(1000)

@@ -10,10 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear, nnls
 
 from countperf.errors import FitError
-from countperf.fitting.solve import column_norms, least_squares
+from countperf.fitting.solve import (
+    bounded_least_squares,
+    column_norms,
+    least_squares,
+    triangular,
+)
 from tests.fitting.nist import PROBLEMS, Problem
 from tests.oracles.exact_least_squares import exact_least_squares
 
@@ -144,6 +149,42 @@ def test_bounded_solutions_agree_with_an_independent_solver(
     _, residual = nnls(matrix, target)
     assert np.all(solution.coefficients >= 0)
     assert np.linalg.norm(solution.residuals) == pytest.approx(residual, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("rows", [3, 5, 40], ids=["wide", "square", "tall"])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0.0, np.inf), (-0.25, np.inf), (0.125, 0.5), (-np.inf, 0.5)],
+    ids=["nonnegative", "lower", "both", "upper"],
+)
+def test_quick_bounded_solutions_agree_with_an_independent_solver(
+    rows: int, low: float, high: float
+) -> None:
+    random = np.random.default_rng(rows)
+    matrix, target = random.normal(size=(rows, 5)), random.normal(size=rows)
+    bounds = np.full(5, low), np.full(5, high)
+
+    found = bounded_least_squares(matrix, target, *bounds)
+
+    expected = lsq_linear(matrix, target, bounds=bounds, method="trf", tol=1e-14)
+    assert np.all((found >= low) & (found <= high))
+    assert np.linalg.norm(matrix @ found - target) == pytest.approx(
+        np.linalg.norm(matrix @ expected.x - target), abs=1e-6
+    )
+
+
+def test_a_triangle_has_the_squares_of_the_whole_but_for_a_constant() -> None:
+    random = np.random.default_rng(2)
+    matrix, target = random.normal(size=(30, 4)), random.normal(size=30)
+
+    triangle, reduced = triangular(matrix, target)
+
+    assert triangle.shape == (4, 4)
+    whole, small = (
+        [np.sum((a @ x - b) ** 2) for x in ([0.0, 0, 0, 0], [1, -2, 3, 0.5])]
+        for a, b in ((matrix, target), (triangle, reduced))
+    )
+    assert whole[1] - whole[0] == pytest.approx(small[1] - small[0], rel=1e-12)
 
 
 def test_a_coefficient_at_its_bound_says_so_and_has_no_variance() -> None:
