@@ -27,7 +27,7 @@ from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, To
 from countperf.symbolic.extremes import at_values, contains_values, extremes
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
-__all__ = ["AddressedElements", "ArrayAccess", "IndexRange", "assumptions_hold"]
+__all__ = ["AddressedElements", "ArrayAccess", "IndexRange", "accesses_of", "assumptions_hold"]
 
 _OPERATIONS = 500_000
 """Of isl for one access, a second or so; beyond, its range is not known."""
@@ -94,6 +94,26 @@ def assumptions_hold(assumptions: Any, values: Mapping[str, int]) -> bool:
     return contains_values(assumptions, values)
 
 
+def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
+    """Return the accesses of a preprocessed kernel, those of equal text once.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        The kernel.
+    opaque : set of str, optional
+        Gets the names that instructions use of which nothing can be read.
+    """
+    found: dict[ArrayAccess, None] = {}
+    for instruction in kernel.instructions:
+        try:
+            _Accesses(instruction, found).collect()
+        except CountingError:
+            if opaque is not None:
+                opaque |= set(instruction.dependency_names())
+    return list(found)
+
+
 @dataclass
 class AddressedElements:
     """Ranges of the subscripts of a kernel's arrays.
@@ -108,7 +128,7 @@ class AddressedElements:
     _at: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
     @cached_property
-    def _kernel(self) -> Any:
+    def kernel(self) -> Any:
         """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
         try:
             with unattended():
@@ -121,17 +141,24 @@ class AddressedElements:
         return kernel
 
     @cached_property
+    def copied_bounds(self) -> tuple[str, ...]:
+        """Private variables that bound loops and that Loopy copies, for which its code is wrong.
+
+        It compares the loop variable with the address of the copies (inducer/loopy issue 77).
+        """
+        if self.kernel is None:
+            return ()
+        variables = self.kernel.temporary_variables
+        return tuple(
+            sorted(n for n in self.kernel.all_params() if n in variables and variables[n].shape)
+        )
+
+    @cached_property
     def _collected(self) -> tuple[dict[str, list[ArrayAccess]], frozenset[str]]:
         """All accesses by array, and arrays with accesses of which nothing can be read."""
-        found: dict[ArrayAccess, None] = {}
         opaque: set[str] = set()
-        for instruction in self._kernel.instructions:
-            try:
-                _Accesses(instruction, found).collect()
-            except CountingError:
-                opaque |= set(instruction.dependency_names())
         by_array: dict[str, list[ArrayAccess]] = {}
-        for access in found:
+        for access in accesses_of(self.kernel, opaque):
             by_array.setdefault(access.array, []).append(access)
         return by_array, frozenset(opaque)
 
@@ -165,7 +192,7 @@ class AddressedElements:
             One of each sum; empty if nothing is accessed. None if a subscript is read from data, or
             cannot be followed for another reason.
         """
-        if self._kernel is None or array in self._collected[1]:
+        if self.kernel is None or array in self._collected[1]:
             return None
         parts: list[tuple[IndexRange, ...]] = []
         for access in self._collected[0].get(array, []):
@@ -207,7 +234,7 @@ class AddressedElements:
 
     @cached_property
     def _inames(self) -> frozenset[str]:
-        return self._kernel.all_inames()
+        return self.kernel.all_inames()
 
     def _points(
         self,
@@ -228,7 +255,7 @@ class AddressedElements:
         values: Mapping[str, int],
     ) -> tuple[Any, bool]:
         try:
-            domain = self._kernel.get_inames_domain(within)
+            domain = self.kernel.get_inames_domain(within)
         except LoopyError as error:
             raise CountingError(f"there is no domain of {', '.join(sorted(within))}") from error
         domain, unknown = at_values(sets.project_onto(domain, within), values)

@@ -135,6 +135,12 @@ class Kernel:
         """
         from countperf.counting.extents import assumptions_hold
 
+        if self.addressed.copied_bounds:
+            name = self.addressed.copied_bounds[0]
+            raise KernelBuildError(
+                f"kernel {self.name!r}: Loopy generates wrong code for the loops that {name!r}"
+                " bounds, since it keeps copies of it; do not tag the loops around them with ilp"
+            )
         sizes = {name: int(values[name]) for name in self.integers}
         if not assumptions_hold(self.assumptions, sizes):
             shown = ", ".join(f"{name}={value}" for name, value in sizes.items())

@@ -16,6 +16,7 @@ from countperf.harness.binding import bind_arguments
 from countperf.harness.clock import Clock, EventClock, Timing
 from countperf.harness.description import Kernel
 from countperf.harness.devices import Device, DeviceLimits
+from countperf.harness.inputs import default_inputs
 from countperf.harness.neighbors import time_of_others_s
 from countperf.harness.scalars import without_vectors
 from countperf.measurements import KernelCase
@@ -156,13 +157,14 @@ class KernelRunner:
         if key in self._checked:
             return
         kernel = self._kernel(case)
-        inputs = self._inputs(case, case.check_parameters)
+        inputs = self._inputs(case, kernel, case.check_parameters)
         with self._failing_as(KernelBuildError, case, "does not run at its check sizes"):
             bound = bind_arguments(self.session, kernel, case.check_parameters, inputs)
             kernel.launch(bound.arguments)
             self.session.finish()
         with self._failing_as(WrongResultError, case, "cannot be compared with its reference"):
-            wanted = case.reference(inputs, case.check_parameters)
+            reference = case.reference
+            wanted = {} if reference is None else reference(inputs, case.check_parameters)
         arrays = {array.name for array in kernel.arrays}
         for name, want in wanted.items():
             if name not in arrays:
@@ -195,7 +197,7 @@ class KernelRunner:
         """
         kernel = self._kernel(case)
         with self._failing_as(MeasurementError, case, "does not run"):
-            inputs = self._inputs_at_full_size(case)
+            inputs = self._inputs_at_full_size(case, kernel)
             held = self.session.allocate(
                 int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
             )
@@ -210,19 +212,24 @@ class KernelRunner:
                 self._kernels[case.kernel] = self.session.build_kernel(case.build())
         return self._kernels[case.kernel]
 
-    def _inputs(self, case: KernelCase, parameters: Mapping[str, int]) -> dict[str, Any]:
+    def _inputs(
+        self, case: KernelCase, kernel: Kernel, parameters: Mapping[str, int]
+    ) -> dict[str, Any]:
         seed = (self._seed, zlib.crc32((case.inputs or case.kernel).encode()))
+        rng = np.random.default_rng(seed)
         with self._failing_as(KernelBuildError, case, "gets no inputs"):
-            return case.make_arguments(np.random.default_rng(seed), parameters)
+            if case.make_arguments is None:
+                return default_inputs(kernel, rng, parameters)
+            return case.make_arguments(rng, parameters)
 
-    def _inputs_at_full_size(self, case: KernelCase) -> dict[str, Any]:
+    def _inputs_at_full_size(self, case: KernelCase, kernel: Kernel) -> dict[str, Any]:
         """Return a case's inputs; those that cases share are drawn once for all in a row."""
-        if not case.inputs:
-            return self._inputs(case, case.parameters)
+        if not case.inputs or case.make_arguments is None:
+            return self._inputs(case, kernel, case.parameters)
         key = (case.inputs, case.make_arguments, dict(case.parameters))
         if self._drawn is None or self._drawn[0] != key:
             self._drawn = None  # the memory goes first
-            self._drawn = key, self._inputs(case, case.parameters)
+            self._drawn = key, self._inputs(case, kernel, case.parameters)
         return self._drawn[1]
 
     @contextmanager
@@ -244,6 +251,22 @@ class KernelRunner:
             raise kind(message, case=case.name) from error
 
 
+def tolerance_of(dtype: np.dtype[Any]) -> float:
+    """Return how far results may be off by default, relative to the largest.
+
+    Sums of a million numbers in another order stay within it; integers are exact.
+
+    Examples
+    --------
+    >>> tolerance_of(np.dtype("complex64")), tolerance_of(np.dtype("int32"))
+    (0.0001, 0.0)
+    """
+    if dtype.kind not in "fc":
+        return 0.0
+    bits = 8 * dtype.itemsize // (2 if dtype.kind == "c" else 1)
+    return {16: 1e-2, 32: 1e-4}.get(bits, 1e-10)
+
+
 def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) -> None:
     """Compare an output with the reference.
 
@@ -260,7 +283,8 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
         return
     wide = np.result_type(got.dtype, expected.dtype, np.float64)
     difference = np.abs(got.astype(wide) - expected.astype(wide))
-    allowed = case.tolerance * max(1.0, float(np.max(np.abs(expected))))
+    tolerance = tolerance_of(got.dtype) if case.tolerance is None else case.tolerance
+    allowed = tolerance * max(1.0, float(np.max(np.abs(expected))))
     wrong = ~(difference <= allowed)  # a NaN is wrong
     if not wrong.any():
         return

@@ -7,9 +7,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from countperf.errors import KernelSpecificationError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_AS_TIMED: Mapping[str, int] = {}
+"""Stands for sizes that are checked as they are timed."""
+
+
+def _is_unit(given: Any) -> bool:
+    """Whether this is a translation unit, which can be called, too; without importing Loopy."""
+    return hasattr(given, "callables_table") and hasattr(given, "entrypoints")
+
 
 Purpose = Literal["measurement", "test", "application", "variant"]
 """Fits use kernels for measurement only; the others judge them."""
@@ -21,58 +32,116 @@ Statistic: TypeAlias = int | float | Fraction | str
 """Mean trip count, probability, or access pattern."""
 
 
+MakeArguments: TypeAlias = "Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]"
+Reference: TypeAlias = "Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCase:
     """One kernel at one set of sizes, with all that it takes to run and check it.
+
+    A name and a kernel are enough; the rest has defaults.
 
     Attributes
     ----------
     name : str
         Unique: name of the kernel and its parameters, ``matmul-naive/16x16/f32/n=512``.
-    kernel, family, variant : str
-        Name in the catalogue, class of kernels, and which one of the class.
+    kernel : str or loopy.TranslationUnit
+        Name in the catalogue; by default that of the case. A kernel itself is taken for `build`.
+    build : callable or loopy.TranslationUnit
+        Returns the ``loopy.TranslationUnit``, symbolic in the parameters; it must be the same
+        object for all cases of a kernel. Or the unit itself.
+    family, variant : str
+        Class of kernels, and which one of the class; by default that of the name, and ``""``.
     group_shape : tuple of int
-        Work items per group along the two local axes.
+        Work items per group along the two local axes; (0, 0), the default, where nobody said.
     element_type : str
         Type of the kernel's numbers, ``f32``.
-    build : callable
-        Returns the ``loopy.TranslationUnit``, symbolic in the parameters; it must be the same
-        object for all cases of a kernel.
     parameters : Mapping from str to int
         Sizes at which it is timed.
     make_arguments : callable
-        From a random generator and parameters to the kernel's inputs by name: arrays with exact
-        type and memory order, and scalars. The runner allocates what is only written.
+        From a random generator and parameters to the kernel's inputs by name: arrays of the exact
+        type and the declared shape, and scalars. The runner allocates what is only written. By
+        default, `countperf.harness.inputs.default_inputs` makes them.
     reference : callable
-        From inputs and parameters to the expected outputs by name.
+        From inputs and parameters to the expected outputs by name. Without one, numbers are not
+        checked.
     tolerance : float
-        Largest ``|got - want|`` that is right, relative to ``max(1, max|want|)``.
+        Largest ``|got - want|`` that is right, relative to ``max(1, max|want|)``; by default 1e-2,
+        1e-4 and 1e-10 for numbers of 16, 32 and 64 bits, and none for integers.
     purpose : {"measurement", "test", "application", "variant"}
         Fits may use only ``measurement``; evaluations the others.
     global_memory_bytes : int
         All arguments together, byte, at ``parameters``.
     check_parameters : Mapping from str to int
-        Small sizes at which numbers are checked before it is timed.
+        Small sizes at which numbers are checked before it is timed; by default ``parameters``.
     statistics : Mapping from str to number or str
         What counting has to know of the data at ``parameters``.
     inputs : str
         Cases that name the same here, and have the same ``make_arguments`` and parameters, get the
         same inputs; by default each kernel has its own.
+
+    Raises
+    ------
+    KernelSpecificationError
+        There is no kernel.
+
+    Examples
+    --------
+    >>> import loopy as lp
+    >>> double = lp.make_kernel("{[i]: 0<=i<8}", "z[i] = 2*x[i]", lang_version=(2018, 2))
+    >>> case = KernelCase(name="double", kernel=double)
+    >>> case.kernel, case.build() is double, case.check_parameters
+    ('double', True, {})
     """
 
     name: str
-    kernel: str
-    family: str
-    variant: str
-    group_shape: tuple[int, int]
-    element_type: str
-    build: Callable[[], Any]
-    parameters: Mapping[str, int]
-    make_arguments: Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]
-    reference: Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]
-    tolerance: float
-    purpose: Purpose
-    global_memory_bytes: int
-    check_parameters: Mapping[str, int]
+    kernel: Any = ""
+    family: str = ""
+    variant: str = ""
+    group_shape: tuple[int, int] = (0, 0)
+    element_type: str = ""
+    build: Any = None
+    parameters: Mapping[str, int] = field(default_factory=dict[str, int])
+    make_arguments: MakeArguments | None = None
+    reference: Reference | None = None
+    tolerance: float | None = None
+    purpose: Purpose = "measurement"
+    global_memory_bytes: int = 0
+    check_parameters: Mapping[str, int] = field(default_factory=lambda: _AS_TIMED)
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])
     inputs: str = ""
+
+    def __post_init__(self) -> None:
+        given, kernel = self.build, self.kernel
+        if not isinstance(kernel, str):
+            given, kernel = kernel, ""
+        if _is_unit(given):
+            given = _Built(given)
+        if not callable(given):
+            raise KernelSpecificationError(
+                f"case {self.name!r} has no kernel; pass kernel= a loopy.TranslationUnit, or build="
+                " a function that returns one",
+                specification=self.name,
+            )
+        changes = {
+            "build": given,
+            "kernel": kernel or self.name,
+            "family": self.family or kernel or self.name,
+            "check_parameters": self.parameters
+            if self.check_parameters is _AS_TIMED
+            else self.check_parameters,
+        }
+        for name, value in changes.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """Returns a kernel that is there already."""
+
+    unit: Any
+
+    def __call__(self) -> Any:
+        """Return it."""
+        return self.unit

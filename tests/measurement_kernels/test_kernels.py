@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from measurement_kernels.arguments import TOLERANCES
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry
 
@@ -54,8 +55,8 @@ def _run(each: CatalogEntry, queue: cl.CommandQueue, sizes: dict[str, int]) -> N
     if each.group_shape[0] * each.group_shape[1] > queue.device.max_work_group_size:
         pytest.skip("the device has no groups of that size")
     case = each.case_at(**sizes)
-    given = case.make_arguments(np.random.default_rng(5), sizes)
-    wanted = case.reference(given, sizes)
+    given = each.make_arguments(np.random.default_rng(5), sizes)
+    wanted = each.reference(given, sizes)
     with warnings.catch_warnings():
         # Loopy's executor looks for n in products of extents too; it is passed
         warnings.simplefilter("ignore", ParameterFinderWarning)
@@ -64,7 +65,7 @@ def _run(each: CatalogEntry, queue: cl.CommandQueue, sizes: dict[str, int]) -> N
     for name, want in wanted.items():
         assert computed[name].dtype == want.dtype
         error = np.max(np.abs(computed[name].astype("f8") - want.astype("f8")))
-        assert error <= case.tolerance * max(1.0, float(np.max(np.abs(want))))
+        assert error <= TOLERANCES[each.element_type] * max(1.0, float(np.max(np.abs(want))))
 
 
 @pytest.mark.parametrize("each", EVERYTHING, ids=lambda each: each.name)

@@ -46,8 +46,11 @@ def test_a_wrong_number_would_be_seen(runner: KernelRunner) -> None:
     entry = entries(family="transpose")[0]
     case = entry.case(entry.exponents[0] + entry.exponent_steps[0])
 
+    reference = case.reference
+    assert reference is not None
+
     def wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        outputs = {name: np.array(right) for name, right in case.reference(inputs, sizes).items()}
+        outputs = {name: np.array(right) for name, right in reference(inputs, sizes).items()}
         next(iter(outputs.values())).flat[-1] += 1
         return outputs
 

@@ -1,0 +1,351 @@
+"""Integer arrays whose elements decide where a kernel accesses memory, and what they may hold.
+
+An element may be a subscript, or a part of one, directly or by way of a private variable; or it may
+bound a loop whose variable is one. Elements get limits such that no subscript leaves its array: the
+interval of each subscript is found from those of the elements, and the limits are lowered until it
+fits. Conditions are not taken into account, so that limits may be lower than they have to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from loopy.symbolic import WalkMapper
+from pymbolic import evaluate
+from pymbolic.mapper import Mapper
+from pymbolic.primitives import Subscript, Variable
+
+from countperf.counting.automatic import offset_of
+from countperf.counting.extents import ArrayAccess, accesses_of
+from countperf.errors import CountingError
+from countperf.symbolic import sets
+from countperf.symbolic.extremes import at_values, extremes
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+__all__ = ["IndexLimits", "index_limits", "size_arguments"]
+
+_ROUNDS = 200
+_Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexLimits:
+    """What the elements of an integer array may be.
+
+    Attributes
+    ----------
+    low, high : int
+        Smallest and largest value.
+    bounds_loops : bool
+        Whether elements bound loops: they should not fall, then.
+    """
+
+    low: int
+    high: int
+    bounds_loops: bool
+
+
+def index_limits(
+    kernel: Any, sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, IndexLimits]:
+    """Find limits of the elements of integer arrays that decide where memory is accessed.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed.
+    sizes : mapping from str to int
+        Values of all integer arguments.
+    shapes : mapping from str to sequence of int
+        Shapes of its arrays; accesses to others are not looked at.
+
+    Returns
+    -------
+    dict from str to IndexLimits
+        By array; those whose elements are only data are not in it.
+
+    Raises
+    ------
+    CountingError
+        A subscript cannot be followed back to the elements it depends on, or no elements keep it
+        inside.
+    """
+    found = _Limits(kernel, sizes, {**_shapes_of_temporaries(kernel, sizes), **shapes})
+    found.lower()
+    return {
+        name: IndexLimits(low=low, high=high, bounds_loops=name in found.loop_arrays)
+        for name, (low, high) in found.limits.items()
+    }
+
+
+def _shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for name, variable in kernel.temporary_variables.items():
+        if isinstance(variable.shape, tuple):
+            found[name] = tuple(int(evaluate(extent, dict(sizes))) for extent in variable.shape)
+    return found
+
+
+def size_arguments(kernel: Any) -> frozenset[str]:
+    """Return the scalar arguments that decide loops, shapes, conditions or subscripts.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed.
+    """
+    found = set(kernel.all_params())
+    collector = _Names()
+    for variable in [*kernel.args, *kernel.temporary_variables.values()]:
+        for extent in getattr(variable, "shape", None) or ():
+            collector(0 if extent is None else extent)
+        for tag in getattr(variable, "dim_tags", None) or ():
+            collector(getattr(tag, "stride", 0))
+        collector(offset_of(variable))
+    for access in accesses_of(kernel):
+        for part in (*access.index, *(condition for condition, _ in access.conditions)):
+            collector(part)
+    waiting = collector.found | found
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        if name in kernel.temporary_variables:
+            behind = _Names()
+            for writer in kernel.writer_map().get(name, ()):
+                behind(getattr(kernel.id_to_insn[writer], "expression", 0))
+            waiting |= behind.found - found
+    return frozenset(found & set(kernel.arg_dict))
+
+
+@dataclass
+class _Limits:
+    kernel: Any
+    sizes: Mapping[str, int]
+    shapes: Mapping[str, Sequence[int]]
+    limits: dict[str, _Interval] = field(default_factory=dict[str, _Interval])
+    loop_arrays: set[str] = field(default_factory=set[str])
+
+    def lower(self) -> None:
+        """Find limits with which all subscripts stay inside."""
+        places = [
+            (access, axis, extent)
+            for access in accesses_of(self.kernel)
+            if access.array in self.shapes and not access.is_flat
+            for axis, extent in enumerate(self.shapes[access.array])
+        ]
+        waiting: list[tuple[ArrayAccess, Any, int, frozenset[str]]] = []
+        for access, axis, extent in places:
+            if len(access.index) != len(self.shapes[access.array]):
+                continue  # an array without axes
+            expression = access.index[axis]
+            sources = self.sources(expression)
+            if sources:
+                waiting.append((access, expression, extent, sources))
+        for _, _, extent, sources in waiting:
+            for name in sources:
+                _, high = self.limits.get(name, (0, 0))
+                self.limits[name] = 0, max(high, extent)
+        for _ in range(_ROUNDS):
+            if not [each for each in waiting if self._adapt(*each)]:
+                return
+        raise CountingError(f"{waiting[0][0].text}: no elements keep its subscript in the array")
+
+    def _adapt(
+        self, access: ArrayAccess, expression: Any, extent: int, sources: frozenset[str]
+    ) -> bool:
+        """Change limits if a subscript may lie outside; return whether it may."""
+        low, high = self.interval(expression)
+        if low >= 0 and high < extent:
+            return False
+        if low > high:
+            return False  # nothing is executed
+        for name in sorted(sources):
+            first, last = self.limits[name]
+            if low < 0:
+                first += 1
+            if high >= extent:
+                last = min(last - 1, max(first, (last * extent) // (high + 1)))
+            if first > last:
+                raise CountingError(
+                    f"{access.text}: its subscript goes from {low} to {high}, and its axis up to"
+                    f" {extent - 1}, whatever the elements of {name!r} are"
+                )
+            self.limits[name] = first, last
+        return True
+
+    # {{{ what a value depends on
+
+    def sources(self, expression: Any, seen: frozenset[str] = frozenset()) -> frozenset[str]:
+        """Return the integer arrays among the arguments on which a value depends."""
+        collector = _Names()
+        collector(expression)
+        found: set[str] = set()
+        for name in collector.found - seen:
+            if name in self.kernel.arg_dict:
+                if not hasattr(self.kernel.arg_dict[name], "dim_tags"):
+                    continue
+                if name in self.kernel.get_written_variables():
+                    raise CountingError(f"the kernel writes {name!r}, and reads subscripts from it")
+                found.add(name)
+            elif name in self.kernel.temporary_variables:
+                for writer in self._writers(name):
+                    found |= self.sources(writer, seen | {name})
+            elif name in self.kernel.all_inames():
+                behind = self._loop_sources(name, seen | {name})
+                self.loop_arrays |= behind
+                found |= behind
+        return frozenset(found)
+
+    def _loop_sources(self, iname: str, seen: frozenset[str]) -> frozenset[str]:
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = sets.project_onto(domain, [iname])
+        found: set[str] = set()
+        for name in sets.names_of(domain, parameters=True):
+            if name not in self.sizes:
+                found |= self.sources(Variable(name), seen)
+        return frozenset(found)
+
+    def _writers(self, name: str) -> list[Any]:
+        found: list[Any] = []
+        for writer in sorted(self.kernel.writer_map().get(name, ())):
+            instruction = self.kernel.id_to_insn[writer]
+            expression = getattr(instruction, "expression", None)
+            if expression is None or len(instruction.assignees) != 1:
+                raise CountingError(f"the value of {name!r} cannot be followed")
+            found.append(expression)
+        return found
+
+    # }}}
+
+    # {{{ what a value may be
+
+    def interval(self, expression: Any) -> _Interval:
+        """Return the smallest and the largest value that an expression may have."""
+        return _Intervals(self)(expression)
+
+    def interval_of(self, name: str, seen: frozenset[str]) -> _Interval:
+        """Return the interval of a size, loop variable, private variable, or array's elements."""
+        if name in self.sizes:
+            return self.sizes[name], self.sizes[name]
+        if name in self.limits:
+            return self.limits[name]
+        if name in self.kernel.all_inames():
+            return self._loop_interval(name, seen)
+        if name in self.kernel.temporary_variables and name not in seen:
+            parts = [_Intervals(self, seen | {name})(each) for each in self._writers(name)]
+            if parts:
+                return min(low for low, _ in parts), max(high for _, high in parts)
+        raise CountingError(f"the value of {name!r} cannot be followed")
+
+    def _loop_interval(self, iname: str, seen: frozenset[str]) -> _Interval:
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = sets.project_onto(domain, [iname])
+        for name in sets.names_of(domain, parameters=True):
+            if name in self.sizes:
+                continue
+            low, high = self.interval_of(name, seen)
+            value = QuasiPolynomial.name(name)
+            domain = sets.restrict(domain, nonnegative=[value - low, high - value])
+        domain, _ = at_values(domain, self.sizes)
+        found = extremes(domain, [QuasiPolynomial.name(iname)])
+        return (0, -1) if found is None else found[0]
+
+    # }}}
+
+
+class _Names(WalkMapper[[]]):
+    """Collects the names in an expression on which its value depends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def map_variable(self, expr: Any) -> None:
+        """Note it."""
+        self.found.add(expr.name)
+
+    def map_subscript(self, expr: Any) -> None:
+        """Note the array; where it is read decides nothing but which element is."""
+        self.found.add(expr.aggregate.name)
+
+
+class _Intervals(Mapper[_Interval, []]):
+    """Evaluates integer expressions on intervals."""
+
+    def __init__(self, limits: _Limits, seen: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self._limits = limits
+        self._seen = seen
+
+    def map_constant(self, expr: Any) -> _Interval:
+        """Take an integer."""
+        if isinstance(expr, int | np.integer):
+            return int(expr), int(expr)
+        raise CountingError(f"{expr} is no integer")
+
+    def map_variable(self, expr: Any) -> _Interval:
+        """Look it up."""
+        return self._limits.interval_of(expr.name, self._seen)
+
+    def map_subscript(self, expr: Subscript) -> _Interval:
+        """Take any element of the array."""
+        assert isinstance(expr.aggregate, Variable)
+        return self._limits.interval_of(expr.aggregate.name, self._seen)
+
+    def map_sum(self, expr: Any) -> _Interval:
+        """Add the ends."""
+        parts = [self.rec(child) for child in expr.children]
+        return sum(low for low, _ in parts), sum(high for _, high in parts)
+
+    def map_product(self, expr: Any) -> _Interval:
+        """Multiply all ends with all others."""
+        found = (1, 1)
+        for child in expr.children:
+            found = _span(a * b for a in found for b in self.rec(child))
+        return found
+
+    def map_floor_div(self, expr: Any) -> _Interval:
+        """Divide by a positive number."""
+        low, high = self.rec(expr.numerator)
+        least, most = self.rec(expr.denominator)
+        if least < 1:
+            raise CountingError(f"{expr} divides by what may not be positive")
+        return _span(a // b for a in (low, high) for b in (least, most))
+
+    def map_remainder(self, expr: Any) -> _Interval:
+        """Stay below the divisor."""
+        low, high = self.rec(expr.numerator)
+        least, most = self.rec(expr.denominator)
+        if least < 1:
+            raise CountingError(f"{expr} divides by what may not be positive")
+        return (low, high) if low >= 0 and high < least else (0, most - 1)
+
+    def map_if(self, expr: Any) -> _Interval:
+        """Take either side."""
+        return _span((*self.rec(expr.then), *self.rec(expr.else_)))
+
+    def map_min(self, expr: Any) -> _Interval:
+        """Take the smaller ends."""
+        parts = [self.rec(child) for child in expr.children]
+        return min(low for low, _ in parts), min(high for _, high in parts)
+
+    def map_max(self, expr: Any) -> _Interval:
+        """Take the larger ends."""
+        parts = [self.rec(child) for child in expr.children]
+        return max(low for low, _ in parts), max(high for _, high in parts)
+
+    def map_type_cast(self, expr: Any) -> _Interval:
+        """Take what is cast."""
+        return self.rec(expr.child)
+
+    def handle_unsupported_expression(self, expr: Any, *_: Any, **__: Any) -> _Interval:
+        """Refuse."""
+        raise CountingError(f"{expr} has no interval")
+
+
+def _span(values: Iterable[int]) -> _Interval:
+    some = list(values)
+    return min(some), max(some)

@@ -1,0 +1,253 @@
+"""Inputs made from a kernel's own arguments: in range, positive, the same each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from countperf.errors import KernelBuildError
+from countperf.harness.binding import bind_arguments
+from countperf.harness.description import describe_kernel
+from countperf.harness.devices import Device
+from countperf.harness.inputs import default_inputs
+from countperf.harness.launch import build_kernel
+from tests.harness.test_layouts import GuardedSession
+
+F8, I4, I8, C8 = np.float64, np.int32, np.int64, np.complex64
+SIZES = {"n": 12, "m": 30, "q": 9}
+
+Inputs = Mapping[str, NDArray[Any]]
+
+
+def made(domain: Any, body: str, *arguments: Any, sizes: str = "n,m,q") -> Any:
+    used = [*arguments, lp.ValueArg(sizes, I4)]
+    return lp.make_kernel(
+        domain,
+        body,
+        used,
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        silenced_warnings=["v1_scheduler_fallback"],
+    )
+
+
+def arrays(names: str, dtype: Any, shape: Any) -> Any:
+    return lp.GlobalArg(names, dtype, shape=shape)
+
+
+def gather() -> Any:
+    return made(
+        "{[i]: 0<=i<n}",
+        "z[i] = x[at[i]]",
+        arrays("x", F8, "m"),
+        arrays("at", I4, "n"),
+        arrays("z", F8, "n"),
+    )
+
+
+def from_one() -> Any:
+    return made(
+        "{[i]: 0<=i<n}",
+        "z[i] = x[at[i] - 1]",
+        arrays("x", F8, "m"),
+        arrays("at", I4, "n"),
+        arrays("z", F8, "n"),
+    )
+
+
+def triples() -> Any:
+    return made(
+        "{[i,d]: 0<=i<n and 0<=d<3}",
+        "z[i] = sum(d, x[3*at[i] + d])",
+        arrays("x", F8, "m"),
+        arrays("at", I8, "n"),
+        arrays("z", F8, "n"),
+    )
+
+
+def by_a_variable() -> Any:
+    return made(
+        "{[i]: 0<=i<n}",
+        """
+        <> k = 2*at[i] + 1 {id=k}
+        z[i] = x[k, other[i]] {dep=k}
+        """,
+        arrays("x", F8, "m,q"),
+        arrays("at,other", I4, "n"),
+        arrays("z", F8, "n"),
+    )
+
+
+def rows() -> Any:
+    return made(
+        ["{[i]: 0<=i<n}", "{[j]: s<=j<e}"],
+        """
+        for i
+            <> s = start[i]
+            <> e = start[i+1]
+            z[i] = sum(j, v[j]*x[column[j]])
+        end
+        """,
+        arrays("start", I4, "n+1"),
+        arrays("v", F8, "m"),
+        arrays("column", I4, "m"),
+        arrays("x", F8, "q"),
+        arrays("z", F8, "n"),
+    )
+
+
+def starts_and_counts() -> Any:
+    return made(
+        ["{[i]: 0<=i<n}", "{[j]: 0<=j<c}"],
+        """
+        for i
+            <> s = start[i]
+            <> c = number[i]
+            z[i] = sum(j, x[s + j])
+        end
+        """,
+        arrays("start,number", I4, "n"),
+        arrays("x", F8, "m"),
+        arrays("z", F8, "n"),
+    )
+
+
+def _rows(given: Inputs) -> NDArray[Any]:
+    start = given["start"]
+    products = given["v"] * given["x"][given["column"]]
+    return np.array([products[s:e].sum() for s, e in pairwise(start)])
+
+
+def _counted(given: Inputs) -> NDArray[Any]:
+    pairs = zip(given["start"], given["number"], strict=True)
+    return np.array([given["x"][s : s + c].sum() for s, c in pairs])
+
+
+def _triples(given: Inputs) -> NDArray[Any]:
+    return np.array([given["x"][3 * k : 3 * k + 3].sum() for k in given["at"]])
+
+
+KERNELS: dict[str, tuple[Callable[[], Any], Callable[[Inputs], NDArray[Any]]]] = {
+    "gather": (gather, lambda given: given["x"][given["at"]]),
+    "subscripts from one": (from_one, lambda given: given["x"][given["at"] - 1]),
+    "triples": (triples, _triples),
+    "by a variable": (
+        by_a_variable,
+        lambda given: given["x"][2 * given["at"] + 1, given["other"]],
+    ),
+    "sparse rows": (rows, _rows),
+    "starts and counts": (starts_and_counts, _counted),
+}
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("name", KERNELS)
+def test_index_arrays_keep_a_kernel_inside_of_its_arrays(device: Device, name: str) -> None:
+    build, expected = KERNELS[name]
+    session = GuardedSession.open(device)
+    kernel = build_kernel(session, build())
+
+    given = default_inputs(kernel, np.random.default_rng(3), SIZES)
+    bound = bind_arguments(session, kernel, SIZES, given)
+    kernel.launch(bound.arguments)
+
+    # NumPy raises where a subscript is too large, and takes those below zero from the end
+    assert all(array.min() >= 0 for array in given.values())
+    np.testing.assert_allclose(bound.read("z"), expected(given), rtol=1e-12)
+    assert session.touched() == 0
+    assert "z" not in given
+
+
+@pytest.mark.device
+def test_rows_of_a_sparse_matrix_have_elements(device: Device) -> None:
+    kernel = build_kernel(GuardedSession.open(device), rows())
+
+    start = default_inputs(kernel, np.random.default_rng(3), SIZES)["start"]
+
+    assert np.all(np.diff(start) >= 0)
+    assert (start[0], start[-1]) == (0, SIZES["m"])
+
+
+@pytest.mark.device
+def test_the_same_generator_gives_the_same_inputs(device: Device) -> None:
+    kernel = build_kernel(GuardedSession.open(device), gather())
+
+    first, second = (default_inputs(kernel, np.random.default_rng(7), SIZES) for _ in range(2))
+    other = default_inputs(kernel, np.random.default_rng(8), SIZES)
+
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name])
+    assert np.any(first["x"] != other["x"])
+
+
+@pytest.mark.device
+def test_numbers_are_positive_and_of_the_declared_types(device: Device) -> None:
+    unit = made(
+        "{[i]: 0<=i<n}",
+        """
+        z[i] = a*c[i] + x[i] + k*t
+        y[i] = y[i] + i
+        """,
+        arrays("x", F8, "n"),
+        arrays("c,z", C8, "n"),
+        arrays("k", I4, ()),
+        arrays("y", I4, "n"),
+        lp.ValueArg("a", F8),
+        lp.ValueArg("t", I4),
+        sizes="n",
+    )
+    kernel = build_kernel(GuardedSession.open(device), unit)
+
+    given = default_inputs(kernel, np.random.default_rng(3), {"n": 100})
+
+    assert set(given) == {"x", "c", "k", "y", "a", "t"}
+    assert {name: given[name].dtype for name in "xcky"} == {"x": F8, "c": C8, "k": I4, "y": I4}
+    assert given["x"].min() >= 0.5
+    assert given["x"].max() < 1.5
+    assert min(given["c"].real.min(), given["c"].imag.min()) >= 0.5
+    assert set(given["y"].tolist()) == {1, 2, 3}
+    assert 0.5 <= given["a"] < 1.5
+    assert 1 <= given["t"] <= 3
+
+
+@pytest.mark.device
+def test_sizes_are_not_made_up(device: Device) -> None:
+    kernel = build_kernel(GuardedSession.open(device), gather())
+
+    with pytest.raises(KernelBuildError, match=r"no value for argument m; pass m=\.\.\."):
+        default_inputs(kernel, np.random.default_rng(3), {"n": 12})
+
+
+@pytest.mark.device
+def test_subscripts_that_the_kernel_makes_itself_are_refused(device: Device) -> None:
+    unit = made(
+        "{[i]: 0<=i<n}",
+        """
+        at[i] = 2*at[i] {id=at}
+        z[i] = x[at[i]] {dep=at}
+        """,
+        arrays("x", F8, "m"),
+        arrays("at", I4, "n"),
+        arrays("z", F8, "n"),
+    )
+    kernel = build_kernel(GuardedSession.open(device), unit)
+
+    with pytest.raises(KernelBuildError, match=r"the kernel writes 'at'.*pass make_arguments"):
+        default_inputs(kernel, np.random.default_rng(3), SIZES)
+
+
+def test_loops_whose_bounds_have_copies_are_not_launched() -> None:
+    unit = lp.split_iname(lp.assume(rows(), "n mod 2 = 0"), "i", 2, inner_tag="ilp")
+    launched: list[object] = []
+    kernel = describe_kernel(unit, lambda arguments: [launched.append(arguments)])
+
+    with pytest.raises(KernelBuildError, match="Loopy generates wrong code"):
+        kernel.launch(SIZES)
+
+    assert launched == []
