@@ -158,6 +158,25 @@ class Kernel:
                 )
 
 
+def check_offsets(t_unit: Any) -> None:
+    """Refuse offsets that are texts of expressions, which Loopy takes for names.
+
+    Raises
+    ------
+    KernelBuildError
+        An offset is such a text.
+    """
+    entry = t_unit.default_entrypoint
+    for arg in entry.args:
+        offset = getattr(arg, "offset", None)
+        if isinstance(offset, str) and not offset.isidentifier():
+            raise KernelBuildError(
+                f"kernel {entry.name!r}: the offset {offset!r} of argument {arg.name!r} is a text,"
+                " which Loopy takes for the name of an argument; declare"
+                f" offset=pymbolic.parse({offset!r})"
+            )
+
+
 def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
     """Describe a kernel of Loopy's that can be launched.
 

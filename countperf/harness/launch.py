@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.errors import KernelBuildError
-from countperf.harness.description import Kernel, describe_kernel
+from countperf.harness.description import Kernel, check_offsets, describe_kernel
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -81,6 +81,7 @@ def build_kernel(session: Session, t_unit: Any) -> Kernel:
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
     entry = t_unit.default_entrypoint
+    check_offsets(t_unit)
     code = generated(t_unit)
     program = session.build(code.device_code(), tuple(entry.options.build_options))
     recorder = _Recorder(session)

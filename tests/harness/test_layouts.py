@@ -149,6 +149,13 @@ def _beyond(body: str) -> Any:
             id="backwards without an offset",
         ),
         pytest.param(
+            scaled({"strides": (-1,), "offset": "n-1"}),
+            {"n": 8},
+            {},
+            r"declare offset=pymbolic.parse\('n-1'\)",
+            id="offset by the text of an expression",
+        ),
+        pytest.param(
             scaled({"offset": -2}),
             {"n": 8},
             {},

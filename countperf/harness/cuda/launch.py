@@ -23,7 +23,7 @@ from countperf.harness.cuda.target import (
     retarget,
     widened,
 )
-from countperf.harness.description import Kernel, describe_kernel
+from countperf.harness.description import Kernel, check_offsets, describe_kernel
 
 _Shape = Sequence[int]
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
@@ -51,6 +51,7 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
     loopy.LoopyError
         Loopy generates no code for it.
     """
+    check_offsets(t_unit)
     entry = t_unit.default_entrypoint
     options = tuple(entry.options.build_options)
 
