@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.counting.size_ranges import size_ranges
 from countperf.errors import KernelBuildError
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Kernel:
         Its array arguments.
     scalars : frozenset of str
         Names of its other arguments.
+    ranges : Mapping from str to range
+        Values that the integers among them hold.
     launch : callable
         Enqueues the kernel with all its arguments by name, arrays as device memory; returns the
         events of its launches.
@@ -80,6 +83,7 @@ class Kernel:
     name: str
     arrays: tuple[ArrayArgument, ...]
     scalars: frozenset[str]
+    ranges: Mapping[str, range]
     launch: Callable[[Mapping[str, Any]], list[Any]]
 
 
@@ -173,7 +177,8 @@ def describe_kernel(entry: Any, launch: Callable[[Mapping[str, Any]], list[Any]]
     """
     arrays = tuple(_array(arg, entry.name) for arg in entry.args if hasattr(arg, "dim_tags"))
     scalars = frozenset(arg.name for arg in entry.args) - {array.name for array in arrays}
-    return Kernel(name=entry.name, arrays=arrays, scalars=scalars, launch=launch)
+    ranges = size_ranges(entry)
+    return Kernel(name=entry.name, arrays=arrays, scalars=scalars, ranges=ranges, launch=launch)
 
 
 def _kernels_of(program: cl.Program) -> Any:

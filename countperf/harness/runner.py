@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from countperf.counting.size_ranges import check_range
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.backend import Session, open_session
@@ -238,6 +239,9 @@ class KernelRunner:
         if missing:
             names = ", ".join(sorted(missing))
             raise KernelBuildError(f"kernel {kernel.name!r}: no value for argument {names}")
+        for name, held in kernel.ranges.items():
+            if isinstance(arguments[name], int):
+                check_range(kernel.name, name, arguments[name], held)
         for name, array in arrays.items():
             if name in inputs:
                 arguments[name] = self.session.upload(check_layout(array, inputs[name], values))
