@@ -8,8 +8,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from countperf.errors import ParameterError
+
 if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
+
+
+_DIGITS = 20  # of the largest integer of 64 bits
 
 
 def print_json(content: Any) -> None:
@@ -28,6 +33,9 @@ def assignment(text: str) -> tuple[str, str]:
 def size(text: str) -> tuple[str, int]:
     """Parse ``n=1024``, for argparse."""
     name, value = assignment(text)
+    if len(value) > _DIGITS:
+        shown = f"{name}={value[:_DIGITS]}..."
+        raise argparse.ArgumentTypeError(f"{shown}: {len(value)} digits are more than any size has")
     try:
         return name, int(value)
     except ValueError as error:
@@ -74,8 +82,22 @@ def statistic(text: str) -> tuple[str, float | str]:
 
 
 def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
-    """Collect parsed ``name=value`` pairs."""
-    return dict(pairs or ())
+    """Collect parsed ``name=value`` pairs.
+
+    Raises
+    ------
+    ParameterError
+        A name is given twice.
+    """
+    found: dict[str, Any] = {}
+    for name, value in pairs or ():
+        if name in found:
+            raise ParameterError(
+                f"{name} is given twice: {name}={found[name]} and {name}={value}; give it once",
+                parameter=name,
+            )
+        found[name] = value
+    return found
 
 
 def add_kernel(command: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
+from countperf.counting.size_ranges import size_ranges
 from countperf.errors import CountingError, GranularityError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, Site, count_execution
 from countperf.properties.cache import remembered
@@ -107,7 +108,12 @@ def count_kernel(
             return with_structure(sorted_by_taxonomy(emitted), executed)
         return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
 
-    return remembered(t_unit, options, count, cache)
+    vector = remembered(t_unit, options, count, cache)
+    ranges: dict[str, range] = {}
+    for name in getattr(t_unit, "entrypoints", ()):
+        ranges |= size_ranges(t_unit[name])
+    vector.hold_sizes_to(ranges)
+    return vector
 
 
 def _check_supplied_name(instruction_id: str, name: str) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from countperf.counting.keys import Granularity
+from countperf.counting.size_ranges import check_range
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.group_shape import GROUP_SHAPE
@@ -207,6 +208,7 @@ class PropertyVector(Mapping[str, Count]):
         self.assumption_guards = assumption_guards
         self.view: View = view
         self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
+        self._ranges: Mapping[str, range] = {}
 
     # {{{ mapping
 
@@ -319,7 +321,18 @@ class PropertyVector(Mapping[str, Count]):
             defaults=self.defaults,
         )
         found._at_sizes = self._at_sizes
+        found._ranges = self._ranges
         return found
+
+    def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
+        """Have parameters refused that the kernel's arguments do not hold, which no document says.
+
+        Parameters
+        ----------
+        ranges : Mapping from str to range
+            Values that an argument's type has, by name.
+        """
+        self._ranges = dict(ranges)
 
     def knows(self, root: str) -> bool:
         """Whether there are counts whose names begin with some components, by formula or at sizes.
@@ -439,6 +452,10 @@ class PropertyVector(Mapping[str, Count]):
         for name in missing:
             if name in self.defaults:
                 values[name] = _value_of(self.defaults[name], values)
+        for name, held in self._ranges.items():
+            if name in values and np.size(values[name]):
+                for value in (np.min(values[name]), np.max(values[name])):
+                    check_range(self.kernel, name, int(value), held)
         self._check_assumptions(values)
         return values
 
@@ -675,7 +692,8 @@ def granularity_of(name: str) -> Granularity:
 
 def _integer(kernel: str, name: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
-        if isinstance(value, float | np.floating | Fraction) and value == int(value):
+        is_whole = isinstance(value, Fraction) and value.denominator == 1
+        if is_whole or (isinstance(value, float | np.floating) and float(value).is_integer()):
             return int(value)
         raise ParameterError(
             f"kernel '{kernel}': parameter {name} is {value!r}; pass an integer or an array of "
