@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from countperf.version import __version__
+
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis, analyze_kernel
     from countperf.errors import CountperfError
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
         with_transactions,
     )
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "Count": "countperf.properties.vector",

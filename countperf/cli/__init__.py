@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
         "fitted to a device.",
     )
-    from countperf import __version__
+    from countperf.version import __version__
 
     root.add_argument("--version", action="version", version=f"countperf {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -11,13 +11,20 @@ The variable is read once, at the first question for platforms, and a user's own
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
 import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
@@ -222,3 +229,9 @@ def _fill(folder: Path, files: tuple[DriverFile, ...]) -> None:
         scratch = target.with_suffix(f".{os.getpid()}.new")
         scratch.write_text(file.library + "\n", encoding="utf-8")
         scratch.replace(target)
+
+
+INSTALL_ADVICE = (
+    "install an OpenCL driver: on Debian or Ubuntu 'apt-get install pocl-opencl-icd' (as root),"
+    " or in any Python environment on an x86-64 processor 'pip install countperf[intel]'"
+)
