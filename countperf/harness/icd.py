@@ -11,20 +11,13 @@ The variable is read once, at the first question for platforms, and a user's own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
-
 import hashlib
 import os
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"

@@ -12,6 +12,7 @@ from typing import Any
 
 from countperf.errors import DeviceError, DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
+from countperf.tuning.build_workers import Builders, Elsewhere
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.journal import Journal, search_header
@@ -38,7 +39,6 @@ from countperf.tuning.result import (
     tried_line,
 )
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.workers import Builders, Elsewhere
 
 Progress = Callable[[str], None]
 

@@ -12,12 +12,12 @@ from countperf.errors import MeasurementError, WrongResultError
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning import SearchSpace
+from countperf.tuning.build_workers import Elsewhere
 from countperf.tuning.points import Question
 from countperf.tuning.pools import process_pool
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from countperf.tuning.sending import Packed
-from countperf.tuning.workers import Elsewhere
 from tests.tuning.spaces import DOUBLE, FATAL, WRONG
 from tests.tuning.test_ranking import Inline
 from tests.tuning.test_search import QUESTION
