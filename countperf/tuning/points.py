@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _SMALLEST_SHARE = 0.01
 _DIGITS = 4  # of shares
 _PROBED = 8  # variants, to find out which sizes kernels of a space have
+_PROBE_S = 10.0  # for each of them
 
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
@@ -188,16 +189,30 @@ def checked_space(
 
 @lru_cache(maxsize=32)
 def _sizes_of_kernel(space: SearchSpace) -> tuple[str, ...]:
-    """Return the parameters of the first variant that can be counted; none if none can."""
+    """Return the parameters of the first variant that can be counted; none if none can.
+
+    A process of its own builds and counts them, since builders are anybody's code.
+    """
+    from countperf.tuning.pools import process_pool
+    from countperf.tuning.sending import NOT_SENT
+    from countperf.tuning.workers import WorkerLostError
+
+    with process_pool(1) as pool:
+        for choice in islice(space.choices(), _PROBED):
+            try:
+                return pool.submit_within(_PROBE_S, _parameters_of, space, dict(choice)).result()
+            except (CountperfError, WorkerLostError):
+                continue
+            except NOT_SENT:
+                return ()
+    return ()
+
+
+def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[str, ...]:
     from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 
-    for choice in islice(space.choices(), _PROBED):
-        try:
-            variant = scheduled_variant(_built(space, choice), "source")
-            return tuple(counted_variant(variant, "source", policy=False).parameters)
-        except CountperfError:
-            continue
-    return ()
+    variant = scheduled_variant(_built(space, choice), "source")
+    return tuple(counted_variant(variant, "source", policy=False).parameters)
 
 
 def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
@@ -299,7 +314,9 @@ def _shares(prediction: Prediction) -> dict[str, float]:
 def _built(space: SearchSpace, choice: Choice) -> Any:
     try:
         return space.build(**choice)
-    except Exception as error:  # builders are anybody's code, and Loopy raises what it likes
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # builders are anybody's code, and may call sys.exit
         raise SearchSpaceError(f"{type(error).__name__}: {error}") from error
 
 

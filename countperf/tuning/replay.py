@@ -31,11 +31,11 @@ from countperf.tuning import shared_counts, steps
 from countperf.tuning.elsewhere import MOST, Builders
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
-from countperf.tuning.pools import StandsStill
 from countperf.tuning.records import Measured, Record
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
+from countperf.tuning.standstill import StandsStill
 
 _MOMENT_S = 1e-9
 _ERRORS: Mapping[str | None, type[MeasurementError]] = {
