@@ -39,7 +39,7 @@ START_S = 60.0
 """After so long a process that does not get ready is given up, s."""
 
 _NAME = "countperf-worker"
-_SLOWEST = 3.0  # factor by which limits are stretched where others use the processors
+_SLOWEST = 2.0  # factor by which limits are stretched where others use the processors
 _SHORTEST_S = 0.02  # between two looks at what is late
 _GRACE_S = 1.0  # for idle processes to end by themselves
 
@@ -165,7 +165,7 @@ class Pool(Executor):
         ----------
         limit_s : float
             What it may take, s, times not included for which the processes stand still or, on
-            Linux, wait for a processor; three times as long in any case. Of a function that is a
+            Linux, wait for a processor; twice as long in any case. Of a function that is a
             generator, this is what each part may take that it yields.
         fn : callable
             What is to be done. The result of a generator is the list of what it yields.
