@@ -1554,6 +1554,7 @@ def rank(
     executor: Executor | None = None,
     workers: int | None = None,
     on_point: Callable[[Point], None] | None = None,
+    longest_s: float = 60.0,
     **more: int,
 ) -> Ranking:
     """Predict all variants of a kernel and keep those that should be fastest.
@@ -1578,6 +1579,9 @@ def rank(
         other; by default a pool of `workers` processes, one for each processor.
     on_point : callable, optional
         Is told of every point as it comes.
+    longest_s : float
+        What building, counting and predicting a variant may take, s. A process of our own pool that
+        takes longer, or ends, is replaced, and its variant alone is refused.
 
     Returns
     -------
@@ -1611,7 +1615,12 @@ def rank(
     )
     with pool_or(executor, workers) as pool:
         ranking = rank_points(
-            question, executor=pool, keep=max(keep, by_code), points=points, on_point=on_point
+            question,
+            executor=pool,
+            keep=max(keep, by_code),
+            points=points,
+            on_point=on_point,
+            longest_s=longest_s,
         )
     if by_code and found is not None:
         from countperf.models.library import load_weights
@@ -1640,6 +1649,7 @@ def tune(
     executor: Executor | None = None,
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
+    longest_s: float | None = None,
     **more: int,
 ) -> TuningResult:
     """Find the fastest variant of a kernel on a device within a budget.
@@ -1669,6 +1679,10 @@ def tune(
         As for `rank`.
     progress : callable, optional
         Is told what happens, a line at a time.
+    longest_s : float, optional
+        What predicting, building or timing a variant may take, s; by default a quarter of the
+        seconds, but 3 s at least and a minute at most. A process of our own pool that takes longer,
+        or ends, is replaced, and its variant alone is refused.
 
     Returns
     -------
@@ -1713,6 +1727,7 @@ def tune(
             executor=pool,
             progress=progress,
             began_s=began_s,
+            longest_s=longest_s,
         )
 
 
@@ -1733,6 +1748,7 @@ def tune_devices(
     executor: Executor | None = None,
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
+    longest_s: float | None = None,
     **more: int,
 ) -> DeviceResults:
     """Find the fastest variant of a kernel on each of several devices, which work side by side.
@@ -1747,7 +1763,7 @@ def tune_devices(
         A file for each device, beside this one: ``search.jsonl`` becomes ``search-pocl-0.jsonl``.
     space, parameters, seconds, measurements, force, incomplete_ok, confidence, tolerance, executor
         As for `tune`; the budget is that of each device.
-    workers, progress, **more
+    workers, progress, longest_s, **more
         As for `tune`.
 
     Returns
@@ -1794,6 +1810,7 @@ def tune_devices(
         executor=executor,
         workers=workers,
         progress=progress,
+        longest_s=longest_s,
     )
 
 

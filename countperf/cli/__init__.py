@@ -50,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
+_GOES_ON = ("characterize", "compiled", "measure")
+"""Commands that keep what they have done when they are interrupted, whatever is asked for."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -77,8 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"countperf: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("countperf: interrupted; the same command goes on from here", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        said = str(error) or "interrupted"
+        if options.command in _GOES_ON:
+            said += "; the same command goes on from here"
+        print(f"countperf: {said}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         sys.stderr.close()

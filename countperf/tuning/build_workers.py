@@ -11,15 +11,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,13 +24,19 @@ from countperf.harness.clock import EventClock
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Question
-from countperf.tuning.pools import StandsStill, Standstill, can_stop, capacity, process_pool
+from countperf.tuning.pools import Pool, capacity, process_pool
+from countperf.tuning.ranker import LONGEST_S
 from countperf.tuning.result import Key, Plan, as_key
 from countperf.tuning.sending import Packed
 from countperf.tuning.space import Choice
+from countperf.tuning.standstill import StandsStill, Standstill, can_stop
+from countperf.tuning.workers import WorkerLostError
 
 MOST = 8
 """Processes: what is chosen together learns nothing from one another."""
+
+
+_FIRST_S = 10.0  # that the first variants may take at least, for which drivers get ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +53,15 @@ class Task:
         How many runs.
     most_s : float
         After so long a variant gets no further runs, s.
+    longest_s : float
+        What building a variant, or timing it, may take, s; a process that takes longer is replaced.
     """
 
     asked: Packed
     label: str
     plan: Plan
     most_s: float
+    longest_s: float = LONGEST_S
 
 
 class Builders(AbstractContextManager[Any]):
@@ -148,6 +150,8 @@ class Elsewhere(Builders):
         What they are to do.
     processes : int
         How many.
+    left_s : callable, optional
+        Returns what may be waited for at most, s; by default there is no end to it.
 
     Attributes
     ----------
@@ -155,12 +159,16 @@ class Elsewhere(Builders):
         How many there are.
     """
 
-    def __init__(self, task: Task, processes: int) -> None:
+    def __init__(
+        self, task: Task, processes: int, left_s: Callable[[], float] = lambda: float("inf")
+    ) -> None:
         super().__init__(processes)
         self._task = task
-        self._lanes = [process_pool(1) for _ in range(processes)]
+        self._left_s = left_s
+        self._lanes = [process_pool(1, initial=(_open, (task,))) for _ in range(processes)]
         self._standstill = Standstill(self._busy) if can_stop() else None
-        self._opening: dict[int, Future[None]] = {}
+        self._opening: list[Future[None]] = []
+        self._lost: dict[Key, WorkerLostError] = {}  # when they were to be loaded
 
     @classmethod
     def of(
@@ -170,6 +178,9 @@ class Elsewhere(Builders):
         runner: CaseRunner,
         plan: Plan,
         most_s: float,
+        *,
+        longest_s: float = LONGEST_S,
+        left_s: Callable[[], float] = lambda: float("inf"),
     ) -> Builders | None:
         """Return what builds variants for a runner; None if its own process has to.
 
@@ -179,15 +190,15 @@ class Elsewhere(Builders):
         in_replay = getattr(executor, "builders_in_replay", None)
         if in_replay is not None:
             return in_replay(runner, plan, most_s)
-        if not (isinstance(executor, ProcessPoolExecutor) and isinstance(asked, Packed)):
+        if not isinstance(executor, Pool | ProcessPoolExecutor) or not isinstance(asked, Packed):
             return None
         if not (isinstance(runner, KernelRunner) and runner.identity.device_type == "cpu"):
             return None
         if not isinstance(runner.clock, EventClock):
             return None  # the others have that one
         label = runner.session.device.label
-        task = Task(asked=asked, label=label, plan=plan, most_s=most_s)
-        return cls(task, min(MOST, capacity(executor)))
+        task = Task(asked=asked, label=label, plan=plan, most_s=most_s, longest_s=longest_s)
+        return cls(task, min(MOST, capacity(executor)), left_s)
 
     @property
     def standstill(self) -> StandsStill | None:
@@ -195,7 +206,10 @@ class Elsewhere(Builders):
         return self._standstill
 
     def _build(self, place: int, choice: Choice) -> Future[float | None]:
-        return self._submit(place, _build, dict(choice))
+        limit_s = self._task.longest_s
+        if all(self.built_s(dict(key)) is None for key in self._builds):
+            limit_s = max(limit_s, _FIRST_S)
+        return self._lanes[place].submit_within(limit_s, _build, self._task, dict(choice))
 
     def wait(self, seconds: float) -> None:
         """Wait until another variant is built, but no longer than so long, s."""
@@ -204,18 +218,20 @@ class Elsewhere(Builders):
 
     def pause(self) -> None:
         """Wait until nothing is built."""
-        wait(self._opening.values())
+        wait(self._opening)
         wait(self._builds.values())
 
     def load(self, choice: Choice) -> None:
         """Have a variant put its arguments into memory when it is built, ahead of timing it.
 
-        What goes wrong does so again when it is timed.
+        What goes wrong does so again when it is timed, or is said then.
         """
         self.begin([choice])
         key = as_key(choice)
         if self._builds[key].exception() is None:
-            self._submit(self._places[key], _load, dict(choice)).exception()
+            error = self._submit(self._places[key], _load, dict(choice)).exception()
+            if isinstance(error, WorkerLostError):
+                self._lost[key] = error
 
     def time(
         self, choice: Choice, best_s: float | None, left_s: float
@@ -243,36 +259,27 @@ class Elsewhere(Builders):
         place = self._places[key]
         try:
             self._builds[key].result()
+            if key in self._lost:
+                raise self._lost.pop(key)
             return self._submit(place, _time, dict(choice), best_s, left_s).result()
-        except BrokenExecutor as error:
-            self._replace(place)
+        except WorkerLostError as error:
             raise MeasurementError(
-                f"the process that was to build and run {dict(choice)} came to an end"
+                f"the process that was to build and run {dict(choice)} was lost: {error.reason}"
             ) from error
 
     def _busy(self) -> list[int]:
         """Return the numbers of the processes that are building, or about to be able to."""
         busy = {self._places[key] for key in self.building}
-        busy.update(place for place, opening in self._opening.items() if not opening.done())
+        busy.update(place for place, lane in enumerate(self._lanes) if lane.is_starting)
         return [number for place in busy for number in self._lanes[place].running()]
 
     def _submit(self, place: int, function: Any, *given: Any) -> Future[Any]:
-        try:
-            return self._lanes[place].submit(function, self._task, *given)
-        except BrokenExecutor:  # by what it did before
-            self._replace(place)
-            return self._lanes[place].submit(function, self._task, *given)
-
-    def _replace(self, place: int) -> None:
-        """Have a new process in place of one that ended, which knows no variant."""
-        self._lanes[place].end()
-        self._lanes[place] = process_pool(1)
-        lost = [key for key, where in self._places.items() if where == place]
-        for key in lost:
-            del self._places[key], self._builds[key]
+        """Have a process do what is waited for, which may take no longer than there is time."""
+        limit_s = min(self._task.longest_s, self._left_s())
+        return self._lanes[place].submit_within(limit_s, function, self._task, *given)
 
     def __enter__(self) -> Self:
-        self._opening = {place: self._submit(place, _open) for place in range(self.processes)}
+        self._opening = [lane.submit(_open, self._task) for lane in self._lanes]
         return self
 
     def __exit__(

@@ -31,10 +31,10 @@ from countperf.tuning import shared_counts, steps
 from countperf.tuning.build_workers import MOST, Builders
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
-from countperf.tuning.pools import StandsStill
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
+from countperf.tuning.standstill import StandsStill
 from tuning_replay.records import Measured, Record
 
 _MOMENT_S = 1e-9
@@ -399,14 +399,14 @@ class ReplayExecutor(Executor):
     def builders_in_replay(
         self, runner: CaseRunner, plan: Plan, most_s: float
     ) -> ReplayBuilders | None:
-        """Return what stands in for `countperf.tuning.build_workers.Elsewhere`, where that would be."""
+        """Return replayed build workers where a search would have real ones."""
         if runner.identity.device_type != "cpu":
             return None
         return ReplayBuilders(self._recording.record, self._processors, plan, most_s, self._seed)
 
 
 class ReplayBuilders(Builders):
-    """Stands in for the processes that build and time; see `countperf.tuning.build_workers.Elsewhere`.
+    """Replayed build workers, in place of `countperf.tuning.build_workers.Elsewhere`.
 
     Parameters
     ----------
