@@ -63,6 +63,8 @@ class Prediction:
         Checks on the validity of this prediction.
     interval_level : float
         The share of cases whose time the interval is to hold, 0.9 or 0.95.
+    model_choice : str
+        Which model was chosen and why, where none was asked for; else empty.
     """
 
     kernel: str
@@ -76,6 +78,7 @@ class Prediction:
     ignored: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     interval_level: float = 0.95
+    model_choice: str = ""
 
     @property
     def complete(self) -> bool:

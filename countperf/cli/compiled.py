@@ -94,7 +94,7 @@ def _store(options: argparse.Namespace) -> None:
 
 def _executed(options: argparse.Namespace) -> None:
     """Print what a kernel's code executes."""
-    from countperf.workflow import with_compiled_code
+    from countperf.predicting import with_compiled_code
 
     sizes = as_dict(options.parameters)
     vector = with_compiled_code(options.kernel, sizes, device=options.device)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
 
 from countperf.cli.common import natural, positive, print_json
+from countperf.errors import ParameterError
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -65,21 +69,39 @@ def configure(command: argparse.ArgumentParser) -> None:
         " there are many cases)",
     )
     command.add_argument(
-        "--output",
-        metavar="FILE",
-        help="where to write the weights; by default the user's fits, under the device's slug",
+        "--name",
+        metavar="NAME",
+        help="name of the fit among your own, for --weights mine/NAME (default: device and date);"
+        " it takes the place of no other one",
+    )
+    command.add_argument(
+        "--replace",
+        action="store_true",
+        help="overwrite the fit of that name and model",
+    )
+    command.add_argument(
+        "--output", metavar="FILE", help="write the weights to this file instead, under no name"
     )
 
 
 def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
-    from countperf.models.library import user_fits_folder
+    from countperf.measurements import MeasurementSet
+    from countperf.models.library import checked_own_name, store_own_fit
+    from countperf.own_fits import compared_with_shipped
     from countperf.report import fit_object, fit_text
+    from countperf.report.weights_table import compared_fits_text
     from countperf.tuning.pools import processors
     from countperf.workflow import fit, known_device
 
+    if options.name is not None:
+        checked_own_name(options.name)  # before the work
+        if options.output is not None:
+            message = "a fit is written to a file, or under a name: --output or --name, not both"
+            raise ParameterError(message, parameter="name")
+    measurements = MeasurementSet.read_file(options.measurements)
     result = fit(
-        options.measurements,
+        measurements,
         model=options.model,
         expression=options.expression,
         policy=options.policy,
@@ -90,13 +112,21 @@ def run(options: argparse.Namespace) -> None:
         weigh_noise=not options.ignore_noise,
         workers=options.workers or processors(),
     )
-    output = options.output
+    name, output = options.output, options.output
     if output is None:
-        output = user_fits_folder() / result.weights.device.slug / f"{result.weights.model}.json"
-        output.parent.mkdir(parents=True, exist_ok=True)
-    result.weights.write_file(output)
+        usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
+        name, output = store_own_fit(
+            result.weights, name=options.name or usual, replace=options.replace
+        )
+    else:
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
+        result.weights.write_file(output)
+    compared = compared_with_shipped(result.weights, measurements)
     if options.json:
-        print_json({**fit_object(result), "written": str(output)})
+        shipped = None if compared is None else asdict(compared)
+        written = {"written": str(output), "name": name, "compared": shipped}
+        print_json({**fit_object(result), **written})
     else:
         print(fit_text(result, known_device(result.weights.device.slug, options.measurements)))
-        print(f"written to {output}")
+        print(f"written to {output}; to use it: --weights {name}")
+        print(compared_fits_text(result.weights, compared))

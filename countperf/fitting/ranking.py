@@ -263,7 +263,7 @@ def _predicted(weights: WeightSet, measurement: Measurement) -> tuple[float, boo
         return None
     check_counting_rules(measurement)
     try:
-        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True)
+        prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
     except CountperfError:
         return None
     return float(prediction.time_s), prediction.complete

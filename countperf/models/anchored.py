@@ -104,7 +104,8 @@ class AnchoredWeights:
         """
         if kernel is not None:
             self._check(self.weights.counted(kernel))
-        found = self.weights.predict(self.vector, {**(parameters or {}), **more}, level=level)
+        values = {**(parameters or {}), **more}
+        found = self.weights.predict_counts(self.vector, values, level=level)
         low_high = found.interval_s
         return replace(
             found,
@@ -204,7 +205,7 @@ def _log_ratio(
         raise ParameterError(
             f"a measured time must be positive, not {time_s} s", parameter="time_s"
         )
-    predicted_s = float(weights.predict(vector, parameters).time_s)
+    predicted_s = float(weights.predict_counts(vector, parameters).time_s)
     if predicted_s <= 0:
         raise PredictionError(
             f"the {weights.model} model predicts {predicted_s} s for {vector.kernel!r} at"

@@ -381,19 +381,19 @@ class PropertyVector(Mapping[str, Count]):
             As for `evaluate`.
         """
         given = {**(parameters or {}), **more}
-        for name in self.parameters:
-            if name not in given:
-                listed = ", ".join(sorted(given)) or "none"
-                raise ParameterError(
-                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed}); "
-                    "pass every parameter in parameters={...}",
-                    parameter=name,
-                )
         for name in given:
             if name not in self.parameters:
                 listed = ", ".join(self.parameters) or "none"
                 raise ParameterError(
-                    f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
+                    f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}",
+                    parameter=name,
+                )
+        for name in self.parameters:
+            if name not in given:
+                listed = ", ".join(sorted(given)) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed});"
+                    f" add {name}=1024, or what it is to be",
                     parameter=name,
                 )
         values = {name: _integer(self.kernel, name, given[name]) for name in self.parameters}
