@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from countperf.display import shortened
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.errors import DocumentError
@@ -75,10 +76,9 @@ class AvailableWeights(Sequence[AvailableFit]):
         return iter(self._fits)
 
     def __repr__(self) -> str:
-        from countperf.report.summaries import MOST_LINES, shortened
         from countperf.report.weights_table import weights_table_text
 
-        return shortened(weights_table_text(self), MOST_LINES)
+        return shortened(weights_table_text(self))
 
     def _repr_html_(self) -> str:
         return self.to_frame().to_html(index=False)

@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import short_repr
+
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
 
@@ -79,6 +81,9 @@ class Prediction:
     verdicts: tuple[Verdict, ...] = ()
     interval_level: float = 0.95
     model_choice: str = ""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def complete(self) -> bool:

@@ -22,6 +22,7 @@ from countperf.counting.summary import MemoryGeometry, analysis_object, analysis
 from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
 from countperf.counting.vectors import refuse_vectors
+from countperf.display import short_repr
 from countperf.symbolic.cardinality import Counter
 
 __all__ = ["AccessAnalysis", "KernelAnalysis", "MemoryGeometry", "analyze_kernel"]
@@ -56,6 +57,9 @@ class KernelAnalysis:
     accesses: tuple[AccessAnalysis, ...]
     footprints: tuple[Footprint, ...]
     storage: tuple[ArrayStorage, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def as_dict(
         self,

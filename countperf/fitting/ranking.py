@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from countperf.display import short_repr
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError
 from countperf.fitting.design import check_counting_rules
@@ -169,6 +170,11 @@ class RankingEvaluation(Document):
     device: str
     model: str
     sets: tuple[RankedSet, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
 
     @property
     def kendall_tau(self) -> float | None:

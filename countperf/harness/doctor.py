@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from countperf.display import short_repr
 from countperf.harness.devices import INSTALL_ADVICE, Device, Discovery, choose_default, discover
 from countperf.harness.environment import available_cores, read_processor
 from countperf.harness.icd import DriverFile, DriverSearch
@@ -95,6 +96,9 @@ class DoctorReport:
     devices: tuple[DeviceReport, ...]
     default: str | None
     advice: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def is_healthy(self) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from countperf.display import short_repr
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -76,3 +78,6 @@ class KernelCase:
     check_parameters: Mapping[str, int]
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])
     inputs: str = ""
+
+    def __repr__(self) -> str:
+        return short_repr(self)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.display import short_repr
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.cost_function import CostFunction
 from countperf.models.records import Calibration
@@ -71,6 +72,9 @@ class AnchoredWeights:
     shrink: float
     runs: int
     scatter: float = 0.0
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def model(self) -> str:

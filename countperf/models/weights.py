@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from countperf.display import short_repr
 from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
@@ -140,6 +141,11 @@ class WeightSet(Document):
     exercise: dict[str, Exercise] = Field(default_factory=dict)
     correction: Correction | None = None
     written_by: str = ""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
 
     @field_validator("weights")
     @classmethod

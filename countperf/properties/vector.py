@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.counting.keys import Granularity
+from countperf.display import shortened
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.group_shape import GROUP_SHAPE
 from countperf.properties.taxonomy import (
@@ -212,7 +213,7 @@ class PropertyVector(Mapping[str, Count]):
     def __repr__(self) -> str:
         lines = [f"  {name}: {count}" for name, count in self._counts.items()]
         view = "" if self.view == "source" else f", {self.view} view"
-        return "\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines])
+        return shortened("\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines]))
 
     @property
     def is_exact(self) -> bool:
