@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from countperf.properties.vector import PropertyVector
 
 if TYPE_CHECKING:
     from countperf.measurements import Statistic
+    from countperf.models.definition import FittedModel
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
+    from measurement_kernels.entry import CatalogEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -158,6 +161,8 @@ def predict_in_detail(
         target = find_device().identity
 
     def predicted(used: WeightSet, choice: str, *, is_attempt: bool = False) -> DetailedPrediction:
+        # counting the catalogue takes a minute: for a message, and weights that do not say it
+        looks_up = weights is not used and not is_attempt and not used.suppliers
         used.check_counting_rules()
         used.check_device(identity, force=force)
         vector = vector_for(found, known, used, sizes)
@@ -172,6 +177,7 @@ def predict_in_detail(
                 level=level,
                 device=identity,
                 force=force,
+                suppliers=lookup_of(used.definition) if looks_up else None,
             )
         prediction = replace(prediction, model_choice=choice)
         return DetailedPrediction(prediction=prediction, weights=used, vector=vector)
@@ -379,3 +385,42 @@ def _with_code(
     if isinstance(compiled, KernelBuildError):
         raise compiled
     return vector.with_code(compiled.counts)
+
+
+@cache
+def catalogue_vectors() -> Mapping[str, PropertyVector]:
+    """Return the counts of the catalogue's kernels, one for each family, variant and type.
+
+    Families of random shapes are left out: whatever they exercise, smaller kernels do.
+    """
+    from countperf.properties.count_properties import count_kernel
+    from measurement_kernels.catalog import entries
+
+    first: dict[tuple[str, str, str], CatalogEntry] = {}
+    for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
+        first.setdefault((each.family, each.variant, each.element_type), each)
+    return {
+        each.name: count_kernel(
+            each.build(),
+            statistics=each.statistics_at(each.check_parameters),
+            view="structure",
+        )
+        for each in first.values()
+    }
+
+
+def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
+    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
+
+    One kernel of each family and variant stands for the others; all element types are looked at.
+    """
+    from countperf.features import suppliers_of
+
+    issued = {name: model.made_of(vector) for name, vector in catalogue_vectors().items()}
+    return suppliers_of(model.features, issued)
+
+
+def lookup_of(model: FittedModel) -> Callable[[str], tuple[str, ...]]:
+    """Return what looks up a feature's suppliers; the catalogue is gone through once, if asked."""
+    found = cache(lambda: catalogue_suppliers(model))
+    return lambda feature: found().get(feature, ())

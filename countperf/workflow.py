@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +20,15 @@ from countperf.errors import (
 )
 from countperf.kernels import counted, kernel_itself, kernel_statistics
 from countperf.kernels import load_kernel as load_kernel
-from countperf.predicting import default_weights, named_device, vector_for, weights_for
+from countperf.predicting import (
+    catalogue_suppliers,
+    catalogue_vectors,
+    default_weights,
+    lookup_of,
+    named_device,
+    vector_for,
+    weights_for,
+)
 from countperf.predicting import explain as explain
 from countperf.predicting import predict as predict
 from countperf.predicting import with_compiled_code as with_compiled_code
@@ -466,45 +474,6 @@ def characterize(
 # {{{ fitting and predicting
 
 
-@cache
-def _catalogue_vectors() -> Mapping[str, PropertyVector]:
-    """Return the counts of the catalogue's kernels, one for each family, variant and type.
-
-    Families of random shapes are left out: whatever they exercise, smaller kernels do.
-    """
-    from countperf.properties.count_properties import count_kernel
-    from measurement_kernels.catalog import entries
-
-    first: dict[tuple[str, str, str], CatalogEntry] = {}
-    for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
-        first.setdefault((each.family, each.variant, each.element_type), each)
-    return {
-        each.name: count_kernel(
-            each.build(),
-            statistics=each.statistics_at(each.check_parameters),
-            view="structure",
-        )
-        for each in first.values()
-    }
-
-
-def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
-    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
-
-    One kernel of each family and variant stands for the others; all element types are looked at.
-    """
-    from countperf.features import suppliers_of
-
-    issued = {name: model.made_of(vector) for name, vector in _catalogue_vectors().items()}
-    return suppliers_of(model.features, issued)
-
-
-def _lookup_of(model: FittedModel) -> Callable[[str], tuple[str, ...]]:
-    """Return what looks up a feature's suppliers; the catalogue is gone through once, if asked."""
-    found = cache(lambda: catalogue_suppliers(model))
-    return lambda feature: found().get(feature, ())
-
-
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
@@ -668,14 +637,14 @@ def coverage(
         cases = observations_of(_knowing_transactions(chosen, weights.definition))
         recorded = exercise(weights.function, weights.unknowns, cases)
     known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
-    lookup = _lookup_of(weights.definition)
+    lookup = lookup_of(weights.definition)
     return weights.coverage(
         vector_for(kernel, known, weights, {**(parameters or {}), **more}),
         parameters,
         exercise=recorded,
         suppliers=lambda name: (
             lookup(name)
-            or tuple(kernel for kernel, vector in _catalogue_vectors().items() if name in vector)
+            or tuple(kernel for kernel, vector in catalogue_vectors().items() if name in vector)
         ),
         **more,
     )
