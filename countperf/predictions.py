@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import short_repr
+
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
 
@@ -63,6 +65,8 @@ class Prediction:
         Checks on the validity of this prediction.
     interval_level : float
         The share of cases whose time the interval is to hold, 0.9 or 0.95.
+    model_choice : str
+        Which model was chosen and why, where none was asked for; else empty.
     """
 
     kernel: str
@@ -76,6 +80,10 @@ class Prediction:
     ignored: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     interval_level: float = 0.95
+    model_choice: str = ""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def complete(self) -> bool:

@@ -15,6 +15,7 @@ from importlib import import_module
 COMMANDS = {
     "doctor": "try every device for real; for one that fails, say why and what to do",
     "devices": "list the devices",
+    "weights": "list fitted weights: shipped and your own, their models, errors, device",
     "characterize": "find out by microbenchmarks what a device can do (resumes)",
     "count": "count a kernel's properties, symbolic in its sizes",
     "compiled": "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
@@ -71,10 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], None] = import_module(
         f"countperf.cli.{options.command}"
     ).run
+    from countperf.cli.common import only_documents
     from countperf.errors import CountperfError
 
     try:
-        run(options)
+        with only_documents() if options.json else contextlib.nullcontext():
+            run(options)
         sys.stdout.flush()
     except CountperfError as error:
         if options.debug:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -92,13 +94,14 @@ def run(options: argparse.Namespace) -> None:
     if options.explain:
         _explain(options)
         return
+    from countperf.predicting import predict
     from countperf.report import comparison_text, prediction_object, prediction_text
-    from countperf.workflow import predict
 
     prediction, *others = [
         predict(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
         for kernel, sizes, weights, more in _asked(options)
     ]
+    _say_models(prediction, *others)
     if options.json:
         content = prediction_object(prediction)
         against = {"against": prediction_object(others[0])} if others else {}
@@ -111,16 +114,20 @@ def run(options: argparse.Namespace) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     """Predict, and print what is behind it too."""
+    from countperf.models.explanation import explain
+    from countperf.predicting import predict_in_detail
     from countperf.report import comparison_text
     from countperf.report.explanation import difference_text, explanation_object, explanation_text
-    from countperf.workflow import explain, known_device, weights_for
+    from countperf.workflow import known_device
 
     found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
     for kernel, sizes, named, more in _asked(options):
-        weights = weights_for(named, more["device"], model=more.pop("model"))
-        device = known_device(weights.device.slug, named)
-        found.append((explain(kernel, sizes, weights=weights, **more), weights, device))
+        made = predict_in_detail(kernel, sizes, weights=named, **more)
+        device = known_device(made.weights.device.slug, named)
+        explanation = explain(made.weights, made.vector, made.prediction)
+        found.append((explanation, made.weights, device))
     first, *others = found
+    _say_models(*(explanation.prediction for explanation, _, _ in found))
     if options.json:
         content = explanation_object(*first)
         against = {"against": explanation_object(*others[0])} if others else {}
@@ -130,6 +137,12 @@ def _explain(options: argparse.Namespace) -> None:
         print(difference_text(first, others[0]))
     else:
         print(explanation_text(*first))
+
+
+def _say_models(*predictions: Prediction) -> None:
+    """Say on standard error which models were chosen and why, each once."""
+    for choice in dict.fromkeys(each.model_choice for each in predictions if each.model_choice):
+        print(f"countperf: {choice}", file=sys.stderr)
 
 
 def _asked(

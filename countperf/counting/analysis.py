@@ -21,6 +21,7 @@ from countperf.counting.structure import ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
 from countperf.counting.vectors import refuse_vectors
+from countperf.display import short_repr
 from countperf.symbolic.cardinality import Counter
 
 __all__ = ["AccessAnalysis", "KernelAnalysis", "analyze_kernel"]
@@ -55,6 +56,9 @@ class KernelAnalysis:
     accesses: tuple[AccessAnalysis, ...]
     footprints: tuple[Footprint, ...]
     storage: tuple[ArrayStorage, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def transactions(
         self, parameters: Mapping[str, Any], *, line_bytes: int, sub_group_size: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countperf.display import short_repr
 from countperf.documents import damaged_line, parse_lines, read_bytes, split_lines, write_atomically
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
@@ -60,6 +61,9 @@ class MeasurementSet:
     measurements: tuple[Measurement, ...] = ()
     failures: tuple[FailedCase, ...] = ()
     resumptions: tuple[Resumption, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __len__(self) -> int:
         return len(self.measurements)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.display import short_repr
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.cost_function import CostFunction
 from countperf.models.records import Calibration
@@ -72,6 +73,9 @@ class AnchoredWeights:
     runs: int
     scatter: float = 0.0
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     @property
     def model(self) -> str:
         """Name of the model, and that it is anchored."""
@@ -104,7 +108,8 @@ class AnchoredWeights:
         """
         if kernel is not None:
             self._check(self.weights.counted(kernel))
-        found = self.weights.predict(self.vector, {**(parameters or {}), **more}, level=level)
+        values = {**(parameters or {}), **more}
+        found = self.weights.predict_counts(self.vector, values, level=level)
         low_high = found.interval_s
         return replace(
             found,
@@ -204,7 +209,7 @@ def _log_ratio(
         raise ParameterError(
             f"a measured time must be positive, not {time_s} s", parameter="time_s"
         )
-    predicted_s = float(weights.predict(vector, parameters).time_s)
+    predicted_s = float(weights.predict_counts(vector, parameters).time_s)
     if predicted_s <= 0:
         raise PredictionError(
             f"the {weights.model} model predicts {predicted_s} s for {vector.kernel!r} at"

@@ -14,6 +14,7 @@ from pydantic import PositiveInt
 
 from countperf.counting.keys import Granularity
 from countperf.counting.size_ranges import check_range
+from countperf.display import shortened
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.group_shape import GROUP_SHAPE
@@ -250,7 +251,7 @@ class PropertyVector(Mapping[str, Count]):
     def __repr__(self) -> str:
         lines = [f"  {name}: {count}" for name, count in self._counts.items()]
         view = "" if self.view == "source" else f", {self.view} view"
-        return "\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines])
+        return shortened("\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines]))
 
     @property
     def is_exact(self) -> bool:
@@ -433,19 +434,19 @@ class PropertyVector(Mapping[str, Count]):
         """
         given = {**(parameters or {}), **more}
         missing = [name for name in self.parameters if name not in given]
-        for name in missing:
-            if name not in self.defaults and name not in self._idle:
-                listed = ", ".join(sorted(given)) or "none"
-                raise ParameterError(
-                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed}); "
-                    "pass every parameter in parameters={...}",
-                    parameter=name,
-                )
         for name in given:
             if name not in self.parameters:
                 listed = ", ".join(self.parameters) or "none"
                 raise ParameterError(
-                    f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
+                    f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}",
+                    parameter=name,
+                )
+        for name in missing:
+            if name not in self.defaults and name not in self._idle:
+                listed = ", ".join(sorted(given)) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed});"
+                    f" add {name}=1024, or what it is to be",
                     parameter=name,
                 )
         values = {name: _integer(self.kernel, name, given.get(name, 0)) for name in self.parameters}

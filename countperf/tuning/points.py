@@ -268,7 +268,7 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     except CountperfError as error:
         return refused("count", error)
     try:
-        prediction = question.weights.predict(
+        prediction = question.weights.predict_counts(
             vector, {**space.sizes, **question.sizes}, incomplete_ok=question.incomplete_ok
         )
     except (PredictionError, ModelNotApplicableError) as error:

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
+from countperf.display import short_repr
 from countperf.errors import ParameterError
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.ranking import Ranking, Reason, RefusalCount
@@ -251,6 +252,9 @@ class TuningResult:
     unbounded: int
     spent_s: float
     ranking_s: float
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class SearchInterrupt(KeyboardInterrupt):
