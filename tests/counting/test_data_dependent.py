@@ -281,6 +281,18 @@ def test_remainders_of_real_numbers_are_refused_as_loopy_does(operator: str, vie
 # }}}
 
 
+def test_too_few_subscripts_are_refused() -> None:
+    unit = lp.make_kernel(
+        "{ [i, j] : 0 <= i, j < m }",
+        "s[i] = reduce(any, j, g[i, j])",
+        [lp.GlobalArg("g,s", np.int32, shape="m,m"), lp.ValueArg("m", np.int32)],
+        lang_version=kernels.VERSION,
+    )
+    for statistics in ({}, {"acc_j": 0.5}):
+        with pytest.raises(CountingError, match=r"s\[i\] has 1 subscripts, but the array has 2"):
+            count_kernel(unit, statistics=statistics)
+
+
 # {{{ arg-extrema, in the views of compiled code too
 
 
