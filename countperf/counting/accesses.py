@@ -15,7 +15,7 @@ from typing import Any
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
 
 from countperf.counting.keys import MemoryAccess
-from countperf.errors import UnsupportedExpressionError
+from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.cardinality import Counter
@@ -180,6 +180,12 @@ def address_of(
         index = tuple(to_polynomial(part) for part in access.index)
     except NotAffineError:
         return None
+    if len(index) != len(layout.strides):
+        raise CountingError(
+            f"{access.text} has {len(index)} subscripts, but the array has {len(layout.strides)} "
+            "axes; give one subscript for each",
+            where=access.array,
+        )
     return Address(index=index, strides=layout.strides, is_flattened=False)
 
 

@@ -24,6 +24,7 @@ from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
+from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.selection import instruction_counter, matching_ids
@@ -34,7 +35,11 @@ from countperf.counting.supplied import (
     require_rule,
     touched_arrays,
 )
-from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.errors import (
+    CountingError,
+    DataDependentControlFlowError,
+    UnsupportedExpressionError,
+)
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
@@ -204,19 +209,31 @@ def count_loopy_kernel(
         supplied=SuppliedCounts(kernel, instruction_counts or {}),
         counted=matching_ids(kernel, within),
     )
+    supplied = frozenset(instruction_counts or ())
+    with stating_all_needs(domains, counted=rules.counted, supplied=supplied):
+        counts = _counted(domains, rules, is_whole=within is None)
+    check_statistics(domains, supplied=supplied)
+    return counts
+
+
+def _counted(domains: Domains, rules: _Rules, *, is_whole: bool) -> Counts:
+    """Count all device programs; of a part of the kernel, operations and accesses alone."""
+    kernel, given = domains.kernel, rules.statistics
     totals = _Totals()
     schedule = schedule_of(kernel)
     for program in schedule.programs:
         grid = domains.grid(program.instruction_ids)
         _count_program(program, grid, domains, rules, totals)
-        if within is not None:
+        if not is_whole:
             continue
         given.used.clear()
         totals.note("launches", given.reasons(program.launch_loops))
+        spread = program.launch_loops | domains.data_group_loops(program.instruction_ids)
+        totals.note("groups", given.reasons(spread))
         for barrier, times in Multiset(program.barriers).items():
             passes = domains.barrier_passes(barrier, program.launch_loops, grid)
             totals.local_barriers += passes.scale(times)
-            totals.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
+            totals.note("barrier.local", given.reasons(barrier.within | spread))
         launches = domains.executions(program.launch_loops, (), Grid(groups={}, items={}))
         totals.launches += launches
         totals.work_groups += grid.work_groups * launches
@@ -225,9 +242,8 @@ def count_loopy_kernel(
             for within_loops in schedule.global_barriers:
                 passes = domains.executions(within_loops, (), Grid(groups={}, items={}))
                 totals.global_barriers += passes * items
-                totals.note("barrier.global", given.reasons(within_loops))
+                totals.note("barrier.global", given.reasons(within_loops | spread))
     accesses = tuple(_access_counts(kernel, domains, given, totals, rules.tallies.to_index))
-    given.check_names()
     return Counts(
         kernel=kernel.name,
         parameters=tuple(sorted(domains.sizes)),
@@ -240,7 +256,7 @@ def count_loopy_kernel(
         global_barriers=totals.global_barriers,
         work_groups=totals.work_groups,
         launches=totals.launches,
-        counter=counter,
+        counter=domains.counter,
         supplied=totals.supplied,
         reasons={k: r for k, r in totals.reasons.items() if isinstance(k, Operation | str)},
         defaults=domains.defaults,
@@ -352,19 +368,24 @@ def _access_counts(
             layouts[element] = layout_of(kernel, array, to_polynomial, access.component_of)
         layout = layouts[element]
         address = address_of(access, layout, to_polynomial)
+        stated: tuple[str, str] | None = None
         if address is None:
             stated = statistics.pattern_of(access.array, access.text)
             classes = (UtilizationClass(name=stated[0] if stated else "indirect"),)
             stride = None
-            if stated:
-                reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
         else:
             stride, steps = _stride(kernel, access, within, address, domains)
-            classes = (
-                footprints.classes(access, layout, address, stride, steps)
-                if access.address_space == "global"
-                else ()
-            )
+            classes: tuple[UtilizationClass, ...] = ()
+            if access.address_space == "global":
+                if footprints.data_decides(access, layout, stride):
+                    stated = statistics.pattern_of(access.array, access.text)
+                classes = (
+                    (UtilizationClass(name=stated[0]),)
+                    if stated
+                    else footprints.classes(access, layout, address, stride, steps)
+                )
+        if stated:
+            reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
         result.append(
             AccessCount(
                 access=access,
@@ -390,7 +411,7 @@ def _stride(
     bounds: sets.Bounds = dict.fromkeys(within, (None, None))
     if any(lanes[0] in part.names() for part in address.index if not part.is_linear):
         counted, _ = domains.trip_statistics(within)
-        bounds = sets.constant_bounds(domains.domain(counted))
+        bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}
     found = [step_along(part, lanes[0], bounds) for part in address.index]
     steps = tuple(step for step in found if step is not None)
     if len(steps) < len(found):
@@ -419,7 +440,27 @@ class _Footprints:
         self.totals = totals
         self.to_polynomial = to_polynomial
         self._cells: dict[tuple[str, str], Any] = {}
+        self._data_decides: dict[tuple[str, str], bool] = {}
         self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
+
+    def data_decides(self, access: MemoryAccess, layout: Layout, stride: QuasiPolynomial) -> bool:
+        """Whether an access needs a footprint that data decides."""
+        if stride.is_constant and abs(stride.constant_term) in (0, 1):
+            return False
+        key = (access.array, access.direction)
+        if key not in self._data_decides:
+            addresses = [
+                address_of(other, layout, self.to_polynomial)
+                for other, _ in self.totals.cases
+                if (other.array, other.direction) == key
+            ]
+            self._data_decides[key] = any(a is None or self._is_ragged(a) for a in addresses)
+        return self._data_decides[key]
+
+    def _is_ragged(self, address: Address) -> bool:
+        """Whether an address depends on a loop whose values data decides."""
+        loops = self.domains.data_loops
+        return bool(loops) and any(part.names() & loops.keys() for part in address.index)
 
     def classes(
         self,
@@ -501,12 +542,15 @@ class _Footprints:
                         where=access.array,
                     )
                 address = address_of(other, layout, self.to_polynomial)
-                if address is None:
-                    raise UnsupportedExpressionError(
+                if address is None or self._is_ragged(address):
+                    raise DataDependentControlFlowError(
                         f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                        "it is also accessed through data; its strided accesses have no class",
+                        f"data decides which elements {other.text} is, so that its strided "
+                        "accesses have no class; pass one, "
+                        f"statistics={{{access.array!r}: '4ofn'}}",
                         kernel=self.kernel.name,
                         where=access.array,
+                        statistics={access.array: "4ofn"},
                     )
                 places += [(address, within, cases) for cases in all_cases]
             found = accessed_cells(places, self.domains, lambda address: address.index)

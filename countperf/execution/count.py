@@ -59,6 +59,7 @@ from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.divisions import divisions_that_shift
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
+from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.operations import Number, Tally
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline, region_outlines
@@ -261,8 +262,9 @@ def count_execution(
     refuse_vectors(kernel, "the execution")
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
-    result = _Executions(domains, given, {} if footprints is None else footprints).counted()
-    given.check_names()
+    with stating_all_needs(domains):
+        result = _Executions(domains, given, {} if footprints is None else footprints).counted()
+    check_statistics(domains)
     return result
 
 
@@ -452,7 +454,7 @@ class _Executions:
     def _trips(self, name: str) -> int | None:
         """Return how many values a loop variable takes, if a constant bounds it; None if not."""
         if name not in self._found_trips:
-            low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
+            low, high = self.domains.value_bounds(name)
             self._found_trips[name] = (
                 None if low is None or high is None else max(high - low + 1, 0)
             )
@@ -466,7 +468,11 @@ class _Executions:
 
     def _known_iterations(self, loops: Collection[str]) -> Number | None:
         """Return the iterations of some loops together, if constants or statistics say them."""
-        counted, iterations = self.domains.trip_statistics(frozenset(loops))
+        counted, factor = self.domains.trip_statistics(frozenset(loops))
+        whole = factor.as_polynomial()
+        if whole is None or not whole.is_constant:
+            return None
+        iterations: Number = whole.constant_term
         for trips in map(self._trips, counted):
             if trips is None:
                 return None
@@ -625,8 +631,8 @@ class _Executions:
 
     def _is_guarded(self, place: Place) -> bool:
         return bool(set(place.loops) & place.within) or any(
-            sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
-            != (0, place.grid.items[axis] - 1)
+            name in self.domains.data_loops
+            or self.domains.value_bounds(name) != (0, place.grid.items[axis] - 1)
             for name, axis in place.lanes.items()
         )
 

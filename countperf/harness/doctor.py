@@ -8,7 +8,7 @@ from typing import Any
 
 from countperf.display import short_repr
 from countperf.harness.device import Device
-from countperf.harness.devices import INSTALL_ADVICE, Discovery, choose_default, discover
+from countperf.harness.devices import Discovery, choose_default, discover
 from countperf.harness.environment import available_cores, read_processor
 from countperf.harness.icd import INSTALL_ADVICE, DriverFile, DriverSearch
 from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
 from countperf.counting.size_ranges import size_ranges
+from countperf.counting.sizes import require_sizes
 from countperf.errors import CountingError, GranularityError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, Site, count_execution
 from countperf.properties.cache import remembered
@@ -105,14 +106,24 @@ def count_kernel(
         if view == "structure":
             executed = count_execution(t_unit, statistics=statistics)
             emitted = count_loopy_kernel(t_unit, statistics=statistics, powers=powers)
-            return with_structure(sorted_by_taxonomy(emitted), executed)
-        return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
+            found = with_structure(sorted_by_taxonomy(emitted), executed)
+        else:
+            emitted = count_loopy_kernel(t_unit, **options)
+            found = sorted_by_taxonomy(emitted, view=view)
+        return _of_sizes_alone(found, emitted.parameters)
 
     vector = remembered(t_unit, options, count, cache)
     ranges: dict[str, range] = {}
     for name in getattr(t_unit, "entrypoints", ()):
         ranges |= size_ranges(t_unit[name])
     vector.hold_sizes_to(ranges)
+    return vector
+
+
+def _of_sizes_alone(vector: PropertyVector, sizes: Collection[str]) -> PropertyVector:
+    """Return a vector whose counts depend on sizes alone; anything else is a fault of ours."""
+    counts = {name: count.quantity for name, count in vector.items()}
+    require_sizes(vector.kernel, sizes, counts)
     return vector
 
 
@@ -168,7 +179,7 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
     synchronization: dict[str, tuple[PiecewiseQuasiPolynomial, str]] = {
         "barrier.local": (counts.local_barriers, "barrier.local"),
         "barrier.global": (counts.global_barriers, "barrier.global"),
-        "groups": (counts.work_groups, "launches"),
+        "groups": (counts.work_groups, "groups"),
         "launches": (counts.launches, "launches"),
     }
     for name, (quantity, key) in synchronization.items():
@@ -306,7 +317,7 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
         view="structure",
         defaults=executed.defaults,
     )
-    return with_structure(vector, executed)
+    return _of_sizes_alone(with_structure(vector, executed), executed.parameters)
 
 
 def _place(site: Site) -> str:

@@ -17,6 +17,8 @@ Conjunction: TypeAlias = frozenset[QuasiPolynomial]
 Condition: TypeAlias = frozenset[Conjunction]
 """Conjunctions of which at least one holds."""
 
+_LOGICAL = (p.Comparison, p.LogicalAnd, p.LogicalOr, p.LogicalNot)
+
 ALWAYS: Condition = frozenset([frozenset()])
 NEVER: Condition = frozenset()
 
@@ -152,11 +154,18 @@ class ToCondition(RefusingMapper):
     ----------
     to_polynomial : ToQuasiPolynomial
         Maps the two sides of comparisons.
+    is_decided : callable
+        Whether the values that a name takes are known: not so for loops that data decides.
     """
 
-    def __init__(self, to_polynomial: ToQuasiPolynomial) -> None:
+    def __init__(
+        self,
+        to_polynomial: ToQuasiPolynomial,
+        is_decided: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         super().__init__()
         self.to_polynomial = to_polynomial
+        self.is_decided = is_decided
 
     def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> Condition:
         """Python's and NumPy's truth values hold always or never."""
@@ -165,9 +174,13 @@ class ToCondition(RefusingMapper):
         raise NotAffineError(expr)
 
     def map_comparison(self, expr: Any) -> Condition:
-        """Integer comparisons; not-equal is two alternatives."""
+        """Affine integer comparisons; not-equal is two alternatives. Equality of truth values."""
+        if isinstance(expr.left, _LOGICAL) and isinstance(expr.right, _LOGICAL):
+            return self._equivalence(expr)
         left, right = self.to_polynomial(expr.left), self.to_polynomial(expr.right)
         gap = left - right
+        if not gap.is_affine or not all(map(self.is_decided, gap.names())):
+            raise NotAffineError(expr)
         match expr.operator:
             case ">=":
                 alternatives = [[gap]]
@@ -184,6 +197,13 @@ class ToCondition(RefusingMapper):
             case _:
                 raise NotAffineError(expr)
         return frozenset(frozenset(a) for a in alternatives)
+
+    def _equivalence(self, expr: Any) -> Condition:
+        if expr.operator not in ("==", "!="):
+            raise NotAffineError(expr)
+        other = expr.right if expr.operator == "==" else p.LogicalNot(expr.right)
+        neither = p.LogicalAnd((p.LogicalNot(expr.left), p.LogicalNot(other)))
+        return self.rec(p.LogicalOr((p.LogicalAnd((expr.left, other)), neither)))
 
     def map_logical_and(self, expr: Any) -> Condition:
         """Join each alternative with each."""

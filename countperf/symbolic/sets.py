@@ -509,6 +509,20 @@ def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
     return integer_set
 
 
+def without_parameters(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet | None:
+    """Return a set without some of its parameters, for any values of them at which it has points.
+
+    None if the points depend on them.
+    """
+    whole = as_set(integer_set)
+    wanted = set(names)
+    result = whole
+    for position in reversed(range(result.dim(_DT.param))):
+        if result.get_dim_name(_DT.param, position) in wanted:
+            result = result.project_out(_DT.param, position, 1)
+    return result if whole.is_equal(result.intersect_params(whole.params())) else None
+
+
 def under_assumptions(integer_set: IntegerSet, assumptions: IntegerSet | None) -> IntegerSet:
     """Return a set where its parameters are possible."""
     if assumptions is None:
