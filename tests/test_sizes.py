@@ -10,9 +10,10 @@ import pytest
 
 from countperf import workflow
 from countperf.cli import main
-from countperf.errors import DocumentError, ParameterError
+from countperf.errors import DocumentError, KernelBuildError, ParameterError
 from countperf.harness.campaign import measure
-from countperf.harness.launch import describe_kernel
+from countperf.harness.description import describe_kernel
+from countperf.harness.scalars import as_scalar
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
@@ -68,10 +69,12 @@ def test_predictions_refuse_a_size_beyond_its_type() -> None:
             workflow.predict(_double(np.int32), weights="pocl-epyc-zen5", model="linear", n=size)
 
 
-def test_launches_know_which_sizes_arguments_hold() -> None:
-    kernel = describe_kernel(_double(np.int32).default_entrypoint, lambda _: [])
+def test_launches_refuse_a_size_beyond_its_type() -> None:
+    kernel = describe_kernel(_double(np.int32), lambda _: [])
 
-    assert kernel.ranges == {"n": range(-(2**31), 2**31)}
+    assert as_scalar(kernel.scalars["n"], 2**31 - 1) == 2**31 - 1
+    with pytest.raises(KernelBuildError, match="2147483647"):
+        as_scalar(kernel.scalars["n"], 2**31)
 
 
 @pytest.mark.parametrize(
