@@ -12,6 +12,7 @@ import loopy as lp
 from countperf.counting.accesses import Address, Layout, address_of, layout_of
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
+from countperf.counting.layouts import offset_names, offset_of
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline
@@ -111,6 +112,10 @@ class AccessAnalyzer:
         self.memo: dict[Any, Any] = {}
         self.copied = _copied_inames(kernel)
         self.changing = _private_scalars(kernel)
+        self.offsets = offset_names(kernel)  # which are 0 where nothing else is said
+        self.to_offset = ToQuasiPolynomial(
+            lambda name: name in domains.sizes or name in self.offsets
+        )
         self.to_opaque = ToQuasiPolynomial(
             lambda name: name in domains.inames or name in domains.sizes or name in self.changing
         )
@@ -189,7 +194,7 @@ class AccessAnalyzer:
     ) -> AccessAnalysis:
         """Analyze one access."""
         domains = self.domains
-        address = address_of(access, self.layout(access.array), domains.to_polynomial)
+        address = address_of(access, self.layout(access.array), domains.to_address)
         counted, _ = domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
         if share != 1 or isinstance(number, Fraction):
@@ -231,11 +236,11 @@ class AccessAnalyzer:
 
     def offset(self, array: str) -> QuasiPolynomial | None:
         """Return where an array begins in its memory, elements; None if that is not known."""
-        offset = getattr(self.variable(array), "offset", 0)
         try:
-            return self.domains.to_polynomial(0 if offset is None else offset)
+            found = self.to_offset(offset_of(self.variable(array)))
         except NotAffineError:
             return None
+        return found.substitute(dict.fromkeys(self.offsets, QuasiPolynomial()))
 
 
 def _copied_inames(kernel: Any) -> frozenset[str]:

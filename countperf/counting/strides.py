@@ -8,6 +8,7 @@ from typing import Literal
 
 from countperf.counting.accesses import Address, step_along
 from countperf.counting.domains import Domains
+from countperf.counting.lane_steps import main_step, steps_along
 from countperf.counting.places import Place
 from countperf.symbolic import sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -34,7 +35,8 @@ class AxisStride:
         along it access the same element).
     stride : QuasiPolynomial or None
         Signed change of the address from one value to the next, elements; None where it is not the
-        same everywhere, or where the address is read from data.
+        same everywhere (along local axis 0: where it is that of no majority of the items), or where
+        the address is read from data.
     reason : str
         Why there is no stride; empty otherwise.
     """
@@ -129,11 +131,25 @@ def _stride(
         return QuasiPolynomial(), ""
     bounds = _bounds(place.domains, place)
     stride = step_along(address.flat, name, bounds)
+    if stride is None:
+        is_lane = place.domains.local_axes.get(name) == 0
+        stride = _main_stride(place, address.flat, name, bounds, only_even=not is_lane)
     if stride is not None:
         return stride, ""
     step = address.flat.substitute({name: QuasiPolynomial.name(name) + 1}) - address.flat
     causes = ", ".join(sorted(step.names() & set(bounds)))
     return None, f"the change depends on {causes}"
+
+
+def _main_stride(
+    place: Place, flat: QuasiPolynomial, name: str, bounds: sets.Bounds, *, only_even: bool
+) -> QuasiPolynomial | None:
+    counted, _ = place.domains.trip_statistics(place.within)
+    if not flat.names() <= counted | place.domains.sizes:
+        return None
+    known = place.domains.with_known_quotients(counted, flat)
+    steps = steps_along(known, name, bounds, place.domains.domain(counted))
+    return None if only_even and len(steps) > 1 else main_step(steps)
 
 
 def _bounds(domains: Domains, place: Place) -> sets.Bounds:

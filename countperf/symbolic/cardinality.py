@@ -236,6 +236,11 @@ class Counter:
             return (_guards_of_congruences(context.rows),)
         return () if context.assumptions is None else tuple(guards_of(context.assumptions))
 
+    def assuming(self, nonnegative: Sequence[QuasiPolynomial]) -> Counter:
+        """Return a counter that also assumes that affine expressions are at least zero."""
+        region = self._region(frozenset(), frozenset(nonnegative), frozenset())
+        return Counter(region, approximate=self.approximate, summation=self._summation)
+
     # {{{ proofs
 
     def is_empty(
@@ -359,9 +364,18 @@ class Counter:
     def minimum(
         self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
     ) -> PiecewiseQuasiPolynomial:
-        """Return the pointwise minimum of two counts."""
+        """Return the pointwise minimum of two counts.
+
+        Where that has too many parts, it is bounded from above by the count with fewer terms, and
+        says so.
+        """
         terms: list[Term] = []
-        for guards, zeros, (a, b) in self.regions([left, right]):
+        try:
+            regions = self.regions([left, right])
+        except CountingError as error:
+            fewer = min(left, right, key=lambda count: len(count.terms))
+            return fewer.approximated(frozenset([f"a bound of a minimum: {error}"]))
+        for guards, zeros, (a, b) in regions:
             if a == b or self.is_nonnegative(b - a, guards):
                 terms.append(Term(guards, zeros, a))
             elif self.is_nonnegative(a - b, guards):

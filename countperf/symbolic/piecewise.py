@@ -29,7 +29,7 @@ Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]
 """What is at least zero, and what equals zero."""
 
 _NONE: frozenset[QuasiPolynomial] = frozenset()
-_MAXIMUM_REGIONS = 4096
+_MAXIMUM_REGIONS = 2048
 
 
 class PiecewiseQuasiPolynomial:

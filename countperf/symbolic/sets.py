@@ -45,6 +45,16 @@ def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
 
 
+def constrained_parameters(integer_set: IntegerSet) -> tuple[str, ...]:
+    """Return the parameters that a set says something of."""
+    whole = as_set(integer_set)
+    return tuple(
+        name
+        for place, name in enumerate(names_of(whole, parameters=True))
+        if whole.involves_dims(_DT.param, place, 1)
+    )
+
+
 def _matrix(rows: Sequence[Row], columns: int) -> Any:
     matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
     for r, row in enumerate(rows):
@@ -546,7 +556,8 @@ def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
             result = result.add_constant_val(isl.Val(str(value)))
             continue
         ((atom, exponent), *rest) = monomial
-        if rest or exponent != 1 or (isinstance(atom, str) and atom not in places):
+        is_known = atom in places if isinstance(atom, str) else atom.is_affine
+        if rest or exponent != 1 or not is_known:
             raise CountingError(f"{expression} is not affine in {sorted(places)}")
         if isinstance(atom, Floor):
             inner = as_aff(atom.numerator, space)
@@ -566,6 +577,49 @@ def rows_of(expressions: Iterable[QuasiPolynomial], names: Sequence[str]) -> tup
         )
         for e in (expression.primitive() for expression in expressions)
     )
+
+
+def quotients(
+    integer_set: IntegerSet,
+    numerator: QuasiPolynomial,
+    divisor: QuasiPolynomial,
+    assumptions: IntegerSet | None,
+) -> list[tuple[int, IntegerSet]] | None:
+    """Return the values of the floor of a quotient on a set, and where it has them.
+
+    Parameters
+    ----------
+    integer_set : IntegerSet
+        Of the loop variables in the numerator.
+    numerator, divisor : QuasiPolynomial
+        Affine; the divisor is positive.
+    assumptions : IntegerSet or None
+        Of the parameters.
+
+    Returns
+    -------
+    list of (int, IntegerSet) or None
+        None if there are more than a few, or without end.
+    """
+    if not (numerator.is_affine and divisor.is_affine):
+        return None
+    whole = restrict(under_assumptions(integer_set, assumptions), nonnegative=[divisor - 1])
+    found: list[tuple[int, IntegerSet]] = []
+    for values in (range(_MAXIMUM_QUOTIENTS + 1), range(-1, -_MAXIMUM_QUOTIENTS - 2, -1)):
+        for value in values:
+            low = numerator - divisor * value
+            beyond = low if value >= 0 else divisor - low - 1
+            if restrict(whole, nonnegative=[beyond]).is_empty():
+                break
+            part = restrict(whole, nonnegative=[low, divisor - low - 1])
+            if not part.is_empty():
+                found.append((value, part))
+        else:
+            return None
+    return found if len(found) <= _MAXIMUM_QUOTIENTS else None
+
+
+_MAXIMUM_QUOTIENTS = 8
 
 
 def with_parameters(integer_set: IntegerSet, parameters: Iterable[str]) -> IntegerSet:
@@ -618,6 +672,9 @@ def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> Inte
     Tilings of which the functions see only the fused dimension are undone first, so that the image
     comes out as simple as that of the untiled loops. The dimensions of the image are ``_i0`` ...
     """
+    for function in functions:
+        if not function.is_affine:
+            raise CountingError(f"{function} is not affine")
     needed = {name for f in functions for name in f.names()}
     integer_set = with_parameters(
         as_set(integer_set), needed - set(names_of(integer_set, parameters=False))
@@ -851,6 +908,22 @@ def _lexicographic(
     return union(parts)
 
 
+def is_product(
+    integer_set: IntegerSet,
+    names: Sequence[str],
+    nonnegative: Sequence[QuasiPolynomial],
+    assumptions: IntegerSet | None,
+) -> bool:
+    """Whether, for each of their values, some dimensions take all others that guards allow."""
+    whole = as_set(integer_set)
+    outer = as_set(project_onto(whole, names))
+    for position, name in enumerate(names_of(whole, parameters=False)):
+        if name not in names:
+            outer = outer.insert_dims(_DT.set, position, 1).set_dim_name(_DT.set, position, name)
+    full = restrict(outer, nonnegative=nonnegative)
+    return bool(under_assumptions(full, assumptions).is_subset(whole))
+
+
 def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) -> bool:
     """Whether the values of some dimensions do not depend on the value of another one."""
     kept = set(names)
@@ -924,7 +997,7 @@ def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomi
     """Replace floors whose value the bounds of their names decide."""
 
     def replace(atom: Atom) -> QuasiPolynomial | None:
-        if isinstance(atom, str):
+        if isinstance(atom, str) or not atom.denominator:
             return None
         numerator = resolve_floors(atom.numerator, bounds)
         low = high = 0
