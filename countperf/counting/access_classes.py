@@ -16,6 +16,7 @@ What has no class by these rules is refused, unless the caller states one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -303,7 +304,7 @@ class Footprints:
             return [_Stride(address.flattened(digits), digits, ALWAYS)]
         flat = domains.with_known_quotients(counted, address.flat)
         steps = steps_along(flat, lane, bounds, domains.domain(counted))
-        strides = _sorted_out(steps)
+        strides = _sorted_out(steps, counted | domains.sizes)
         if not strides:
             raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
         layout = self.layout(access)
@@ -450,12 +451,20 @@ class Footprints:
     # }}}
 
 
-def _sorted_out(steps: tuple[Step, ...]) -> list[tuple[QuasiPolynomial, Condition]]:
-    """Return the steps that count by the rules of this module, and where; none if none do."""
+def _sorted_out(
+    steps: tuple[Step, ...], countable: AbstractSet[str]
+) -> list[tuple[QuasiPolynomial, Condition]]:
+    """Return the steps that count by the rules of this module, and where; none if none do.
+
+    Steps cannot count apart where conditions name loops of which only mean trip counts are known.
+    """
     if not steps:
         return []
     can_split = all(
-        guard.is_affine for step in steps for conditions in step.where for guard in conditions
+        guard.is_affine and guard.names() <= countable
+        for step in steps
+        for conditions in step.where
+        for guard in conditions
     )
     if len(steps) == 1:
         return [(steps[0].change, ALWAYS)]

@@ -11,6 +11,7 @@ from countperf.errors import UncountableSetError
 from countperf.symbolic import sets
 from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
+from countperf.symbolic.splitting import quotients
 
 FOOTPRINT_OPERATIONS = 500_000
 """Of isl, a second or so: beyond, a footprint is refused."""
@@ -59,7 +60,7 @@ def _without_quotients(
         yield executed, functions
         return
     assumptions = domains.counter.context.assumptions
-    found = sets.quotients(executed, quotient.numerator, quotient.divisor, assumptions)
+    found = quotients(executed, quotient.numerator, quotient.divisor, assumptions)
     if found is None:
         raise UncountableSetError(
             f"kernel '{domains.kernel.name}': no exact footprint, since {quotient} has more than a "

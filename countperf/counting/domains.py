@@ -35,6 +35,7 @@ from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor
+from countperf.symbolic.splitting import quotients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +232,7 @@ class Domains:
                 return None
             key = (within, atom)
             if key not in self._quotients:
-                self._quotients[key] = sets.quotients(
+                self._quotients[key] = quotients(
                     self.domain(within),
                     atom.numerator,
                     atom.divisor,

@@ -634,6 +634,7 @@ class _Executions:
         found = self._found_strides.get(key)
         if found is None:
             layout = self.analyzer.layout(access.array)
+            self.reasons |= {layout.assumed} - {""}
             address = address_of(access, layout, self.domains.to_address)
             opaque = address or address_of(access, layout, self.analyzer.to_opaque)
             strides = strides_of(place, opaque, kinds, self.analyzer.changing)

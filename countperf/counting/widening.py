@@ -18,6 +18,7 @@ from countperf.symbolic.quasipolynomial import (
     Number,
     QuasiPolynomial,
 )
+from countperf.symbolic.splitting import is_product
 
 __all__ = ["by_strides", "digits_of", "footprint_and_widened", "is_within_rows"]
 
@@ -284,7 +285,7 @@ def _in_blocks(
         index = QuasiPolynomial.name(names[axis])
         full += [index, extent - index - 1]
         size = size * extent
-    if not sets.is_product(cells, outer, full, counter.context.assumptions):
+    if not is_product(cells, outer, full, counter.context.assumptions):
         return None
     blocks = sets.project_onto(cells, outer)
     kept = [name for name in names if name in outer]

@@ -579,49 +579,6 @@ def rows_of(expressions: Iterable[QuasiPolynomial], names: Sequence[str]) -> tup
     )
 
 
-def quotients(
-    integer_set: IntegerSet,
-    numerator: QuasiPolynomial,
-    divisor: QuasiPolynomial,
-    assumptions: IntegerSet | None,
-) -> list[tuple[int, IntegerSet]] | None:
-    """Return the values of the floor of a quotient on a set, and where it has them.
-
-    Parameters
-    ----------
-    integer_set : IntegerSet
-        Of the loop variables in the numerator.
-    numerator, divisor : QuasiPolynomial
-        Affine; the divisor is positive.
-    assumptions : IntegerSet or None
-        Of the parameters.
-
-    Returns
-    -------
-    list of (int, IntegerSet) or None
-        None if there are more than a few, or without end.
-    """
-    if not (numerator.is_affine and divisor.is_affine):
-        return None
-    whole = restrict(under_assumptions(integer_set, assumptions), nonnegative=[divisor - 1])
-    found: list[tuple[int, IntegerSet]] = []
-    for values in (range(_MAXIMUM_QUOTIENTS + 1), range(-1, -_MAXIMUM_QUOTIENTS - 2, -1)):
-        for value in values:
-            low = numerator - divisor * value
-            beyond = low if value >= 0 else divisor - low - 1
-            if restrict(whole, nonnegative=[beyond]).is_empty():
-                break
-            part = restrict(whole, nonnegative=[low, divisor - low - 1])
-            if not part.is_empty():
-                found.append((value, part))
-        else:
-            return None
-    return found if len(found) <= _MAXIMUM_QUOTIENTS else None
-
-
-_MAXIMUM_QUOTIENTS = 8
-
-
 def with_parameters(integer_set: IntegerSet, parameters: Iterable[str]) -> IntegerSet:
     """Add parameters that a set lacks."""
     present = set(names_of(integer_set, parameters=True))
@@ -906,22 +863,6 @@ def _lexicographic(
         equal = [a - b for a, b in zip(left, right, strict=True)]
         parts.append(restrict(integer_set, zero=equal))
     return union(parts)
-
-
-def is_product(
-    integer_set: IntegerSet,
-    names: Sequence[str],
-    nonnegative: Sequence[QuasiPolynomial],
-    assumptions: IntegerSet | None,
-) -> bool:
-    """Whether, for each of their values, some dimensions take all others that guards allow."""
-    whole = as_set(integer_set)
-    outer = as_set(project_onto(whole, names))
-    for position, name in enumerate(names_of(whole, parameters=False)):
-        if name not in names:
-            outer = outer.insert_dims(_DT.set, position, 1).set_dim_name(_DT.set, position, name)
-    full = restrict(outer, nonnegative=nonnegative)
-    return bool(under_assumptions(full, assumptions).is_subset(whole))
 
 
 def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) -> bool:

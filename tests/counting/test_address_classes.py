@@ -17,6 +17,8 @@ import pymbolic.primitives as p
 import pytest
 from loopy.symbolic import parse
 
+from countperf.counting.analysis import analyze_kernel
+from countperf.counting.transactions import transactions
 from countperf.errors import UnsupportedExpressionError
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import View
@@ -279,6 +281,58 @@ def test_a_footprint_that_is_not_countable_gives_a_coarser_class() -> None:
     assert not load.exact
 
 
+@pytest.mark.parametrize(
+    ("expression", "shape", "address"),
+    [
+        ("a[i, (j + 2) % m]", "n,m", lambda i, j, _, m: i * m + (j + 2) % m),
+        ("a[(i + 3) % n, j]", "n,m", lambda i, j, n, m: (i + 3) % n * m + j),
+        ("a[i, j // 2]", "n,m", lambda i, j, _, m: i * m + j // 2),
+        ("a[i, (i*j) % m]", "n,m", lambda i, j, _, m: i * m + (i * j) % m),
+        ("a[(j*n + i) // m, (j*n + i) % m]", "n,m", lambda i, j, n, _: j * n + i),
+    ],
+)
+def test_transactions_follow_subscripts_that_divide(
+    expression: str, shape: str, address: Callable[[int, int, int, int], int]
+) -> None:
+    (load,) = [
+        access
+        for access in analyze_kernel(_kernel(expression, shape=shape)).accesses
+        if access.access.array == "a"
+    ]
+    for n, m in ((5, 21), (7, 33)):
+        found = transactions(load, {"n": n, "m": m}, line_bytes=32, sub_group_size=WIDTH)
+        lines = 0
+        for i, first in itertools.product(range(n), range(0, m, WIDTH)):
+            items = range(first, min(first + WIDTH, m))
+            lines += len({address(i, j, n, m) * 4 // 32 for j in items})
+        assert found.transactions == lines
+
+
+def test_lanes_count_apart_in_loops_of_which_the_mean_is_known() -> None:
+    kernel = lp.make_kernel(
+        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"],
+        """
+        for i
+            <> length = lengths[i] {id=length}
+            o[i] = sum(j, a[i // 2 + j]) {dep=length}
+        end
+        """,
+        [
+            lp.GlobalArg("a,o", np.float32, shape="n"),
+            lp.GlobalArg("lengths", np.int32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    vector = count_kernel(kernel, statistics={"j": 12})
+    assert vector.parameters == ("n",)
+    values = vector.evaluate(n=101)
+    assert values["gmem.load.32.uniform"] == 12 * 51
+    assert values["gmem.load.32.stride1"] == 12 * 50 + 101  # and the lengths
+
+
 # {{{ layouts
 
 
@@ -318,6 +372,9 @@ def test_automatic_strides_are_those_of_c_order_and_say_so() -> None:
     stated = count_kernel(lp.tag_array_axes(_copy(a, lane="j"), "a", "C,C"))
     assert stated["gmem.load.32.stride1"].exact
     assert by_row["gmem.store.32.stride1"].exact
+    structure = count_kernel(_copy(a, lane="j"), view="structure")
+    executed = next(c for name, c in structure.items() if name.startswith("exec."))
+    assert "loopy.tag_array_axes(t_unit, 'a', 'C,C')" in executed.reason
 
 
 def test_arrays_of_unknown_shape_have_one_axis() -> None:
