@@ -481,3 +481,62 @@ def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
 
 
 # }}}
+
+# {{{ many classes
+
+
+@pytest.mark.parametrize(
+    ("domain", "sources", "shape"),
+    [
+        (
+            "1 <= i < n - 1 and 1 <= j < l - 1 and 1 <= k < m - 1",
+            [(-1, 0, 0), (1, 0, 0), (0, -1, 0), (0, 1, 0), (0, 0, -1), (0, 0, 1)],
+            "n,l,m",
+        ),
+        (
+            "0 <= i < n and 0 <= j < l and 0 <= k < m",
+            [(0, 0, 0), (1, 0, 1), (2, 1, 0)],
+            "n+2,l+1,m+1",
+        ),
+    ],
+)
+def test_stencils_along_the_slowest_axis(
+    domain: str, sources: list[tuple[int, int, int]], shape: str
+) -> None:
+    loads = " + ".join(f"a[i + {x}, j + {y}, k + {z}]" for x, y, z in sources)
+    kernel = lp.make_kernel(
+        f"{{ [i,j,k] : {domain} }}",
+        f"c[i,j,k] = {loads}",
+        [
+            lp.GlobalArg("a", np.float32, shape=shape),
+            lp.GlobalArg("c", np.float32, shape="n,l,m"),
+            lp.ValueArg("n,l,m", np.int32),
+        ],
+        assumptions="n >= 3 and m >= 3 and l >= 3",
+        lang_version=(2018, 2),
+    )
+    vector = count_kernel(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
+    assert all(count.exact for count in vector.values())
+    border = 1 if domain.startswith("1") else 0
+    more = [int(extent[2:] or 0) for extent in shape.replace("+", " ").split(",")]
+    for sizes in [(3, 3, 3), (3, 4, 5), (4, 3, 6), (6, 5, 4), (9, 3, 3), (5, 9, 11)]:
+        n, depth, m = sizes
+        ranges = (range(border, extent - border) for extent in sizes)
+        points = list(itertools.product(*ranges))
+        rows, columns = depth + more[1], m + more[2]
+        read = {
+            ((i + x) * rows + j + y) * columns + k + z for i, j, k in points for x, y, z in sources
+        }
+        written = {(i * depth + j) * m + k for i, j, k in points}
+        load = _class_of(rows * columns, read, is_symbolic=True)
+        store = _class_of(depth * m, written, is_symbolic=True)
+        expected = Counter({f"load.32.{load}": len(points) * len(sources)})
+        expected[f"store.32.{store}"] = len(points)
+        if load == store:
+            expected[f"min.32.{load}"] = len(points)
+        values = vector.evaluate(n=n, l=depth, m=m)
+        found = {k[5:]: v for k, v in values.items() if k.startswith("gmem.") and v}
+        assert found == expected
+
+
+# }}}
