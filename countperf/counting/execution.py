@@ -637,7 +637,7 @@ class _Executions:
             self.reasons |= {layout.assumed} - {""}
             address = address_of(access, layout, self.domains.to_address)
             opaque = address or address_of(access, layout, self.analyzer.to_opaque)
-            strides = strides_of(place, opaque, kinds, self.analyzer.changing)
+            strides = strides_of(place, opaque, kinds, self.analyzer.changing, of_most=True)
             self._found_strides[key] = found = (place, strides)  # kept, and with it its identity
         return found[1]
 

@@ -35,8 +35,7 @@ class AxisStride:
         along it access the same element).
     stride : QuasiPolynomial or None
         Signed change of the address from one value to the next, elements; None where it is not the
-        same everywhere (along local axis 0: where it is that of no majority of the items), or where
-        the address is read from data.
+        same everywhere, or where the address is read from data.
     reason : str
         Why there is no stride; empty otherwise.
     """
@@ -58,6 +57,8 @@ def strides_of(
     address: Address | None,
     kinds: Mapping[str, AxisKind],
     changing: Mapping[str, frozenset[str]],
+    *,
+    of_most: bool = False,
 ) -> tuple[AxisStride, ...]:
     """Return the strides along all axes of the launch and all loops around an access.
 
@@ -72,6 +73,9 @@ def strides_of(
         Kind of each loop variable that is no axis of the launch.
     changing : mapping from str to frozenset of str
         Loops in which each private scalar is written.
+    of_most : bool
+        Whether the stride along local axis 0 may be that of most items, where it is not the same
+        everywhere.
 
     Returns
     -------
@@ -88,7 +92,8 @@ def strides_of(
     ):
         names = {axes[name]: name for name in place.within if name in axes}
         for axis in sorted(extents):
-            stride, reason = _stride(place, address, names.get(axis), changing)
+            is_lane = of_most and (kind, axis) == ("local", 0)
+            stride, reason = _stride(place, address, names.get(axis), changing, of_most=is_lane)
             result.append(
                 AxisStride(
                     kind="local" if kind == "local" else "group",
@@ -120,6 +125,8 @@ def _stride(
     address: Address | None,
     name: str | None,
     changing: Mapping[str, frozenset[str]],
+    *,
+    of_most: bool = False,
 ) -> tuple[QuasiPolynomial | None, str]:
     if address is None:
         return None, "the address is read from data"
@@ -132,8 +139,7 @@ def _stride(
     bounds = _bounds(place.domains, place)
     stride = step_along(address.flat, name, bounds)
     if stride is None:
-        is_lane = place.domains.local_axes.get(name) == 0
-        stride = _main_stride(place, address.flat, name, bounds, only_even=not is_lane)
+        stride = _main_stride(place, address.flat, name, bounds, of_most=of_most)
     if stride is not None:
         return stride, ""
     step = address.flat.substitute({name: QuasiPolynomial.name(name) + 1}) - address.flat
@@ -142,14 +148,14 @@ def _stride(
 
 
 def _main_stride(
-    place: Place, flat: QuasiPolynomial, name: str, bounds: sets.Bounds, *, only_even: bool
+    place: Place, flat: QuasiPolynomial, name: str, bounds: sets.Bounds, *, of_most: bool
 ) -> QuasiPolynomial | None:
     counted, _ = place.domains.trip_statistics(place.within)
     if not flat.names() <= counted | place.domains.sizes:
         return None
     known = place.domains.with_known_quotients(counted, flat)
     steps = steps_along(known, name, bounds, place.domains.domain(counted))
-    return None if only_even and len(steps) > 1 else main_step(steps)
+    return main_step(steps) if of_most or len(steps) == 1 else None
 
 
 def _bounds(domains: Domains, place: Place) -> sets.Bounds:

@@ -482,6 +482,16 @@ def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
 
 # }}}
 
+
+def test_the_analysis_has_no_stride_where_some_items_step_otherwise() -> None:
+    for expression, stride in (("a[i, (j + 2) % 40]", None), ("a[(i + 3) % n, j]", "1")):
+        analysis = analyze_kernel(_kernel(expression, shape="n,m+40"))
+        (load,) = (access for access in analysis.accesses if access.access.array == "a")
+        found = load.stride("local", 0)
+        assert (None if found.stride is None else str(found.stride)) == stride
+        assert bool(found.reason) == (stride is None)
+
+
 # {{{ many classes
 
 
