@@ -19,6 +19,7 @@ from countperf.counting.data_loops import (
     entered_loops,
     refuse_loops_beside,
 )
+from countperf.counting.definitions import definitions_in
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.schedule import LocalBarrier
 from countperf.counting.statistics import Statistics
@@ -31,13 +32,16 @@ from countperf.symbolic import sets
 from countperf.symbolic.affine import (
     Condition,
     NotAffineError,
+    ToAddress,
     ToCondition,
     ToQuasiPolynomial,
 )
 from countperf.symbolic.cardinality import Counter, from_pieces
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
+from countperf.symbolic.quotients import ParametricFloor
+from countperf.symbolic.splitting import quotients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +101,12 @@ class Domains:
         self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
         self._hulls: dict[int, tuple[Any, sets.IntegerSet | None]] = {}
+        self._quotients: dict[Any, list[tuple[int, sets.IntegerSet]] | None] = {}
         self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
         self._value_bounds: dict[str, tuple[int | None, int | None]] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
+        self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
 
     # {{{ names
 
@@ -113,7 +119,9 @@ class Domains:
     def sizes(self) -> frozenset[str]:
         """Arguments that are integer scalars."""
         arguments: list[Any] = [a for a in self.kernel.args if isinstance(a, ValueArg)]
-        return frozenset(a.name for a in arguments if a.dtype.numpy_dtype.kind in "iu")
+        integers = {a.name for a in arguments if a.dtype.numpy_dtype.kind in "iu"}
+        declared = set(self.kernel.arg_dict) | set(self.kernel.temporary_variables)
+        return frozenset(integers | (set(self.kernel.all_params()) - declared))
 
     @cached_property
     def data_loops(self) -> dict[str, DataLoop]:
@@ -137,6 +145,11 @@ class Domains:
 
     def _is_known(self, name: str) -> bool:
         return name in self.inames or name in self.sizes
+
+    @cached_property
+    def definitions(self) -> dict[str, Any]:
+        """Private integers that are other names for expressions in loop variables and sizes."""
+        return definitions_in(self.kernel, self.inames | self.sizes)
 
     @cached_property
     def local_axes(self) -> dict[str, int]:
@@ -266,6 +279,29 @@ class Domains:
             found = {name: value for name, value in found.items() if value.names() <= known}
             self._determined[counted] = found
         return found
+
+    def with_known_quotients(
+        self, within: frozenset[str], expression: QuasiPolynomial
+    ) -> QuasiPolynomial:
+        """Replace floors of quotients by size parameters that have one value for all loops."""
+
+        def replace(atom: Atom) -> QuasiPolynomial | None:
+            if isinstance(atom, str) or not isinstance(atom, ParametricFloor):
+                return None
+            key = (within, atom)
+            if key not in self._quotients:
+                self._quotients[key] = quotients(
+                    self.domain(within),
+                    atom.numerator,
+                    atom.divisor,
+                    self.counter.context.assumptions,
+                )
+            found = self._quotients[key]
+            if found is None or len(found) > 1:
+                return None
+            return QuasiPolynomial.constant(found[0][0] if found else 0)
+
+        return expression.map_atoms(replace)
 
     def _joint_domain(self, within: frozenset[str]) -> Any:
         found = self._joint_domains.get(within)

@@ -8,9 +8,8 @@ Rules, after the helpers that Loopy emits for them:
 3. An update of a segmented sum or product is one ``bitwise`` (the flags joined), one ``select``,
    and one addition or multiplication where the flag of the second operand is not set. A flag that
    is data takes its probability from the caller, as any condition does.
-4. ``real`` and ``conj`` of a real number is the number; its ``imag`` is zero. All are free.
-5. ``indexof`` and ``indexof_vec`` are index arithmetic: only the loads in the subscript count.
-6. The loop variable of an unrolled loop is a number in each copy of the body: it converts for free,
+4. ``indexof`` and ``indexof_vec`` are index arithmetic: only the loads in the subscript count.
+5. The loop variable of an unrolled loop is a number in each copy of the body: it converts for free,
    and joins other numbers for free. A multiplication by it is one, also where it is -1.
 """
 
@@ -41,7 +40,6 @@ from countperf.counting.operations import (
 from countperf.symbolic.affine import NotAffineError
 
 _UNROLLED = (UnrollTag, UnrolledIlpTag)
-_IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
 
 
 def _as_written(expr: Any) -> Any:
@@ -101,8 +99,6 @@ class TupleCounter(InstructionCounter):
                 return self.kernel.index_dtype.numpy_dtype
             case _:
                 pass
-        if str(getattr(callable_, "name_in_target", "")).startswith(_IDENTITIES):
-            return self.rec(expr.parameters[0])
         return super().map_call(expr)
 
     def _arguments(self, expr: Any, callable_: Any) -> list[DType]:

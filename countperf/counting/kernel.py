@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import loopy as lp
 
-from countperf.counting.accesses import (
-    Address,
-    Layout,
-    UtilizationClass,
-    address_of,
-    class_without_neighbors,
-    layout_of,
-    step_along,
-    utilization_classes,
-    widened_cells,
+from countperf.counting.access_classes import (
+    AccessCount,
+    Footprints,
+    Occurrence,
+    access_counts,
 )
-from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
@@ -35,43 +29,16 @@ from countperf.counting.supplied import (
     require_rule,
     touched_arrays,
 )
+from countperf.counting.vectors import refuse_vectors
 from countperf.errors import (
     CountingError,
-    DataDependentControlFlowError,
-    UnsupportedExpressionError,
 )
-from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 __all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessCount:
-    """How often an access is executed, and the class that it belongs to.
-
-    Attributes
-    ----------
-    access : MemoryAccess
-        What is accessed.
-    stride : QuasiPolynomial or None
-        Signed stride along local axis 0 in elements; None if the address is read from data.
-    classes : tuple of UtilizationClass
-        Utilization classes and where in the parameters they apply; empty for local memory.
-    executions : PiecewiseQuasiPolynomial
-        Executions by all work items.
-    reasons : frozenset of str
-        Why they or the classes are not exact; empty if they are.
-    """
-
-    access: MemoryAccess
-    stride: QuasiPolynomial | None
-    classes: tuple[UtilizationClass, ...]
-    executions: PiecewiseQuasiPolynomial
-    reasons: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +90,7 @@ class Counts:
 @dataclass(slots=True)
 class _Totals:
     operations: dict[Operation, list[PiecewiseQuasiPolynomial]] = field(default_factory=dict)
-    accesses: dict[tuple[MemoryAccess, frozenset[str]], list[PiecewiseQuasiPolynomial]] = field(
+    accesses: dict[tuple[MemoryAccess, frozenset[str]], list[Occurrence]] = field(
         default_factory=dict
     )
     cases: dict[tuple[MemoryAccess, frozenset[str]], set[tuple[Case | FirstIteration, ...]]] = (
@@ -198,6 +165,8 @@ def count_loopy_kernel(
         Something cannot be counted exactly; subclasses say what.
     """
     kernel, callables = prepared(t_unit)
+    if view == "compiled":
+        refuse_vectors(kernel, "what a compiler leaves")
     counter = Counter(kernel.assumptions, approximate=approximate)
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, counter, given)
@@ -243,7 +212,8 @@ def _counted(domains: Domains, rules: _Rules, *, is_whole: bool) -> Counts:
                 passes = domains.executions(within_loops, (), Grid(groups={}, items={}))
                 totals.global_barriers += passes * items
                 totals.note("barrier.global", given.reasons(within_loops | spread))
-    accesses = tuple(_access_counts(kernel, domains, given, totals, rules.tallies.to_index))
+    footprints = Footprints(kernel, domains, totals.cases, totals.opaque, rules.tallies.to_index)
+    accesses = access_counts(domains, given, totals.accesses, totals.reasons, footprints)
     return Counts(
         kernel=kernel.name,
         parameters=tuple(sorted(domains.sizes)),
@@ -251,7 +221,7 @@ def _counted(domains: Domains, rules: _Rules, *, is_whole: bool) -> Counts:
         operations={
             key: PiecewiseQuasiPolynomial.sum(parts) for key, parts in totals.operations.items()
         },
-        accesses=accesses,
+        accesses=tuple(accesses),
         local_barriers=totals.local_barriers,
         global_barriers=totals.global_barriers,
         work_groups=totals.work_groups,
@@ -301,7 +271,8 @@ def _count_program(
                 totals.operations.setdefault(key, []).append(executions.scale(number))
             else:
                 place = (key, within)
-                totals.accesses.setdefault(place, []).append(executions.scale(number))
+                found = Occurrence(executions.scale(number), cases, grid, number)
+                totals.accesses.setdefault(place, []).append(found)
                 totals.cases.setdefault(place, set()).add(cases)
 
 
@@ -338,224 +309,3 @@ def _count_supplied(
     for name, number in rules.supplied.of(instruction.id).items():
         totals.supplied[name] = totals.supplied.get(name, ZERO_COUNT) + executions.scale(number)
         totals.note(name, reasons)
-
-
-# {{{ accesses
-
-
-def _access_counts(
-    kernel: Any,
-    domains: Domains,
-    statistics: Statistics,
-    totals: _Totals,
-    to_polynomial: Callable[[Any], QuasiPolynomial],
-) -> list[AccessCount]:
-    layouts: dict[tuple[str, int], Layout] = {}
-    footprints = _Footprints(kernel, domains, totals, to_polynomial)
-    result: list[AccessCount] = []
-    for (access, within), parts in totals.accesses.items():
-        executions = PiecewiseQuasiPolynomial.sum(parts)
-        if not executions:
-            continue
-        reasons = frozenset[str]()
-        if totals.reasons:
-            reasons = totals.reasons.get((access, within), reasons)
-        element = (access.array, access.component_of)
-        if element not in layouts:
-            array = kernel.arg_dict.get(access.array)
-            if array is None:
-                array = kernel.temporary_variables[access.array]
-            layouts[element] = layout_of(kernel, array, to_polynomial, access.component_of)
-        layout = layouts[element]
-        address = address_of(access, layout, to_polynomial)
-        stated: tuple[str, str] | None = None
-        if address is None:
-            stated = statistics.pattern_of(access.array, access.text)
-            classes = (UtilizationClass(name=stated[0] if stated else "indirect"),)
-            stride = None
-        else:
-            stride, steps = _stride(kernel, access, within, address, domains)
-            classes: tuple[UtilizationClass, ...] = ()
-            if access.address_space == "global":
-                if footprints.data_decides(access, layout, stride):
-                    stated = statistics.pattern_of(access.array, access.text)
-                classes = (
-                    (UtilizationClass(name=stated[0]),)
-                    if stated
-                    else footprints.classes(access, layout, address, stride, steps)
-                )
-        if stated:
-            reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
-        result.append(
-            AccessCount(
-                access=access,
-                stride=stride,
-                classes=classes,
-                executions=executions,
-                reasons=reasons,
-            )
-        )
-    return result
-
-
-def _stride(
-    kernel: Any, access: MemoryAccess, within: frozenset[str], address: Address, domains: Domains
-) -> tuple[QuasiPolynomial, tuple[QuasiPolynomial, ...]]:
-    """Return the stride along local axis 0, flattened and for each index."""
-    zero = QuasiPolynomial()
-    lanes = [name for name in within if domains.local_axes.get(name) == 0]
-    if lanes:
-        address = address.with_values(domains.determined(within))
-    if not lanes:
-        return zero, (zero,) * len(address.index)
-    bounds: sets.Bounds = dict.fromkeys(within, (None, None))
-    if any(lanes[0] in part.names() for part in address.index if not part.is_linear):
-        counted, _ = domains.trip_statistics(within)
-        bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}
-    found = [step_along(part, lanes[0], bounds) for part in address.index]
-    steps = tuple(step for step in found if step is not None)
-    if len(steps) < len(found):
-        raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}': the address of {access.array}"
-            f"[{', '.join(map(str, access.index))}] does not change evenly along local axis 0 "
-            f"('{lanes[0]}'); there is no stride class for it",
-            kernel=kernel.name,
-            where=access.array,
-        )
-    return address.flattened(steps), steps
-
-
-class _Footprints:
-    """Footprints of arrays and the utilization classes that they decide, each found once."""
-
-    def __init__(
-        self,
-        kernel: Any,
-        domains: Domains,
-        totals: _Totals,
-        to_polynomial: Callable[[Any], QuasiPolynomial],
-    ) -> None:
-        self.kernel = kernel
-        self.domains = domains
-        self.totals = totals
-        self.to_polynomial = to_polynomial
-        self._cells: dict[tuple[str, str], Any] = {}
-        self._data_decides: dict[tuple[str, str], bool] = {}
-        self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
-
-    def data_decides(self, access: MemoryAccess, layout: Layout, stride: QuasiPolynomial) -> bool:
-        """Whether an access needs a footprint that data decides."""
-        if stride.is_constant and abs(stride.constant_term) in (0, 1):
-            return False
-        key = (access.array, access.direction)
-        if key not in self._data_decides:
-            addresses = [
-                address_of(other, layout, self.to_polynomial)
-                for other, _ in self.totals.cases
-                if (other.array, other.direction) == key
-            ]
-            self._data_decides[key] = any(a is None or self._is_ragged(a) for a in addresses)
-        return self._data_decides[key]
-
-    def _is_ragged(self, address: Address) -> bool:
-        """Whether an address depends on a loop whose values data decides."""
-        loops = self.domains.data_loops
-        return bool(loops) and any(part.names() & loops.keys() for part in address.index)
-
-    def classes(
-        self,
-        access: MemoryAccess,
-        layout: Layout,
-        address: Address,
-        stride: QuasiPolynomial,
-        steps: tuple[QuasiPolynomial, ...],
-    ) -> tuple[UtilizationClass, ...]:
-        """Return the classes of an access to global memory."""
-        number = abs(int(stride.constant_term)) if stride.is_constant else None
-        if number == 0:
-            return (UtilizationClass(name="uniform"),)
-        if number == 1:
-            return (UtilizationClass(name="stride1"),)
-        key = (access.array, access.direction, steps)
-        found = self._classes.get(key)
-        if found is None:
-            what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
-            try:
-                with sets.limited_operations(FOOTPRINT_OPERATIONS, what):
-                    found = self._found_classes(access, layout, address, stride, steps)
-            except CountingError as error:
-                if not self.domains.counter.approximate:
-                    raise
-                found = (class_without_neighbors(number, str(error)),)
-            self._classes[key] = found
-        return found
-
-    def _found_classes(
-        self,
-        access: MemoryAccess,
-        layout: Layout,
-        address: Address,
-        stride: QuasiPolynomial,
-        steps: tuple[QuasiPolynomial, ...],
-    ) -> tuple[UtilizationClass, ...]:
-        cells = self._accessed_cells(access, layout)
-        widened = widened_cells(cells, layout, address, steps)
-        if widened is None:
-            raise UnsupportedExpressionError(
-                f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
-                f"for stride {stride} in a layout with strides "
-                f"({', '.join(map(str, layout.strides))}); give the array a compact layout",
-                kernel=self.kernel.name,
-                where=access.array,
-            )
-        counter = self.domains.counter
-        return utilization_classes(
-            abs(int(stride.constant_term)) if stride.is_constant else None,
-            counter.count(cells),
-            counter.count(counter.as_one_piece(widened)),
-            counter,
-        )
-
-    def _accessed_cells(self, access: MemoryAccess, layout: Layout) -> Any:
-        """Return the index tuples of the array that are accessed in the access's direction."""
-        key = (access.array, access.direction)
-        found = self._cells.get(key)
-        if found is None:
-            if key in self.totals.opaque:
-                raise UnsupportedExpressionError(
-                    f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                    f"instruction '{self.totals.opaque[key]}', which has no counting rule, may "
-                    "access it too; its strided accesses have no class",
-                    kernel=self.kernel.name,
-                    where=access.array,
-                )
-            places: list[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]] = []
-            for (other, within), all_cases in self.totals.cases.items():
-                if (other.array, other.direction) != key:
-                    continue
-                if other.component_of != access.component_of:
-                    raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                        "its vectors are accessed whole and by components; its strided accesses "
-                        "have no class",
-                        kernel=self.kernel.name,
-                        where=access.array,
-                    )
-                address = address_of(other, layout, self.to_polynomial)
-                if address is None or self._is_ragged(address):
-                    raise DataDependentControlFlowError(
-                        f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                        f"data decides which elements {other.text} is, so that its strided "
-                        "accesses have no class; pass one, "
-                        f"statistics={{{access.array!r}: '4ofn'}}",
-                        kernel=self.kernel.name,
-                        where=access.array,
-                        statistics={access.array: "4ofn"},
-                    )
-                places += [(address, within, cases) for cases in all_cases]
-            found = accessed_cells(places, self.domains, lambda address: address.index)
-            self._cells[key] = found
-        return found
-
-
-# }}}

@@ -29,6 +29,7 @@ from loopy.kernel.data import ImageArg
 from loopy.symbolic import LinearSubscript, ResolvedFunction
 from loopy.type_inference import TypeReader
 
+from countperf.counting.choices import alternatives
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
 from countperf.counting.statistics import Statistics
 from countperf.counting.texts import text_of
@@ -43,6 +44,8 @@ Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
 _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
 _FUSED_FUNCTIONS = {"fma", "mad"}
+_IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
+"""Of real numbers, as Loopy names them in its code."""
 _LOOPYS_FUNCTIONS = {"make_tuple", "indexof", "indexof_vec"}
 
 
@@ -369,16 +372,24 @@ class InstructionCounter(RefusingMapper):
     def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
         outer, self._in_index = self._in_index, True
+        is_affine = True
         for part in index:
             whole = getattr(part, "index", part) if _is_linear(part) else part
             try:
                 self.to_index(whole)
             except NotAffineError:
+                is_affine = False
                 self._in_context("i", whole)
         self._in_index = outer
         space = self._address_space(variable)
         if space is not None:
-            self._access(direction, name, variable, space, index)
+            cases = self._cases
+            for chosen, where in (
+                [(index, ())] if is_affine else alternatives(index, self.to_condition)
+            ):
+                self._cases = (*cases, *where)
+                self._access(direction, name, variable, space, chosen)
+            self._cases = cases
         return self._element_type(variable)
 
     def _store(self, assignee: Any) -> DType | None:
@@ -570,13 +581,19 @@ class InstructionCounter(RefusingMapper):
         return target
 
     def map_call(self, expr: Any) -> DType | None:
-        """Known functions by their kind; unknown scalar functions are ``special``."""
+        """Known functions by their kind; unknown scalar functions are ``special``.
+
+        Real and imaginary parts and conjugates of real numbers are free. Absolute values of them
+        are emitted as ``fabs``, and count as that.
+        """
         if not isinstance(expr.function, ResolvedFunction):
             raise self._refusal(f"the unresolved function in {expr}", "register the callable")
         callable_ = self.callables[expr.function.name]
         name = getattr(callable_, "name_in_target", None) or getattr(callable_, "name", None)
         if name is None or hasattr(callable_, "subkernel"):
             raise self._refusal(f"the call {expr}", "inline the callee first")
+        if str(name).startswith(_IDENTITIES):
+            return self.rec(expr.parameters[0])
         types = callable_.arg_id_to_dtype or {}
         if not isinstance(callable_.name, str) or callable_.name in _LOOPYS_FUNCTIONS:
             raise self._refusal(f"the call of {text_of(expr)}", "assign its result whole")
@@ -594,6 +611,8 @@ class InstructionCounter(RefusingMapper):
         elif name == "pow":
             self._operation("pow", result)
         else:
+            is_real = result is not None and result.kind == "f"
+            name = "fabs" if name == "abs" and is_real else name
             self._operation("special", result, name=name)
         return result
 

@@ -188,7 +188,7 @@ class KernelProgram:
             if array is None:
                 array = self.kernel.temporary_variables[access.array]
             self._layouts[access.array] = layout_of(self.kernel, array, self.domains.to_polynomial)
-        found = address_of(access, self._layouts[access.array], self.domains.to_polynomial)
+        found = address_of(access, self._layouts[access.array], self.domains.to_address)
         return None if found is None else found.flat
 
     def local_bytes(self, parameters: Mapping[str, int]) -> int:

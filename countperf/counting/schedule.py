@@ -21,6 +21,7 @@ from loopy.schedule import (
 from loopy.types import LoopyType
 
 from countperf.counting.copies import linearized, preprocessed, without_empty_code
+from countperf.counting.layouts import with_strides
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError
 
@@ -104,7 +105,9 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
             "one with t_unit.with_entrypoints(name)"
         )
     t_unit = inlined(without_empty_code(t_unit))
-    kernel = t_unit.default_entrypoint
+    kernel = with_strides(t_unit.default_entrypoint)
+    if kernel is not t_unit.default_entrypoint:
+        t_unit = t_unit.with_kernel(kernel)
     if kernel.state < lp.KernelState.LINEARIZED:
         try:
             with unattended():

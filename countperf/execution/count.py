@@ -75,6 +75,7 @@ from countperf.counting.structure import (
 )
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import refuse_vectors
+from countperf.errors import CountingError
 from countperf.execution.reuse import (
     LINE_BYTES,
     Step,
@@ -643,9 +644,10 @@ class _Executions:
         found = self._found_strides.get(key)
         if found is None:
             layout = self.analyzer.layout(access.array)
-            address = address_of(access, layout, self.domains.to_polynomial)
+            self.reasons |= {layout.assumed} - {""}
+            address = address_of(access, layout, self.domains.to_address)
             opaque = address or address_of(access, layout, self.analyzer.to_opaque)
-            strides = strides_of(place, opaque, kinds, self.analyzer.changing)
+            strides = strides_of(place, opaque, kinds, self.analyzer.changing, of_most=True)
             self._found_strides[key] = found = (place, strides)  # kept, and with it its identity
         return found[1]
 
@@ -764,7 +766,7 @@ class _Executions:
         if access.address_space != "local":
             return "next"
         layout = self.analyzer.layout(access.array)
-        address = address_of(access, layout, self.domains.to_polynomial)
+        address = address_of(access, layout, self.domains.to_address)
         if address is None:
             return "next"
         lanes = {name for name, of in place.lanes.items() if of == axis}
@@ -781,7 +783,8 @@ class _Executions:
         cases: tuple[Case | FirstIteration, ...],
         grid: Grid,
     ) -> None:
-        address = address_of(access, self.analyzer.layout(access.array), self.domains.to_polynomial)
+        address = address_of(access, self.analyzer.layout(access.array), self.domains.to_address)
+        address = address and address.simplified()
         steps = [
             (s.kind, abs(int(s.stride.constant_term)))
             for s in self._strides(access, place, kinds)
@@ -916,7 +919,7 @@ class _Executions:
         """Count distinct elements by group, contiguous pieces by group, and elements in all.
 
         Pieces are counted twice: also for where steps by a symbol stay in a line. None where data
-        decides them.
+        decides them, or where subscripts divide by sizes in many ways or multiply them.
         """
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
@@ -930,6 +933,11 @@ class _Executions:
             for axis in sorted(grid.groups.keys() - set(axes)):
                 repeats[axes] *= grid.groups[axis]
         what = f"kernel '{self.kernel.name}': the footprint of array '{array}'"
+        if any(m.index and (m.index.has_quotients or m.index.has_products) for _, m in members):
+            try:  # quotients may have few values, each of which is looked at
+                self._count_cells([member for _, member in members], ())
+            except CountingError:
+                return None
         with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
             thin = next((m.thin for _, m in members if m.thin is not None), None)

@@ -38,8 +38,9 @@ def count_kernel(
     statistics : mapping from str to number or str, optional
         What data decides: mean trip counts by iname; probabilities of conditions by instruction id
         (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is
-        read from data, by array or by the access's text, such as ``{"x": "stride1"}`` (without
-        one it is ``indirect``). Counts into which they enter are marked as not exact.
+        read from data (without one it is ``indirect``), or whose work items step unevenly, by array
+        or by the access's text, such as ``{"x": "stride1"}``. Counts into which they enter are
+        marked as not exact.
     powers : {"emitted", "written"}
         Whether ``x**2`` is the multiplication that is generated (default) or one ``pow``.
     approximate : bool
