@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from countperf.counting.keys import Granularity
 from countperf.counting.size_ranges import check_range
@@ -62,6 +62,7 @@ class _VectorDocument(Part):
     parameters: tuple[str, ...]
     assumptions: str
     assumption_guards: tuple[_GuardsPart, ...]
+    defaults: dict[str, str] = Field(default_factory=dict[str, str])
     counts: dict[str, _CountPart]
 
 
