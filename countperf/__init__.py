@@ -11,32 +11,27 @@ from typing import TYPE_CHECKING, Any
 from countperf.version import __version__
 
 if TYPE_CHECKING:
-    from countperf.available import available_weights
     from countperf.counting.analysis import KernelAnalysis, analyze_kernel
     from countperf.errors import CountperfError
     from countperf.harness.campaign import measure
     from countperf.harness.doctor import examine as doctor
     from countperf.harness.profiles import predict_all, profile_kernel
-    from countperf.kernels import load_kernel
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
     from countperf.models.library import load_weights
     from countperf.models.weights import WeightSet
-    from countperf.predicting import explain, predict, with_compiled_code
     from countperf.predictions import Prediction
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.vector import Count, PropertyVector
     from countperf.tuning.space import SearchSpace
-    from countperf.workflow import (
-        coverage,
-        devices,
-        evaluate,
-        fit,
-        measure_catalogue,
-        rank,
-        tune,
-        tune_devices,
-        with_transactions,
-    )
+    from countperf.workflow.analyzing import coverage, with_transactions
+    from countperf.workflow.available_fits import available_weights
+    from countperf.workflow.devices import devices
+    from countperf.workflow.evaluating import evaluate
+    from countperf.workflow.fitting import fit
+    from countperf.workflow.kernels import load_kernel
+    from countperf.workflow.measuring import measure_catalogue
+    from countperf.workflow.prediction import explain, predict, with_compiled_code
+    from countperf.workflow.tuning import rank, tune, tune_devices
 
 
 _HOMES = {
@@ -51,26 +46,26 @@ _HOMES = {
     "SearchSpace": "countperf.tuning.space",
     "WeightSet": "countperf.models.weights",
     "analyze_kernel": "countperf.counting.analysis",
-    "available_weights": "countperf.available",
+    "available_weights": "countperf.workflow.available_fits",
     "count_kernel": "countperf.properties.count_properties",
-    "coverage": "countperf.workflow",
-    "devices": "countperf.workflow",
+    "coverage": "countperf.workflow.analyzing",
+    "devices": "countperf.workflow.devices",
     "doctor": "countperf.harness.doctor:examine",
-    "evaluate": "countperf.workflow",
-    "explain": "countperf.predicting",
-    "fit": "countperf.workflow",
-    "load_kernel": "countperf.kernels",
+    "evaluate": "countperf.workflow.evaluating",
+    "explain": "countperf.workflow.prediction",
+    "fit": "countperf.workflow.fitting",
+    "load_kernel": "countperf.workflow.kernels",
     "load_weights": "countperf.models.library",
     "measure": "countperf.harness.campaign",
-    "measure_catalogue": "countperf.workflow",
-    "predict": "countperf.predicting",
+    "measure_catalogue": "countperf.workflow.measuring",
+    "predict": "countperf.workflow.prediction",
     "predict_all": "countperf.harness.profiles",
     "profile_kernel": "countperf.harness.profiles",
-    "rank": "countperf.workflow",
-    "tune": "countperf.workflow",
-    "tune_devices": "countperf.workflow",
-    "with_compiled_code": "countperf.predicting",
-    "with_transactions": "countperf.workflow",
+    "rank": "countperf.workflow.tuning",
+    "tune": "countperf.workflow.tuning",
+    "tune_devices": "countperf.workflow.tuning",
+    "with_compiled_code": "countperf.workflow.prediction",
+    "with_transactions": "countperf.workflow.analyzing",
 }
 
 __all__ = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from countperf.tuning.records import read_record, record
 
-from countperf import workflow
+import countperf
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
@@ -31,8 +31,9 @@ from countperf.metrics import Evaluation
 from countperf.models.library import fits_folders, load_weights
 from countperf.models.shipped import fitted_model
 from countperf.properties.vector import PropertyVector
-from countperf.rental import Progress
 from countperf.tuning.result import Plan
+from countperf.workflow import kernels
+from countperf.workflow.gpu_summary import Progress
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights
 from tests.mutations import Kind
@@ -262,7 +263,7 @@ def _vector() -> bytes:
 
 
 def _use_vector(path: Path) -> object:
-    vector = workflow.load_kernel(str(path))
+    vector = kernels.load_kernel(str(path))
     assert isinstance(vector, PropertyVector)
     return vector.evaluate(n=1024), vector.to_document(), str(vector["flop.add.f32"])
 
@@ -273,7 +274,7 @@ def _use_vector(path: Path) -> object:
 
 
 def _devices() -> tuple[Kind, ...]:
-    catalog = Path(workflow.__file__).parent / "devices" / "catalog"
+    catalog = Path(countperf.__file__).parent / "hardware" / "catalog"
     parameters = load_device("nvidia-gtx-970")
     characterization = Characterization.from_object(
         {

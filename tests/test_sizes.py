@@ -8,7 +8,6 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf import workflow
 from countperf.cli import main
 from countperf.errors import DocumentError, KernelBuildError, ParameterError
 from countperf.harness.campaign import measure
@@ -16,6 +15,7 @@ from countperf.harness.description import describe_kernel
 from countperf.harness.scalars import as_scalar
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
+from countperf.workflow import prediction
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
 
 KERNEL = "n-body/256x1/f32"
@@ -66,7 +66,7 @@ def test_the_advice_for_a_size_beyond_its_type_works() -> None:
 def test_predictions_refuse_a_size_beyond_its_type() -> None:
     for size in (2**31, 2**33):
         with pytest.raises(ParameterError, match="the largest value of its type int32"):
-            workflow.predict(_double(np.int32), weights="pocl-epyc-zen5", model="linear", n=size)
+            prediction.predict(_double(np.int32), weights="pocl-epyc-zen5", model="linear", n=size)
 
 
 def test_launches_refuse_a_size_beyond_its_type() -> None:

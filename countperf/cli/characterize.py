@@ -31,7 +31,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the microbenchmarks and print what they found."""
     from countperf.report.characterization import characterization_text
-    from countperf.workflow import characterize
+    from countperf.workflow.characterizing import characterize
 
     with ProgressBar() as progress:
         found = characterize(

@@ -166,7 +166,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
 
 def asked_weights(options: argparse.Namespace, device: str | None) -> WeightSet | str | None:
     """Return the weights that ``--weights`` and ``--model`` name together."""
-    from countperf.predicting import weights_for
+    from countperf.workflow.prediction import weights_for
 
     if options.model is None:
         return options.weights

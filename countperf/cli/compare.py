@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
         comparison_object,
         comparison_text,
     )
-    from countperf.workflow import compare, measured_devices
+    from countperf.workflow.comparing import compare, measured_devices
 
     places = options.measurements or list(measured_devices())
     if options.output and len(places) != 1:

@@ -48,7 +48,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the shares, then instructions loop by loop."""
     from countperf.report.compiled import compiled_object, compiled_text
-    from countperf.workflow import compiled
+    from countperf.workflow.compiled_code import compiled
 
     if (options.kernel is None) == (options.store is None):
         raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
@@ -74,7 +74,7 @@ def _store(options: argparse.Namespace) -> None:
     """Read the code of measured kernels, and say of how many cases it is known."""
     import sys
 
-    from countperf.workflow import read_code
+    from countperf.workflow.compiled_code import read_code
 
     found = read_code(
         options.store,
@@ -94,7 +94,7 @@ def _store(options: argparse.Namespace) -> None:
 def _executed(options: argparse.Namespace) -> None:
     """Print what a kernel's code executes."""
     from countperf.models.definition import CODE, LATE
-    from countperf.predicting import with_compiled_code
+    from countperf.workflow.prediction import with_compiled_code
 
     sizes = as_dict(options.parameters)
     vector = with_compiled_code(options.kernel, sizes, device=options.device)

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
         _analyze(options)
         return
     from countperf.report import count_object, count_text
-    from countperf.workflow import counted
+    from countperf.workflow.kernels import counted
 
     sizes = as_dict(options.parameters)
     vector = counted(
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
 def _analyze(options: argparse.Namespace) -> None:
     """Print the structure of a kernel."""
     from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
-    from countperf.workflow import analyzed
+    from countperf.workflow.analyzing import analyzed
 
     sizes = as_dict(options.parameters)
     analysis = analyzed(options.kernel, statistics=as_dict(options.statistics) or None, sizes=sizes)

@@ -31,7 +31,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the verdict first, then a row for each feature."""
     from countperf.report.coverage import coverage_object, coverage_text
-    from countperf.workflow import coverage
+    from countperf.workflow.analyzing import coverage
 
     found = coverage(
         options.kernel,

@@ -15,7 +15,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """List the devices."""
     from countperf.report import format_table
-    from countperf.workflow import devices
+    from countperf.workflow.devices import devices
 
     found = devices()
     if options.json:

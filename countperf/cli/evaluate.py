@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     )
     from countperf.report.comparison import check_figure_path
     from countperf.report.evaluation_figure import draw_evaluations
-    from countperf.workflow import evaluate, evaluate_ranking
+    from countperf.workflow.evaluating import evaluate, evaluate_ranking
 
     if options.figure:
         check_figure_path(options.figure)

@@ -90,11 +90,12 @@ def run(options: argparse.Namespace) -> None:
     from countperf.errors import OutputError
     from countperf.measurements import MeasurementSet
     from countperf.models.library import checked_own_name, store_own_fit, user_fits_folder
-    from countperf.own_fits import compared_with_shipped
     from countperf.report import fit_object, fit_text
     from countperf.report.weights_table import compared_fits_text
     from countperf.tuning.pools import processors
-    from countperf.workflow import fit, known_device
+    from countperf.workflow.devices import known_device
+    from countperf.workflow.fitting import fit
+    from countperf.workflow.own_fits import compared_with_shipped
 
     check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
     if options.name is not None:

@@ -54,7 +54,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the campaign and summarize it."""
-    from countperf.workflow import measure_catalogue
+    from countperf.workflow.measuring import measure_catalogue
 
     with ProgressBar() as progress:
         found = measure_catalogue(

@@ -94,8 +94,8 @@ def run(options: argparse.Namespace) -> None:
     if options.explain:
         _explain(options)
         return
-    from countperf.predicting import predict
     from countperf.report import comparison_text, prediction_object, prediction_text
+    from countperf.workflow.prediction import predict
 
     prediction, *others = [
         predict(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
@@ -115,10 +115,10 @@ def run(options: argparse.Namespace) -> None:
 def _explain(options: argparse.Namespace) -> None:
     """Predict, and print what is behind it too."""
     from countperf.models.explanation import explain
-    from countperf.predicting import predict_in_detail
     from countperf.report import comparison_text
     from countperf.report.explanation import difference_text, explanation_object, explanation_text
-    from countperf.workflow import known_device
+    from countperf.workflow.devices import known_device
+    from countperf.workflow.prediction import predict_in_detail
 
     found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
     for kernel, sizes, named, more in _asked(options):

@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
     """Predict all points and print the best."""
     from countperf.documents import LineFile
     from countperf.report.tuning import point_object, ranking_object, ranking_text
-    from countperf.workflow import rank
+    from countperf.workflow.tuning import rank
 
     with LineFile(options.output) as file:
         ranking = rank(

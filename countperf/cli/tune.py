@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     from countperf.report.comparison import check_figure_path
     from countperf.tuning.devices import DevicesInterrupt
     from countperf.tuning.result import SearchInterrupt
-    from countperf.workflow import tune, tune_devices
+    from countperf.workflow.tuning import tune, tune_devices
 
     if options.figure is not None:
         check_figure_path(options.figure)

@@ -14,8 +14,8 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """List the fitted weights that there are."""
-    from countperf.available import available_weights
     from countperf.report.weights_table import weights_table_text
+    from countperf.workflow.available_fits import available_weights
 
     found = available_weights()
     if options.json:

@@ -364,6 +364,6 @@ def check_counting_rules(measurement: Measurement) -> None:
         message = (
             f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
             f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
-            " (countperf.workflow.recount does that for kernels of the catalogue)"
+            " (countperf.workflow.measured.recount does that for kernels of the catalogue)"
         )
         raise FitError(message)

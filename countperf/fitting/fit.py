@@ -306,8 +306,8 @@ def _with_what_it_names(
     if found and not known:
         raise FitError(
             f"the {definition.name} model names {', '.join(named)}, and of no measured case"
-            " transactions are known: fit with countperf.workflow.fit, or countperf fit, which find"
-            " those of kernels of the catalogue"
+            " transactions are known: fit with countperf.fit, or countperf fit, which find those of"
+            " kernels of the catalogue"
         )
     return known
 
@@ -319,7 +319,7 @@ def _require_structure(
         raise FitError(
             f"the {model} model {why}, and the measured"
             f" kernels were counted in the {view} view: count them again in the structure view"
-            " (countperf.workflow.recount)"
+            " (countperf.workflow.measured.recount)"
         )
 
 

@@ -74,7 +74,7 @@ class Measurement(_Line):
         As in `Environment`, right after the last run.
     code : dict from str to int, or None
         Instructions that all groups execute, by property (``code.load_vector``), where the compiled
-        code was read (`countperf.workflow.read_code`) and could be followed.
+        code was read (`countperf.workflow.compiled_code.read_code`) and could be followed.
     transactions : dict from str to int, or None
         Those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
         (`countperf.properties.transactions`).

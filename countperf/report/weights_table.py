@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from countperf.report.numbers import format_percent, format_table
 
 if TYPE_CHECKING:
-    from countperf.available import AvailableFit
     from countperf.models.weights import WeightSet
-    from countperf.own_fits import ShippedComparison
+    from countperf.workflow.available_fits import AvailableFit
+    from countperf.workflow.own_fits import ShippedComparison
 
 
 def weights_table_text(fits: Sequence[AvailableFit]) -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from countperf.available import available_weights
 from countperf.cli import main
 from countperf.errors import DeviceMismatchError, ParameterError
 from countperf.fitting.fit import fit
 from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
-from countperf.predicting import default_weights
+from countperf.workflow.available_fits import available_weights
+from countperf.workflow.prediction import default_weights
 from tests.fitting.builders import KERNELS, TEST_KERNEL, measure
 from tests.models.builders import make_device, make_weights
 

@@ -11,7 +11,7 @@ import pytest
 import countperf
 from countperf.errors import ParameterError
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import with_transactions
+from countperf.workflow.analyzing import with_transactions
 
 
 def doubled(more: str = "", **declared: Any) -> Any:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from countperf import workflow
 from countperf.errors import CountingError, DocumentError, FitError, ViewMismatchError
 from countperf.fitting.fit import fit
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic import coverage, sets
+from countperf.workflow import kernels, prediction
 from tests.counting.compiled_kernels import KERNELS
 from tests.fitting.builders import measure
 from tests.models.builders import make_weights
@@ -98,7 +98,7 @@ def test_weights_of_the_other_view_are_refused() -> None:
     with pytest.raises(ViewMismatchError):
         WEIGHTS.compile(COMPILED)
     with pytest.raises(ViewMismatchError):
-        workflow.predict(COMPILED, weights=WEIGHTS)
+        prediction.predict(COMPILED, weights=WEIGHTS)
 
 
 def test_kernels_are_counted_in_the_view_of_the_weights() -> None:
@@ -108,7 +108,7 @@ def test_kernels_are_counted_in_the_view_of_the_weights() -> None:
     t_unit = KERNELS["square"]()
 
     assert weights.predict(t_unit, n=8).breakdown["flop.fma.f32"] == pytest.approx(8e-9)
-    assert workflow.predict(t_unit, weights=weights, n=8).time_s == pytest.approx(
+    assert prediction.predict(t_unit, weights=weights, n=8).time_s == pytest.approx(
         weights.predict(count_kernel(t_unit, view="compiled"), n=8).time_s
     )
     assert weights.predict({"launches": 1}).time_s == pytest.approx(1e-9)
@@ -138,10 +138,10 @@ def test_fits_keep_the_view_and_refuse_a_mixture() -> None:
 
 
 def test_a_vector_is_not_counted_again_in_another_view() -> None:
-    assert workflow.counted(COMPILED).view == "compiled"
-    assert workflow.counted({"launches": 1}, view="compiled").view == "compiled"
+    assert kernels.counted(COMPILED).view == "compiled"
+    assert kernels.counted({"launches": 1}, view="compiled").view == "compiled"
     with pytest.raises(CountingError, match="count the kernel itself"):
-        workflow.counted(COMPILED, view="source")
+        kernels.counted(COMPILED, view="source")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, Pr
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
 from countperf.report.comparison import comparison_figure, comparison_object, comparison_text
-from countperf.workflow import compare, measured_devices
+from countperf.workflow.comparing import compare, measured_devices
 
 FITS = Path(__file__).parents[2] / "fits"
 

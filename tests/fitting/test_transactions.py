@@ -19,14 +19,11 @@ from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import (
-    evaluate,
-    evaluate_ranking,
-    fit,
-    predict,
-    rank,
-    with_transactions,
-)
+from countperf.workflow.analyzing import with_transactions
+from countperf.workflow.evaluating import evaluate, evaluate_ranking
+from countperf.workflow.fitting import fit
+from countperf.workflow.prediction import predict
+from countperf.workflow.tuning import rank
 from measurement_kernels.catalog import entry
 from measurement_kernels.variants import spaces
 from tests.fitting.builders import measure

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from countperf import workflow
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import fit
@@ -18,6 +17,7 @@ from countperf.metrics import Evaluation
 from countperf.models.linear import LINEAR
 from countperf.models.shipped import fitted_model
 from countperf.tuning.pools import process_pool
+from countperf.workflow import evaluating, fitting
 from tests.fitting.builders import (
     KERNELS,
     TEST_KERNEL,
@@ -58,15 +58,15 @@ def test_many_cases_are_left_out_by_as_many_processes_as_asked_for(
 
     monkeypatch.setattr("countperf.tuning.pools.process_pool", pool)
     measured = measure()
-    alone = workflow.fit(measured, workers=2)
+    alone = fitting.fit(measured, workers=2)
     assert not asked  # there are few cases
 
-    monkeypatch.setattr("countperf.workflow._MANY_CASES", len(measured))
-    found = workflow.fit(measured, workers=2)
+    monkeypatch.setattr("countperf.workflow.fitting._MANY_CASES", len(measured))
+    found = fitting.fit(measured, workers=2)
 
     assert asked == [2]
     assert found.held_out == alone.held_out
-    workflow.fit(measured)
+    fitting.fit(measured)
     assert asked == [2]
 
 
@@ -155,13 +155,13 @@ def test_what_judges_fits_is_never_fitted_and_evaluated_by_purpose(tmp_path: Pat
     weights = fit(known).weights
 
     assert fit(both).weights.weights == weights.weights
-    evaluation = workflow.evaluate(both, weights=weights)
+    evaluation = evaluating.evaluate(both, weights=weights)
     parts = evaluation.by_purpose()
     assert list(parts) == ["test", "application"]
     assert parts["test"].overall().value == pytest.approx(0, abs=1e-9)
     assert parts["application"].worst_factors() == {"unseen": pytest.approx(3)}
     assert parts["application"].overall().value == pytest.approx(2 / 3)
-    only = workflow.evaluate(both, weights=weights, purposes=["test"])
+    only = evaluating.evaluate(both, weights=weights, purposes=["test"])
     assert only.cases == parts["test"].cases
     path = tmp_path / "evaluation.json"
     evaluation.write_file(path)

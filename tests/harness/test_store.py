@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from countperf import workflow
 from countperf.errors import DocumentError, MeasurementError
 from countperf.harness.campaign import measure
 from countperf.harness.runner import KernelRunner
 from countperf.harness.store import Rewriting, open_locked
 from countperf.measurements import MeasurementSet
+from countperf.workflow import measured, measuring
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device
 
 CASES = [make_case("a", n) for n in (16, 32)]
@@ -35,7 +35,7 @@ def test_no_sizes_are_chosen_while_another_campaign_has_the_store(
         open_locked(store, "measurements"),
         pytest.raises(MeasurementError, match="in use by another campaign"),
     ):
-        workflow.measure_catalogue(store=store, device="fake:0")
+        measuring.measure_catalogue(store=store, device="fake:0")
 
     assert [path.name for path in tmp_path.iterdir()] == ["store.jsonl"]
 
@@ -65,12 +65,12 @@ def test_a_file_that_is_measured_is_not_written_anew(tmp_path: Path) -> None:
         open_locked(store, "measurements"),
         pytest.raises(MeasurementError, match="in use by another campaign"),
     ):
-        workflow.recount(store)
+        measured.recount(store)
 
 
 def test_a_missing_file_is_not_made_to_be_written_anew(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="No such file"):
-        workflow.recount(tmp_path / "store.jsonl")
+        measured.recount(tmp_path / "store.jsonl")
 
     assert not list(tmp_path.iterdir())
 

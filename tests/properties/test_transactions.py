@@ -14,7 +14,7 @@ from countperf.properties.count_properties import count_kernel
 from countperf.properties.taxonomy import describe, is_emitted
 from countperf.properties.transactions import transaction_roots, with_transactions
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import with_transactions as counted_with_transactions
+from countperf.workflow.analyzing import with_transactions as counted_with_transactions
 
 ROOTS = ("transactions.16x32", "transactions.32x128")
 

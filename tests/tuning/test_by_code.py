@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from countperf import workflow
 from countperf.errors import ParameterError, PredictionError
 from countperf.harness.device import Device
 from countperf.models.library import load_weights
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.ranking import Ranking
+from countperf.workflow import tuning
 from measurement_kernels.variants import spaces
 
 SLUG, DEVICE = "pocl-epyc-zen5", "pocl:0"
@@ -17,7 +17,7 @@ SIZES = {"n": 256, "m": 256}
 
 
 def ranked(by_code: int = 0) -> Ranking:
-    return workflow.rank(
+    return tuning.rank(
         "transpose", SIZES, weights=SLUG, incomplete_ok=True, points=8, keep=6, by_code=by_code
     )
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf import predicting
 from countperf.cli import main
 from countperf.errors import (
     CountingError,
@@ -26,6 +25,7 @@ from countperf.harness.icd import DriverSearch
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.models.library import load_weights, named_fits
+from countperf.workflow import prediction as predicting
 
 SLUG = "pocl-epyc-zen5"
 KERNEL = """

@@ -14,19 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from countperf import rental
 from countperf.errors import DeviceLostError, FitError, MeasurementError
-from countperf.rental import (
-    LOST,
-    Options,
-    Progress,
-    Stage,
-    execute_stage,
-    main,
-    plan,
-    run_campaign,
-    summary,
-)
+from countperf.workflow import gpu_campaign, gpu_stages
+from countperf.workflow.gpu_campaign import execute_stage, main, run_campaign
+from countperf.workflow.gpu_stages import LOST, Options, Stage, plan
+from countperf.workflow.gpu_summary import Progress, summary
 from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
 
 
@@ -76,7 +68,7 @@ def test_shares_and_budget_bound_every_stage(options: Options) -> None:
 
 
 def test_the_fit_may_use_what_others_have_to_leave(options: Options) -> None:
-    fit = Stage(name="fit", work=rental.fit_and_evaluate, share=1.0)
+    fit = Stage(name="fit", work=gpu_stages.fit_and_evaluate, share=1.0)
     script = Script(("first", "cut off", 50.0), ("second", "cut off", 35.0), ("fit", "done", 9.0))
 
     run_campaign(options, (*STAGES[:2], fit), script.execute, script.now)
@@ -107,8 +99,8 @@ def test_what_comes_of_measurements_is_made_again_when_there_are_more(options: O
     more, last, fit, rank = (
         Stage(name="more", work=_nothing, share=0.5),
         Stage(name="last", work=_nothing, share=0.5),
-        Stage(name="fit", work=rental.fit_and_evaluate, share=1.0),
-        Stage(name="rank", work=rental.rank_variants, share=1.0),
+        Stage(name="fit", work=gpu_stages.fit_and_evaluate, share=1.0),
+        Stage(name="rank", work=gpu_stages.rank_variants, share=1.0),
     )
     stages = (more, fit, last, rank)
     first = Script(
@@ -189,7 +181,7 @@ def test_a_stage_is_a_process_that_ends_in_time(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rental, "_GRACE_S", 0.5)
+    monkeypatch.setattr(gpu_campaign, "GRACE_S", 0.5)
     monkeypatch.setattr(sys, "executable", str(_program(tmp_path, body)))
     began = time.monotonic()
 
@@ -209,7 +201,7 @@ def _keep_the_signal_handler() -> Iterator[None]:
 
 def _run(work: object, monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
     stage = Stage(name="only", work=work, share=1.0)  # pyright: ignore[reportArgumentType]
-    monkeypatch.setattr(rental, "plan", lambda: (stage,))
+    monkeypatch.setattr(gpu_campaign, "plan", lambda: (stage,))
     return main(["--stage", "only", "--folder", str(folder)])
 
 
@@ -236,13 +228,13 @@ def test_how_a_stage_ends(
 _ORPHAN = """
 import subprocess, sys
 code = (
-    "import time; from countperf import rental\\n"
+    "import time; from countperf.workflow import gpu_campaign, gpu_stages\\n"
     "def work(options):\\n"
     "    (options.folder / 'began').touch()\\n"
     "    try: time.sleep(60)\\n"
     "    finally: (options.folder / 'ended').touch()\\n"
-    "rental.plan = lambda: (rental.Stage(name='only', work=work, share=1.0),)\\n"
-    "rental.main(['--stage', 'only', '--folder', sys.argv[1]])"
+    "gpu_campaign.plan = lambda: (gpu_stages.Stage(name='only', work=work, share=1.0),)\\n"
+    "gpu_campaign.main(['--stage', 'only', '--folder', sys.argv[1]])"
 )
 subprocess.Popen([sys.executable, "-c", "import sys; " + code, sys.argv[1]], start_new_session=True)
 import pathlib, time
@@ -299,13 +291,13 @@ def test_variants_are_ranked_by_the_fit_that_there_is(
     ]
     measure((*KERNELS, TEST_KERNEL)).write_file(options.store)
     with pytest.raises(FitError, match="no fit"):
-        rental.rank_variants(options)
-    rental.fit_and_evaluate(options)
-    rental.rank_variants(options)
+        gpu_stages.rank_variants(options)
+    gpu_stages.fit_and_evaluate(options)
+    gpu_stages.rank_variants(options)
     assert "ranking of variants" not in summary(options, Progress())
 
     measure((*KERNELS, TEST_KERNEL, *variants)).write_file(options.store)
-    rental.rank_variants(options)
+    gpu_stages.rank_variants(options)
 
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 sets of variants")
     text = summary(options, Progress())
@@ -323,8 +315,8 @@ def test_devices_and_checks_on_a_real_device(
     device = find_device()
     chosen = replace(options, device=device.label, deadline=time.time() + 60, families=("empty",))
 
-    rental.check_kernels(chosen)
-    rental.check_kernels(chosen)  # nothing is left to do
+    gpu_stages.check_kernels(chosen)
+    gpu_stages.check_kernels(chosen)  # nothing is left to do
 
     checks = json.loads((options.folder / "checks.json").read_text())
     assert checks

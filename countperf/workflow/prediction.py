@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError
+from countperf.features import suppliers_of
 from countperf.hardware.identity import DeviceIdentity
-from countperf.kernels import counted, kernel_itself, kernel_statistics, load_kernel
+from countperf.harness.compile.compiled_kernel import read_compiled
+from countperf.harness.devices import discover, find_device
+from countperf.models.explanation import explain as explain_prediction
+from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
 from countperf.models.structural import COMPILED
+from countperf.models.weights import WeightSet
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
+from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
+from measurement_kernels.catalog import entries
 
 if TYPE_CHECKING:
     from countperf.measurements import Statistic
     from countperf.models.definition import FittedModel
     from countperf.models.explanation import Explanation
-    from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction
     from measurement_kernels.entry import CatalogEntry
 
@@ -121,8 +129,6 @@ def explain(
 
     Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
     """
-    from countperf.models.explanation import explain as explain_prediction
-
     names = predict_in_detail.__kwdefaults__ or {}
     sizes = {name: value for name, value in options.items() if name not in names}
     found = predict_in_detail(
@@ -150,9 +156,6 @@ def predict_in_detail(
 
     Parameters and errors are those of `predict`.
     """
-    from countperf.harness.devices import find_device
-    from countperf.models.library import short_name
-
     known = kernel_statistics(kernel, statistics, sizes)
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     identity = named_device(device)
@@ -214,8 +217,6 @@ def _why_not_compiled(kernel: Any, sizes: Mapping[str, Any]) -> str:
 
 def is_fit(weights: object) -> bool:
     """Return whether weights are given by the name of a fit or its folder, not by themselves."""
-    from countperf.models.library import find_fit
-
     return isinstance(weights, str | Path) and find_fit(str(weights)) is not None
 
 
@@ -229,9 +230,6 @@ def _weights_that_read_code(weights: object, identity: DeviceIdentity | None) ->
     identity : DeviceIdentity or None
         The device that is asked for; None for that of the weights, if they are named.
     """
-    from countperf.harness.devices import discover
-    from countperf.models.library import find_fit, fits_for, load_weights
-
     name = identity.slug if weights is None and identity is not None else str(weights)
     fit = find_fit(name)
     if weights is None and identity is not None:
@@ -268,9 +266,6 @@ def default_weights(
     DeviceMismatchError
         There is no fit for the device.
     """
-    from countperf.harness.devices import find_device
-    from countperf.models.library import find_fit, fits_for, load_weights, named_fits
-
     identity = device if isinstance(device, DeviceIdentity) else find_device(device).identity
     for fit in fits_for(identity):
         return load_weights(fit.name, model=model)
@@ -291,8 +286,6 @@ def named_device(device: str | DeviceIdentity | None) -> DeviceIdentity | None:
     """Return the identity of a device asked for by name; None if none is named."""
     if device is None or isinstance(device, DeviceIdentity):
         return device
-    from countperf.harness.devices import find_device
-
     return find_device(device).identity
 
 
@@ -306,9 +299,6 @@ def weights_for(
 
     Errors are those of `load_weights` and `default_weights`.
     """
-    from countperf.models.library import load_weights
-    from countperf.models.weights import WeightSet
-
     if weights is None:
         return default_weights(device, model=model)
     return weights if isinstance(weights, WeightSet) else load_weights(weights, model=model)
@@ -321,8 +311,6 @@ def vector_for(
     parameters: Mapping[str, Any],
 ) -> PropertyVector:
     """Count a kernel as weights need it; leave a vector as it is, for the weights to check."""
-    from countperf.properties.transactions import with_transactions as added
-
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if isinstance(found, PropertyVector | Mapping):
         wanted = None if isinstance(found, PropertyVector) else weights.view
@@ -378,9 +366,6 @@ def _with_code(
     vector: PropertyVector, kernel: Any, sizes: Mapping[str, int], device: str
 ) -> PropertyVector:
     """Compile a kernel on a device, and add what its code executes to its counts."""
-    from countperf.harness.compile.compiled_kernel import read_compiled
-    from countperf.harness.devices import find_device
-
     (compiled,) = read_compiled([(kernel, sizes)], find_device(device))
     if isinstance(compiled, KernelBuildError):
         raise compiled
@@ -393,9 +378,6 @@ def catalogue_vectors() -> Mapping[str, PropertyVector]:
 
     Families of random shapes are left out: whatever they exercise, smaller kernels do.
     """
-    from countperf.properties.count_properties import count_kernel
-    from measurement_kernels.catalog import entries
-
     first: dict[tuple[str, str, str], CatalogEntry] = {}
     for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
         first.setdefault((each.family, each.variant, each.element_type), each)
@@ -414,8 +396,6 @@ def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
 
     One kernel of each family and variant stands for the others; all element types are looked at.
     """
-    from countperf.features import suppliers_of
-
     issued = {name: model.made_of(vector) for name, vector in catalogue_vectors().items()}
     return suppliers_of(model.features, issued)
 

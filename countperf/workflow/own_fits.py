@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import FitError
 from countperf.models.library import find_fit, load_weights
+from countperf.workflow.evaluating import evaluate
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet
@@ -73,8 +74,6 @@ def compared_with_shipped(
 
 def _judged(weights: WeightSet, measurements: MeasurementSet) -> tuple[int, float | None]:
     """Return how many cases judge fits, and the geometric mean of the relative errors on them."""
-    from countperf.workflow import evaluate
-
     try:
         found = evaluate(measurements, weights=weights, force=True)
     except FitError:  # there are none

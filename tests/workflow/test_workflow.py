@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from countperf import workflow
 from countperf.errors import (
     DataDependentControlFlowError,
     DeviceError,
@@ -22,6 +21,17 @@ from countperf.measurements import MeasurementSet
 from countperf.models.library import fits_folders
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
+from countperf.workflow import (
+    analyzing,
+    compiled_code,
+    evaluating,
+    fitting,
+    kernels,
+    measured,
+    measuring,
+    prediction,
+    publishing,
+)
 from measurement_kernels.catalog import families
 from tests.models.builders import make_weights
 
@@ -55,12 +65,12 @@ def _of_paper(slug: str, *purposes: str) -> MeasurementSet:
 )
 def test_what_names_no_kernel_is_an_error(specification: str) -> None:
     with pytest.raises(KernelSpecificationError) as caught:
-        workflow.load_kernel(specification)
+        kernels.load_kernel(specification)
     assert caught.value.specification == specification
 
 
 def test_a_module_path_names_a_kernel() -> None:
-    assert workflow.load_kernel("tests.counting.test_against_oclgrind:partial_groups")
+    assert kernels.load_kernel("tests.counting.test_against_oclgrind:partial_groups")
 
 
 def test_a_damaged_property_vector_names_its_field(tmp_path: Path) -> None:
@@ -69,68 +79,68 @@ def test_a_damaged_property_vector_names_its_field(tmp_path: Path) -> None:
     document["counts"] = 3
     path.write_text(json.dumps(document))
     with pytest.raises(DocumentError) as caught:
-        workflow.load_kernel(str(path))
+        kernels.load_kernel(str(path))
     assert (caught.value.path, caught.value.field) == (str(path), "$.counts")
 
 
 @pytest.mark.parametrize("group_class", ["small", "medium", "large"])
 def test_profiles_cover_every_family(group_class: str) -> None:
-    paper = workflow.profile_entries(workflow.PROFILES["paper"], group_class)
-    quick = workflow.profile_entries(workflow.PROFILES["quick"], group_class)
+    paper = measuring.profile_entries(measuring.PROFILES["paper"], group_class)
+    quick = measuring.profile_entries(measuring.PROFILES["quick"], group_class)
     assert {(e.family, e.variant) for e in quick} == {(e.family, e.variant) for e in paper}
     assert len(quick) < len(paper)
     assert [e.purpose for e in paper[-4:]] == ["test"] * 4
 
 
 def test_applications_are_measured_where_they_are_asked_for() -> None:
-    quick = workflow.PROFILES["quick"]
-    usual = workflow.profile_entries(quick, "small")
-    found = workflow.profile_entries(quick, "small", purposes=["application", "test"])
-    named = workflow.profile_entries(quick, "small", families=["spmv"])
+    quick = measuring.PROFILES["quick"]
+    usual = measuring.profile_entries(quick, "small")
+    found = measuring.profile_entries(quick, "small", purposes=["application", "test"])
+    named = measuring.profile_entries(quick, "small", families=["spmv"])
 
     assert {e.purpose for e in usual} == {"measurement", "test"}
     assert [e.purpose for e in found] == ["test"] * 4 + ["application"] * 16
     assert {e.element_type for e in found} == {"f32", "f64"}
     assert [e.variant for e in named] == ["random", "banded"]
     with pytest.raises(KernelSpecificationError, match="no test kernel of spmv"):
-        workflow.profile_entries(quick, "small", families=["spmv"], purposes=["test"])
+        measuring.profile_entries(quick, "small", families=["spmv"], purposes=["test"])
 
 
 def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
-    known = workflow.counted("spmv/banded", sizes={"n": 100}).evaluate(n=100)
+    known = kernels.counted("spmv/banded", sizes={"n": 100}).evaluate(n=100)
     assert known["gmem.load.32.4ofn"] == 2 * (17 * 100 - 72)
-    given = workflow.counted("spmv/banded", statistics={"j": 5}).evaluate(n=100)
+    given = kernels.counted("spmv/banded", statistics={"j": 5}).evaluate(n=100)
     assert given["gmem.load.32.4ofn"] == 2 * 5 * 100
     with pytest.raises(DataDependentControlFlowError, match="length"):
-        workflow.counted("spmv/banded")
-    structure = workflow.analyzed("spmv/random")
+        kernels.counted("spmv/banded")
+    structure = analyzing.analyzed("spmv/random")
     assert structure.is_estimate
 
 
 def test_the_broad_profile_adds_what_the_device_can_run() -> None:
-    broad = workflow.PROFILES["broad"]
-    everything = workflow.profile_entries(broad, "large")
+    broad = measuring.PROFILES["broad"]
+    everything = measuring.profile_entries(broad, "large")
     assert {e.collection for e in everything} == {"paper", "extended", "random"}
     assert [e.purpose for e in everything[-4:]] == ["test"] * 4
-    random = workflow.profile_entries(broad, "large", collections=["random"])
+    random = measuring.profile_entries(broad, "large", collections=["random"])
     assert {e.collection for e in random} == {"random"}
-    small = workflow.profile_entries(broad, "small", max_group_size=256)
+    small = measuring.profile_entries(broad, "small", max_group_size=256)
     shapes = [e.group_shape for e in small if e.collection != "paper"]
     assert max(shape[0] * shape[1] for shape in shapes) == 256
-    named = workflow.profile_entries(
-        workflow.PROFILES["quick"], "small", families=["random-matmul", "precision"]
+    named = measuring.profile_entries(
+        measuring.PROFILES["quick"], "small", families=["random-matmul", "precision"]
     )
     assert {e.element_type for e in named} == {"f32", "f64"}
 
 
 def test_unknown_families_are_named() -> None:
     with pytest.raises(KernelSpecificationError, match="matmul-tiled"):
-        workflow.profile_entries(workflow.PROFILES["quick"], "small", families=["mm"])
+        measuring.profile_entries(measuring.PROFILES["quick"], "small", families=["mm"])
 
 
 def test_double_precision_is_an_element_type_away() -> None:
-    wanted = workflow.profile_entries(
-        workflow.PROFILES["quick"], "small", families=["arithmetic"], element_types=["f64"]
+    wanted = measuring.profile_entries(
+        measuring.PROFILES["quick"], "small", families=["arithmetic"], element_types=["f64"]
     )
     assert {e.element_type for e in wanted} == {"f64"}
 
@@ -140,7 +150,7 @@ def test_shipped_weights_are_those_that_the_shipped_measurements_give(slug: str)
     from countperf.models.library import load_weights
 
     shipped = load_weights(slug, model="linear")
-    again = workflow.fit(_of_paper(slug, "measurement"), weigh_noise=False).weights
+    again = fitting.fit(_of_paper(slug, "measurement"), weigh_noise=False).weights
     assert {w.feature: w.value_s for w in again.weights} == pytest.approx(
         {w.feature: w.value_s for w in shipped.weights}, rel=1e-6, abs=1e-18
     )
@@ -157,11 +167,11 @@ def test_a_published_model_is_the_default_and_predicts_from_its_slug(
 
     measured = _of_paper(slug, "measurement", "test")
     judged = sum(m.purpose == "test" for m in measured)
-    folder = workflow.publish(measured, tmp_path, model="overlap")
+    folder = publishing.publish(measured, tmp_path, model="overlap")
 
     monkeypatch.setattr(library, "fits_folders", lambda: (tmp_path,))
-    chosen = workflow.predict(counts, weights=slug, level=0.9)
-    paper = workflow.predict(counts, weights=slug, model="linear", level=0.9)
+    chosen = prediction.predict(counts, weights=slug, level=0.9)
+    paper = prediction.predict(counts, weights=slug, model="linear", level=0.9)
     evaluation = Evaluation.read_file(folder / "evaluation.json")
     assert (chosen.model, paper.model, evaluation.model) == ("overlap", "linear", "overlap")
     assert chosen.interval_s is not None
@@ -182,7 +192,7 @@ def test_published_weights_with_a_correction_are_judged_without_it_too(tmp_path:
     )
     measured = replace(measured, measurements=(*measured, *variants))
 
-    folder = workflow.publish(measured, tmp_path, weights=slug)
+    folder = publishing.publish(measured, tmp_path, weights=slug)
 
     found, plain = (
         Evaluation.read_file(folder / f"{prefix}evaluation.json") for prefix in ("", "plain-")
@@ -195,12 +205,12 @@ def test_published_weights_with_a_correction_are_judged_without_it_too(tmp_path:
     )
     assert len(found.cases) == len(plain.cases)
     assert [c.predicted_s for c in found.cases] != [c.predicted_s for c in plain.cases]
-    workflow.publish(measured, tmp_path, weights=weights.plain)
+    publishing.publish(measured, tmp_path, weights=weights.plain)
     assert not list(folder.glob("plain-*"))
 
 
 def test_the_fit_never_sees_test_kernels() -> None:
-    result = workflow.fit(_of_paper("pocl-epyc-zen5", "measurement", "test"))
+    result = fitting.fit(_of_paper("pocl-epyc-zen5", "measurement", "test"))
     assert {o.family for o in result.observations}.isdisjoint(
         {"finite-differences", "matmul-skinny", "convolution", "n-body"}
     )
@@ -208,7 +218,7 @@ def test_the_fit_never_sees_test_kernels() -> None:
 
 def test_measurements_of_another_device_are_refused() -> None:
     with pytest.raises(DeviceMismatchError):
-        workflow.evaluate(_shipped("pocl-epyc-zen5"), weights="intel-epyc-zen5")
+        evaluating.evaluate(_shipped("pocl-epyc-zen5"), weights="intel-epyc-zen5")
 
 
 def _working_device() -> str:
@@ -225,19 +235,19 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path) -> None:
     label = _working_device()
     store = tmp_path / "campaign.jsonl"
     families = ("empty",)
-    first = workflow.measure_catalogue(
+    first = measuring.measure_catalogue(
         store=store, device=label, profile="quick", families=families
     )
     size = store.stat().st_size
-    again = workflow.measure_catalogue(
+    again = measuring.measure_catalogue(
         store=store, device=label, profile="quick", families=families
     )
     assert [m.case for m in again] == [m.case for m in first]
     assert store.stat().st_size < 1.5 * size
-    weights = workflow.fit(again).weights
+    weights = fitting.fit(again).weights
     assert set(weights.by_feature) == {"groups", "launches"}
     with pytest.raises(FitError, match="no counted measurement"):
-        workflow.evaluate(again, weights=weights)
+        evaluating.evaluate(again, weights=weights)
 
 
 @pytest.mark.device
@@ -262,7 +272,7 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
     without.write_file(store)
     said: list[str] = []
 
-    noted = workflow.read_code(store, device="pocl:0", progress=said.append)
+    noted = compiled_code.read_code(store, device="pocl:0", progress=said.append)
 
     assert MeasurementSet.read_file(store) == noted
     assert {m.kernel for m in noted} == set(kernels)
@@ -274,7 +284,7 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
             assert each.code is not None
             assert each.code["code.cycles"] > 0
     assert said[-1] == "3 of 3 kernels"
-    workflow.read_code(store, device="pocl:0", progress=said.append)
+    compiled_code.read_code(store, device="pocl:0", progress=said.append)
     assert said[-1] == "1 of 1 kernels"  # only what was refused is tried again
 
 
@@ -284,7 +294,7 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> No
     store = tmp_path / "campaign.jsonl"
 
     def measured(count: int) -> MeasurementSet:
-        return workflow.measure_variants(
+        return measuring.measure_variants(
             store=store,
             device=label,
             profile="quick",
@@ -301,7 +311,7 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> No
     sizes = {tuple(m.parameters.items()) for m in again}
     copy = {"gmem.load.32.stride1": 1e-10, "gmem.store.32.stride1": 1e-10}
     weights = make_weights(copy, device=again.device)
-    (ranked,) = workflow.evaluate_ranking(again, weights=weights).sets
+    (ranked,) = evaluating.evaluate_ranking(again, weights=weights).sets
     assert sizes == {tuple(ranked.parameters.items())}
     assert len(ranked.variants) == 2
 
@@ -338,8 +348,8 @@ def test_recounting_makes_old_measurements_fit_again(tmp_path: Path) -> None:
     old = store.read_text().replace(RULES, '"counting_rules": 1')
     store.write_text(old)
     with pytest.raises(FitError, match="recount"):
-        workflow.fit(store)
-    renewed = workflow.recount(store)
+        fitting.fit(store)
+    renewed = measured.recount(store)
     assert MeasurementSet.read_file(store) == renewed
     assert store.read_text().count(RULES) == len(renewed)
     assert [m.time_s for m in renewed] == [m.time_s for m in whole if m.family == "transpose"]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
+
+import pandas as pd
 
 from countperf.display import shortened
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
+from countperf.harness.devices import discover
 from countperf.models.library import NamedFit, named_fits
-
-if TYPE_CHECKING:
-    import pandas as pd
+from countperf.report.weights_table import weights_table_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +77,6 @@ class AvailableWeights(Sequence[AvailableFit]):
         return iter(self._fits)
 
     def __repr__(self) -> str:
-        from countperf.report.weights_table import weights_table_text
-
         return shortened(weights_table_text(self))
 
     def _repr_html_(self) -> str:
@@ -85,8 +84,6 @@ class AvailableWeights(Sequence[AvailableFit]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a pandas data frame, a row for each fit, a column per attribute."""
-        import pandas as pd
-
         return pd.DataFrame(self.to_objects())
 
     def to_objects(self) -> list[dict[str, Any]]:
@@ -113,8 +110,6 @@ def available_weights() -> AvailableWeights:
     AvailableWeights
         A sequence of `AvailableFit`, printable, with ``to_frame()``.
     """
-    from countperf.harness.devices import discover
-
     present = tuple(device.identity for device in discover().devices)
     return AvailableWeights([_row(fit, present) for fit in named_fits().values()])
 

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import loopy as lp
+
 from countperf.documents import parse_json, read_file_text
 from countperf.errors import CountingError, DocumentError, KernelSpecificationError
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.vector import PropertyVector
 from countperf.user_code import find_in_user_code
+from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.measurements import Statistic
     from countperf.properties.taxonomy import View
-    from countperf.properties.vector import PropertyVector
 
 
 def load_kernel(specification: str) -> Any:
@@ -48,7 +52,6 @@ def load_kernel(specification: str) -> Any:
             f"{specification} is a file: name the kernel in it too, as in {specification}:axpy",
             specification=specification,
         )
-    import loopy as lp
 
     def error(message: str) -> KernelSpecificationError:
         return KernelSpecificationError(message, specification=specification)
@@ -64,8 +67,6 @@ def is_in_catalogue(specification: str) -> bool:
 
 
 def _vector_document(path: Path) -> PropertyVector:
-    from countperf.properties.vector import PropertyVector
-
     if not path.exists():
         raise KernelSpecificationError(f"there is no file {path}", specification=str(path))
     content = parse_json(read_file_text(path), path=path)
@@ -100,8 +101,6 @@ def counted(
     CountingError
         The kernel cannot be counted; or statistics, or another view, were asked of a vector.
     """
-    from countperf.properties.vector import PropertyVector
-
     statistics = kernel_statistics(kernel, statistics, sizes or {})
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if isinstance(found, PropertyVector | Mapping):
@@ -116,8 +115,6 @@ def counted(
                 kernel=found.kernel,
             )
         return found
-    from countperf.properties.count_properties import count_kernel
-
     return count_kernel(found, statistics=statistics, view=view or "source")
 
 
@@ -130,8 +127,6 @@ def kernel_statistics(
     """
     if not isinstance(kernel, str) or not is_in_catalogue(kernel):
         return given
-    from measurement_kernels.catalog import entry
-
     found = entry(kernel)
     if not found.statistics:
         return given

@@ -1,0 +1,69 @@
+"""Characterization of a device by microbenchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countperf.documents import check_writable
+from countperf.harness.characterization.bench import FULL, QUICK
+from countperf.harness.characterization.suite import characterize as run
+from countperf.harness.devices import find_device
+from countperf.harness.progress import silent
+from countperf.harness.registry import open_session
+from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.prediction import explain as explain
+from countperf.workflow.prediction import predict as predict
+from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+
+if TYPE_CHECKING:
+    from countperf.harness.characterization.document import Characterization
+    from countperf.harness.progress import Progress
+
+
+def characterize(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    parameters: Path | str | None = None,
+    quick: bool = False,
+    max_seconds: float | None = None,
+    progress: Progress | None = None,
+) -> Characterization:
+    """Find out by microbenchmarks what a device can do; resumes where an earlier call stopped.
+
+    Parameters
+    ----------
+    store : Path or str
+        Where the document of all findings is kept (``.json``).
+    device : str, optional
+        As for `measure_catalogue`.
+    parameters : Path or str, optional
+        Where to write the device document alone, which mechanistic models read (``.json``).
+    quick : bool, optional
+        Measure with less effort.
+    max_seconds : float, optional
+        No experiment begins after so long, s.
+    progress : callable, optional
+        Is told of each experiment.
+
+    Returns
+    -------
+    Characterization
+
+    Raises
+    ------
+    DeviceError, IncompatibleMeasurementsError, DocumentError
+        As for `measure_catalogue`.
+    """
+    check_writable(store, parameters)
+    found = run(
+        open_session(find_device(device)),
+        effort=QUICK if quick else FULL,
+        store=store,
+        max_seconds=max_seconds,
+        progress=progress or silent,
+    )
+    if parameters is not None:
+        found.parameters.write_file(parameters, rescue=True)
+    return found

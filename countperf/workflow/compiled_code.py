@@ -1,0 +1,180 @@
+"""Machine code of kernels, and of the measured kernels of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import (
+    CountingError,
+    DeviceMismatchError,
+    KernelBuildError,
+)
+from countperf.harness.compile.compiled_kernel import read_compiled
+from countperf.harness.compile.pocl import compile_with_pocl
+from countperf.harness.devices import find_device
+from countperf.harness.store import Rewriting
+from countperf.machine_code.executed_counts import CYCLES
+from countperf.tuning.pools import process_pool
+from countperf.workflow.kernels import kernel_itself
+from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.prediction import explain as explain
+from countperf.workflow.prediction import predict as predict
+from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+from countperf.workflow.progress import say_nothing
+from measurement_kernels.catalog import entry
+
+if TYPE_CHECKING:
+    from countperf.machine_code.code import CompiledCode
+    from countperf.measurements import Measurement, MeasurementSet
+
+
+_BATCH = 40  # kernels that a process compiles
+
+
+_BETWEEN_FILES = 400  # after so many the file is written
+
+
+def compiled(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    *,
+    device: str = "pocl:0",
+    capability: str | None = None,
+) -> dict[str, CompiledCode]:
+    """Compile a kernel, or the kernel that a text names, and read the instructions of each launch.
+
+    Parameters
+    ----------
+    kernel : str or loopy.TranslationUnit
+        The kernel, or a text that `load_kernel` understands.
+    parameters : mapping from str to int, optional
+        Integer arguments to launch it with; PTX needs none.
+    device : str, optional
+        A device of PoCL's.
+    capability : str, optional
+        Read PTX for this compute capability of NVIDIA's instead.
+
+    Raises
+    ------
+    CountingError
+        A property vector was given, which has no code.
+    ParameterError, KernelBuildError, DeviceError, ModelNotApplicableError
+        As of `countperf.harness.compile.pocl.compile_with_pocl` and
+        `countperf.harness.compile.ptx.compile_with_nvcc`.
+    """
+    found = kernel_itself(kernel, "code to compile")
+    if capability is not None:
+        from countperf.harness.compile.ptx import compile_with_nvcc
+
+        return compile_with_nvcc(found, capability)
+    return compile_with_pocl(found, find_device(device), parameters or {})
+
+
+def read_code(
+    measurements: Path | str,
+    *,
+    device: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MeasurementSet:
+    """Compile the measured kernels of the catalogue, and note what their code executes, in place.
+
+    Nothing is measured. Cases that have their instructions already are left as they are, unless
+    what older versions noted says nothing of cycles. The file is written now and then, so that a
+    run that is cut off goes on where it was.
+
+    Parameters
+    ----------
+    measurements : Path or str
+        A campaign's file, of PoCL or of Intel's runtime.
+    device : str, optional
+        The device of this machine, by label; by default the one that was measured.
+    progress : callable, optional
+        Is told what is done, and why cases get no instructions.
+
+    Returns
+    -------
+    MeasurementSet
+        What the file holds now.
+
+    Raises
+    ------
+    DeviceMismatchError
+        The device is not the one that was measured.
+    KernelSpecificationError
+        A measured kernel is not of the catalogue.
+    DeviceError, DocumentError
+        The code of this device cannot be read, or the file is bad.
+    MeasurementError, OutputError
+        Another process writes to the file, or it cannot be written.
+    """
+    with Rewriting(measurements) as file:
+        return _read_code(file, device, progress or say_nothing)
+
+
+def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:
+    """Note what the code of measured kernels executes, in an open file."""
+    found = file.read()
+    chosen = find_device(device or found.device.slug)
+    if not found.device.matches(chosen.identity):
+        raise DeviceMismatchError(
+            f"{chosen.label} is not what was measured, {found.device.slug}: code is compiled for"
+            " each processor; read it there",
+            expected=found.device.slug,
+            found=chosen.identity.slug,
+        )
+    waiting: dict[str, list[Measurement]] = {}
+    for each in found:
+        if each.code is None or CYCLES not in each.code:
+            waiting.setdefault(each.kernel, []).append(each)
+    cases = [
+        (name, tuple((each.case, each.parameters) for each in some))
+        for name, some in waiting.items()
+    ]
+    batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
+    code: dict[str, dict[str, int]] = {}
+
+    def renewed() -> MeasurementSet:
+        noted = tuple(
+            each.model_copy(update={"code": code[each.case]}) if each.case in code else each
+            for each in found
+        )
+        return replace(found, measurements=noted)
+
+    with process_pool() as pool:
+        done = 0
+        read = pool.map(partial(_code_of, chosen.label), batches)
+        for batch, outcomes in zip(batches, read, strict=True):
+            for case, outcome in outcomes:
+                if isinstance(outcome, str):
+                    say(f"{case}: {outcome}")
+                else:
+                    code[case] = outcome
+            done += len(batch)
+            say(f"{done} of {len(cases)} kernels")
+            if done % _BETWEEN_FILES < _BATCH:
+                file.write(renewed())
+    noted = renewed()
+    file.write(noted)
+    return noted
+
+
+def _code_of(
+    label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int]]]]]
+) -> list[tuple[str, dict[str, int] | str]]:
+    """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
+    units = [(entry(name).build(), some[0][1]) for name, some in cases]
+    found: list[tuple[str, dict[str, int] | str]] = []
+    read = read_compiled(units, find_device(label))
+    for (_, some), compiled in zip(cases, read, strict=True):
+        for case, parameters in some:
+            try:
+                if isinstance(compiled, KernelBuildError):
+                    raise compiled
+                found.append((case, compiled.counts(parameters)))
+            except (CountingError, KernelBuildError) as error:
+                found.append((case, str(error)))
+    return found

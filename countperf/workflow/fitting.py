@@ -1,0 +1,136 @@
+"""Fitting a model to measurements."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countperf.documents import check_writable
+from countperf.errors import (
+    ParameterError,
+)
+from countperf.fitting.fit import AUTO
+from countperf.fitting.fit import fit as fit_model
+from countperf.models.library import policy_of
+from countperf.models.shipped import fitted_model
+from countperf.models.standard import from_expression
+from countperf.models.structural import COMPILED, STRUCTURAL
+from countperf.tuning.pools import pool_or
+from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.measured import read_measurements, with_known_transactions
+from countperf.workflow.prediction import (
+    catalogue_suppliers,
+)
+from countperf.workflow.prediction import explain as explain
+from countperf.workflow.prediction import predict as predict
+from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+
+if TYPE_CHECKING:
+    from countperf.execution.policy import ExecutionPolicy
+    from countperf.fitting.result import FitResult
+    from countperf.measurements import MeasurementSet
+    from countperf.models.definition import FittedModel, Loss, Residual
+
+
+_MANY_CASES = 1000
+"""Measured cases from which on several processes fit without some of the families each."""
+
+
+def fit(
+    measurements: MeasurementSet | Path | str,
+    *,
+    model: str | FittedModel = "linear",
+    expression: str | None = None,
+    policy: ExecutionPolicy | Path | str | None = None,
+    nonnegative: bool = False,
+    residual: Residual | None = None,
+    loss: Loss | None = None,
+    loss_scale: float | None = None,
+    weigh_noise: bool = True,
+    output: Path | str | None = None,
+    executor: Executor | None = None,
+    workers: int = 1,
+) -> FitResult:
+    """Fit a model to measurements; test kernels among them are never used.
+
+    Parameters
+    ----------
+    measurements : MeasurementSet, Path or str
+        Measurements of one device, or their file.
+    model : str or FittedModel
+        A model, its name, the path of its document (TOML or JSON), or ``auto`` to choose among
+        those that ship by leaving out families of measurement kernels; ``structural`` to choose
+        among execution policies.
+    expression : str, optional
+        Instead of a model: a formula of standard terms, properties and parameters, such as
+        ``launch + w_group*groups + overlap(global_memory, on_chip)``.
+    policy : ExecutionPolicy, Path or str, optional
+        For a formula of what a device issues (`countperf.models.standard.from_expression`): how it
+        runs work groups, or the slug or file of a fit, or the file of a model, that says so.
+    nonnegative : bool
+        Keep weights at least zero.
+    residual : {"relative", "log"}, optional
+        What is made small; by default what the model asks for, as for the next two.
+    loss : {"linear", "soft_l1", "huber"}, optional
+        How residuals are summed.
+    loss_scale : float, optional
+        Size of the residuals from which on a robust loss counts them for less.
+    weigh_noise : bool, optional
+        Count cases for less whose times do not repeat; the paper's fit counts all the same.
+    output : Path or str, optional
+        Where to write the weights document.
+    executor : concurrent.futures.Executor, optional
+        What fits without some of the families of kernels each; by default `workers` processes.
+    workers : int, optional
+        How many processes do, where there are so many cases that it is worth it; 1: none beside
+        this one. A script that asks for more has to call from ``if __name__ == "__main__"``, for
+        each of them imports it.
+
+    Returns
+    -------
+    FitResult
+        ``.weights``, ``.verdicts``; printable.
+
+    Raises
+    ------
+    FitError, DocumentError
+        The measurements cannot be fitted, or their file is bad.
+    ExpressionError
+        The expression cannot be read, or has unknown names.
+    ParameterError
+        There is no such model, residual or loss, or the loss scale is not positive; or a policy is
+        given without an expression, or the fit that is to give one has none.
+    """
+    if policy is not None and expression is None:
+        raise ParameterError(
+            "a policy is for an expression; models by name and documents have their own",
+            parameter="policy",
+        )
+    if expression is not None:
+        if isinstance(policy, Path | str):
+            policy = policy_of(policy)
+        model = from_expression(expression, policy=policy)
+    check_writable(output)  # before the work
+    found = read_measurements(measurements)
+    is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
+    with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
+        if model not in (AUTO, STRUCTURAL, COMPILED):
+            model = fitted_model(model) if isinstance(model, str) else model
+            seen = found.select(lambda m: m.purpose == "measurement")
+            found = with_known_transactions(seen, model, pool)
+        result = fit_model(
+            found,
+            model=model,
+            nonnegative=nonnegative,
+            residual=residual,
+            loss=loss,
+            loss_scale=loss_scale,
+            weigh_noise=weigh_noise,
+            suppliers=catalogue_suppliers,
+            executor=pool,
+        )
+    if output is not None:
+        result.weights.write_file(output, rescue=True)
+    return result

@@ -1,0 +1,327 @@
+"""Stages of a campaign on a rented GPU, in the order in which they are wanted."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countperf.documents import (
+    parse_json,
+    read_file_text,
+    write_atomically,
+)
+from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
+from countperf.harness.devices import find_device
+from countperf.harness.doctor import examine
+from countperf.harness.registry import backends
+from countperf.harness.runner import KernelRunner
+from countperf.tuning.pools import process_pool, processors
+from countperf.workflow.characterizing import characterize
+from countperf.workflow.evaluating import evaluate_ranking
+from countperf.workflow.measuring import measure_catalogue
+from countperf.workflow.measuring import measure_variants as measure
+from countperf.workflow.publishing import publish
+from measurement_kernels.catalog import entries, entry, families
+from measurement_kernels.variants.sets import variant_entries
+
+if TYPE_CHECKING:
+    from countperf.measurements import MeasurementSet, Purpose
+    from countperf.tuning.pools import Pool
+
+
+LOST = 3  # exit status of a stage whose device is lost
+
+
+_SOME_VARIANTS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Part of a campaign.
+
+    Attributes
+    ----------
+    name : str
+        Of the stage.
+    work : callable
+        From the campaign's options to nothing; writes into its folder.
+    share : float
+        Share of the budget that it may take at most.
+    """
+
+    name: str
+    work: Callable[[Options], None]
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the campaign is asked to do.
+
+    Attributes
+    ----------
+    device : str or None
+        The device's label, or part of its name.
+    folder : Path
+        Where everything goes.
+    budget_s : float
+        Time for all of it, s.
+    deadline : float
+        When the stage in hand has to be done, by `time.time`, s.
+    families : tuple of str
+        Only these families of kernels are measured; all if empty.
+    """
+
+    device: str | None
+    folder: Path
+    budget_s: float
+    deadline: float = float("inf")
+    families: tuple[str, ...] = ()
+
+    @property
+    def store(self) -> Path:
+        """File of the measurements."""
+        return self.folder / "measurements.jsonl"
+
+    @property
+    def left_s(self) -> float:
+        """Time left for the stage in hand, s."""
+        return self.deadline - time.time()
+
+
+def find_devices(options: Options) -> None:
+    """Try every device, and write down what works."""
+    report = examine()
+    library = _nvidia_opencl()
+    write_json(
+        options.folder / "devices.json", {**report.to_object(), "nvidia_opencl_library": library}
+    )
+    if library and not any(each.platform == "NVIDIA CUDA" for each in report.devices):
+        print(
+            f"NVIDIA's driver has an OpenCL library, {library}, that no .icd file names: to use it,"
+            " write its name into a file nvidia.icd and set OCL_ICD_VENDORS to that folder"
+        )
+    for device in report.devices:
+        print(f"{device.label}: {device.name}: {'works' if device.works else device.reason}")
+
+
+def _nvidia_opencl() -> str:
+    """Return the OpenCL library of NVIDIA's driver, if it loads; else nothing."""
+    name = "libnvidia-opencl.so.1"
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return ""
+    return name
+
+
+def characterize_device(options: Options) -> None:
+    """Run the microbenchmarks."""
+    found = characterize(
+        store=options.folder / "characterization.json",
+        parameters=options.folder / "parameters.json",
+        device=options.device,
+        quick=options.budget_s < 300,
+        max_seconds=max(1.0, options.left_s - 15.0),
+    )
+    print(f"{len(found.findings)} numbers, left out: {', '.join(found.left_out) or 'nothing'}")
+
+
+def check_kernels(options: Options) -> None:
+    """Compare every kernel of the catalogue with its reference; what is checked stays checked."""
+    path = options.folder / "checks.json"
+    checks = read_checks(path)
+    device = find_device(options.device)
+    runner = KernelRunner.open(device)
+    everything = [
+        each
+        for each in entries(element_type=None, purpose=None)
+        if not options.families or each.family in options.families
+    ]
+    everything.sort(key=lambda each: (each.purpose == "measurement", each.element_type != "f32"))
+    waiting = [each for each in everything if each.name not in checks]
+    with _processes() as pool:
+        codes = [pool.submit(_generate, device.backend, each.name) for each in waiting]
+        try:
+            for each, code in zip(waiting, codes, strict=True):
+                if options.left_s < 3.0:
+                    break
+                code.exception()  # the code lies in Loopy's cache now, or the check says why not
+                checks[each.name] = "not finished: the device was lost"
+                try:
+                    runner.check(each.case(each.exponents[0] + each.exponent_steps[0]))
+                    checks[each.name] = "right"
+                except DeviceLostError:
+                    write_json(path, checks)
+                    raise
+                except CountperfError as error:
+                    checks[each.name] = str(error)
+                    print(f"{each.name}: {error}")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            write_json(path, checks)
+    right = sum(verdict == "right" for verdict in checks.values())
+    print(f"{right} of {len(everything)} kernels are right, {len(everything) - len(checks)} to go")
+    if len(checks) < len(everything):
+        raise TimeoutError(f"{len(everything) - len(checks)} kernels are still to be checked")
+
+
+def read_checks(path: Path) -> dict[str, str]:
+    """Return the verdicts on kernels that an earlier call wrote, by name."""
+    if not path.exists():
+        return {}
+    content = parse_json(read_file_text(path), path=path)
+    if not isinstance(content, dict):
+        raise DocumentError(
+            f"{path}: $: an object of verdicts is wanted", path=str(path), field="$"
+        )
+    for name, verdict in content.items():
+        if not isinstance(verdict, str):
+            field = f"$[{json.dumps(name)}]"
+            raise DocumentError(f"{path}: {field}: a text is wanted", path=str(path), field=field)
+    return content
+
+
+def _processes() -> Pool:
+    """Return a pool of fresh processes, which do not share our device, and one processor fewer."""
+    return process_pool(max(1, processors() - 1))
+
+
+def _generate(backend: str, name: str) -> None:
+    backends()[backend].generate(entry(name).build())
+
+
+def measure_tests(options: Options) -> None:
+    """Measure the kernels that judge the fit."""
+    _measure(options, ["test"], shapes=1)
+
+
+def measure_applications(options: Options) -> None:
+    """Measure the kernels of applications."""
+    _measure(options, ["application"], shapes=1)
+
+
+def measure_first(options: Options) -> None:
+    """Measure every kernel in one shape of work groups."""
+    _measure(options, shapes=1)
+
+
+def measure_more(options: Options) -> None:
+    """Measure every kernel in the other shapes of work groups."""
+    _measure(options, shapes=3)
+
+
+def measure_double(options: Options) -> None:
+    """Measure every kernel in double precision."""
+    _measure(options, shapes=1, element_types=("f32", "f64"))
+
+
+def _chosen(options: Options, *purposes: Purpose) -> list[str]:
+    """Return the families for some purposes that are asked for."""
+    there = [family for purpose in purposes for family in families(purpose=purpose)]
+    return [family for family in there if not options.families or family in options.families]
+
+
+def _measure(
+    options: Options,
+    purposes: Sequence[Purpose] = ("measurement", "test"),
+    *,
+    shapes: int,
+    element_types: Sequence[str] = ("f32",),
+) -> None:
+    if not (families := _chosen(options, *purposes)):
+        print("nothing of the kind is asked for")
+        return
+    found = measure_catalogue(
+        store=options.store,
+        device=options.device,
+        profile="rental",
+        families=families,
+        element_types=element_types,
+        shapes_per_kernel=shapes,
+        purposes=purposes,
+    )
+    _say_measured(found)
+
+
+def _say_measured(found: MeasurementSet) -> None:
+    numbers = Counter(each.purpose for each in found)
+    cases = ", ".join(f"{number} of purpose {name}" for name, number in numbers.items())
+    print(f"cases: {cases or 'none'}; {len(found.failures)} failed")
+
+
+def measure_some_variants(options: Options) -> None:
+    """Measure the first variants of each set: a smaller set, spread as the whole one."""
+    _measure_variants(options, count=_SOME_VARIANTS)
+
+
+def measure_variants(options: Options) -> None:
+    """Measure the other variants of each set."""
+    _measure_variants(options, count=None)
+
+
+def _measure_variants(options: Options, *, count: int | None) -> None:
+    if not (families := _chosen(options, "variant")):
+        print("nothing of the kind is asked for")
+        return
+    backend = find_device(options.device).backend
+    names = [each.name for family in families for each in variant_entries(family)[:count]]
+    with _processes() as pool:  # before anything is timed: the device may be the processor
+        for code in [pool.submit(_generate, backend, name) for name in names]:
+            code.exception()  # measuring says what is wrong
+    found = measure(
+        store=options.store, device=options.device, profile="rental", families=families, count=count
+    )
+    _say_measured(found)
+
+
+def rank_variants(options: Options) -> None:
+    """Evaluate how well the fit ranks the variants that were measured."""
+    fits = sorted((options.folder / "fits").glob("*/linear.json"))
+    if not fits:
+        raise FitError("there is no fit that could rank the variants")
+    for weights in fits:
+        ranking = evaluate_ranking(options.store, weights=weights)
+        if ranking.sets:
+            ranking.write_file(weights.with_name("ranking.json"))
+        print(f"{len(ranking.sets)} sets of variants ranked by {weights}")
+
+
+def fit_and_evaluate(options: Options) -> None:
+    """Fit the model, evaluate it on the test kernels, and lay out the device's folder."""
+    print(publish(options.store, options.folder / "fits"))
+
+
+QUICK = (fit_and_evaluate, rank_variants)  # what the reserve is for
+
+
+def plan() -> tuple[Stage, ...]:
+    """Return the stages in order; those that improve on an earlier result come later."""
+    return (
+        Stage(name="devices", work=find_devices, share=0.1),
+        Stage(name="check", work=check_kernels, share=0.2),
+        Stage(name="characterize", work=characterize_device, share=0.25),
+        Stage(name="measure tests", work=measure_tests, share=0.2),
+        Stage(name="measure", work=measure_first, share=0.4),
+        Stage(name="fit", work=fit_and_evaluate, share=0.2),
+        Stage(name="measure applications", work=measure_applications, share=0.15),
+        Stage(name="measure some variants", work=measure_some_variants, share=0.2),
+        Stage(name="rank", work=rank_variants, share=0.1),
+        Stage(name="measure more", work=measure_more, share=0.5),
+        Stage(name="fit again", work=fit_and_evaluate, share=0.2),
+        Stage(name="measure variants", work=measure_variants, share=1.0),
+        Stage(name="rank again", work=rank_variants, share=0.1),
+        Stage(name="check the rest", work=check_kernels, share=1.0),
+        Stage(name="measure double precision", work=measure_double, share=1.0),
+    )
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write an object as JSON; a reader sees the old file or the new one."""
+    write_atomically(path, json.dumps(content, indent=1))

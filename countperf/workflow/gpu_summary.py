@@ -1,0 +1,135 @@
+"""Progress and summary of a campaign on a rented GPU."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import NonNegativeFloat
+
+from countperf.documents import (
+    Part,
+    parse_json,
+    read_file_text,
+    validate,
+)
+from countperf.fitting.ranking import RankingEvaluation
+from countperf.hardware.library import available_devices, load_device
+from countperf.harness.characterization.document import Characterization
+from countperf.models.weights import WeightSet
+from countperf.report import ranking_evaluation_text
+from countperf.report.rates import implied_rates, implied_rates_text
+from countperf.workflow.gpu_stages import Options, read_checks, write_json
+
+
+class _Attempt(Part):
+    stage: str
+    outcome: str
+    seconds: NonNegativeFloat = 0.0
+    said: str = ""
+
+
+class _Progress(Part):
+    finished: tuple[str, ...]
+    log: tuple[_Attempt, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What is finished, kept in ``campaign.json``.
+
+    Attributes
+    ----------
+    finished : list of str
+        Names of stages that are done for good.
+    log : list of dict
+        Every attempt: stage, outcome, seconds, and the last line that it printed.
+    """
+
+    finished: list[str] = field(default_factory=list[str])
+    log: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    @classmethod
+    def read(cls, folder: Path) -> Progress:
+        """Read the file, if there is one."""
+        path = folder / "campaign.json"
+        if not path.exists():
+            return cls()
+        found = validate(_Progress, parse_json(read_file_text(path), path=path), path=path)
+        log = [each.model_dump(exclude_unset=True) for each in found.log]
+        return cls(finished=list(found.finished), log=log)
+
+    def write(self, folder: Path) -> None:
+        """Write the file."""
+        write_json(folder / "campaign.json", asdict(self))
+
+
+def summary(options: Options, progress: Progress) -> str:
+    """Write what came out, from what is in the folder."""
+    lines = [f"== {options.folder}"]
+    for done in progress.log:
+        seconds = f" in {done['seconds']} s" if "seconds" in done else ""
+        lines.append(f"{done['stage']}: {done['outcome']}{seconds}: {done.get('said', '')}")
+    lines += _checks_summary(options.folder)
+    lines += _device_summary(options.folder)
+    for evaluation in sorted((options.folder / "fits").glob("*/evaluation.json")):
+        from countperf.metrics import Evaluation
+        from countperf.report import evaluation_text
+
+        parts = Evaluation.read_file(evaluation).by_purpose()
+        lines += ["", *(evaluation_text(part) for name, part in parts.items() if name != "variant")]
+        lines += _ranking_summary(evaluation.with_name("ranking.json"))
+        lines += _rates_summary(evaluation.with_name("linear.json"), options.folder)
+    return "\n".join(lines)
+
+
+def _ranking_summary(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    return ["", ranking_evaluation_text(RankingEvaluation.read_file(path))]
+
+
+def _rates_summary(weights: Path, folder: Path) -> list[str]:
+    parameters = folder / "parameters.json"
+    if not (weights.exists() and parameters.exists()):
+        return []
+    rates = implied_rates(WeightSet.read_file(weights).weights, load_device(parameters))
+    return ["", implied_rates_text(rates)]
+
+
+def _checks_summary(folder: Path) -> list[str]:
+    checks = read_checks(folder / "checks.json")
+    wrong = {name: verdict for name, verdict in checks.items() if verdict != "right"}
+    lines = [f"kernels: {len(checks) - len(wrong)} right, {len(wrong)} not"] if checks else []
+    return lines + [f"  {name}: {verdict}" for name, verdict in list(wrong.items())[:20]]
+
+
+_SHOWN = (
+    *("clock", "copy bandwidth", "copy bandwidth stride 1", "launch overhead", "issue limit"),
+    *("fma.f32 cpi", "fma.f32 latency", "fma.f64 cpi", "rsqrt.f32 cpi", "memory latency"),
+    *("local bandwidth", "local banks", "h2d bandwidth", "d2h bandwidth"),
+)
+
+
+def _device_summary(folder: Path) -> list[str]:
+    path = folder / "characterization.json"
+    if not path.exists():
+        return []
+    found = Characterization.read_file(path)
+    lines = ["", f"{found.device.name}, measured:"]
+    for name in _SHOWN:
+        if (number := found.find(name)) is not None:
+            doubt = "" if number.is_plausible else f" ({number.remark})"
+            lines.append(f"  {name}: {number.value:.4g} {number.unit}{doubt}")
+    lines += [f"  {name}: {reason}" for name, reason in found.left_out.items()]
+    if found.device.slug in available_devices():
+        vendor = load_device(found.device.slug)
+        for quantity in ("clock_hz", "bandwidth_byte_per_s", "peak_flops", "issue_limit"):
+            measured, stated = getattr(found.parameters, quantity), getattr(vendor, quantity)
+            if measured and stated:
+                share = measured / stated
+                lines.append(
+                    f"  {quantity}: {measured:.4g}, {share:.0%} of the vendor's {stated:.4g}"
+                )
+    return lines

@@ -1,0 +1,128 @@
+"""Stored measurements: reading them, and bringing their counts up to date."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import (
+    CountingError,
+    KernelSpecificationError,
+)
+from countperf.harness.store import Rewriting
+from countperf.measurements import MeasurementSet
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.transactions import TransactionCounts, transaction_roots
+from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.prediction import explain as explain
+from countperf.workflow.prediction import predict as predict
+from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+from measurement_kernels.catalog import entry
+
+if TYPE_CHECKING:
+    from countperf.measurements import Measurement
+    from countperf.models.definition import FittedModel
+
+
+def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
+    """Return measurements, read from their file if a path is given; errors as `read_file`."""
+    return given if isinstance(given, MeasurementSet) else MeasurementSet.read_file(given)
+
+
+def with_known_transactions(
+    measurements: MeasurementSet, definition: FittedModel, executor: Executor | None = None
+) -> MeasurementSet:
+    """Find what a model names of transactions, for measured kernels of the catalogue.
+
+    Cases of other kernels, and those of which transactions are not known, are left as they are.
+    """
+    waiting: dict[str, list[Measurement]] = {}
+    for each in measurements:
+        known = transaction_roots(each.transactions or {})
+        if each.properties is not None and set(definition.named_transactions) - set(known):
+            waiting.setdefault(each.kernel, []).append(each)
+    if not waiting:
+        return measurements
+    some = [(name, tuple((m.case, m.parameters) for m in each)) for name, each in waiting.items()]
+    find = partial(_transactions_of, definition.named_transactions)
+    parts = map(find, some) if executor is None else executor.map(find, some)
+    found = {case: numbers for part in parts for case, numbers in part.items()}
+
+    def renewed(each: Measurement) -> Measurement:
+        known = {**(each.transactions or {}), **found.get(each.case, {})}
+        return each.model_copy(update={"transactions": known or None})
+
+    return replace(measurements, measurements=tuple(map(renewed, measurements)))
+
+
+def _transactions_of(
+    roots: tuple[str, ...], kernel: tuple[str, Sequence[tuple[str, Mapping[str, int]]]]
+) -> dict[str, dict[str, int]]:
+    """Return the transactions of a kernel of the catalogue by case, where they are known."""
+    name, cases = kernel
+    found: dict[str, dict[str, int]] = {}
+    with contextlib.suppress(KernelSpecificationError):
+        described = entry(name)
+        count = TransactionCounts(kernel=described.build(), roots=roots, statistics={})
+        for case, parameters in cases:
+            statistics = described.statistics_at(parameters)
+            if statistics != count.statistics:
+                count = replace(count, statistics=statistics)
+            with contextlib.suppress(CountingError):
+                found[case] = count(parameters)
+    return found
+
+
+def recount(measurements: Path | str) -> MeasurementSet:
+    """Count the measured kernels of the catalogue again, in place; nothing is measured.
+
+    Parameters
+    ----------
+    measurements : Path or str
+        A campaign's file, counted under other rules than those of now, or in another view than
+        the structure view, in which campaigns count.
+
+    Returns
+    -------
+    MeasurementSet
+        What the file holds now.
+
+    Raises
+    ------
+    KernelSpecificationError
+        A measured kernel is not of the catalogue; the file is left as it was.
+    CountingError, DocumentError
+        A kernel cannot be counted, or the file is bad; it is left as it was.
+    MeasurementError, OutputError
+        Another process writes to the file, or it cannot be written.
+    """
+    with Rewriting(measurements) as file:
+        renewed = _recounted(file.read())
+        file.write(renewed)
+    return renewed
+
+
+def _recounted(found: MeasurementSet) -> MeasurementSet:
+    """Return measurements whose kernels are counted anew."""
+    counted: dict[object, dict[str, Any]] = {}
+
+    def properties(each: Measurement) -> dict[str, Any]:
+        kernel = entry(each.kernel)
+        statistics = kernel.statistics_at(each.parameters)
+        key = (each.kernel, tuple(sorted(statistics.items())))
+        if key not in counted:
+            vector = count_kernel(kernel.build(), statistics=statistics, view="structure")
+            counted[key] = vector.to_document()
+        return counted[key]
+
+    return replace(
+        found,
+        measurements=tuple(
+            each.model_copy(update={"properties": properties(each)}) for each in found
+        ),
+    )

@@ -1,0 +1,319 @@
+"""Campaigns: which kernels of the library are measured, and measuring them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from countperf.errors import (
+    KernelSpecificationError,
+)
+from countperf.harness.campaign import measure, open_store
+from countperf.harness.devices import find_device
+from countperf.harness.overhead import measure_limits
+from countperf.harness.progress import silent
+from countperf.harness.protocols import PROTOCOLS
+from countperf.harness.runner import KernelRunner
+from countperf.harness.size_selection import calibrate
+from countperf.measurements import PURPOSES
+from countperf.properties.count_properties import count_kernel
+from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.prediction import explain as explain
+from countperf.workflow.prediction import predict as predict
+from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+from measurement_kernels.catalog import entries, group_shapes
+from measurement_kernels.catalog import families as all_families
+from measurement_kernels.entry import COLLECTIONS
+from measurement_kernels.variants.sets import variant_entries, variant_sets
+
+if TYPE_CHECKING:
+    from countperf.harness.device import Device
+    from countperf.harness.progress import Progress
+    from countperf.measurements import MeasurementSet, Purpose
+    from measurement_kernels.entry import CatalogEntry, Collection
+
+
+ProfileName = Literal["quick", "paper", "rental", "broad"]
+
+
+_TRIED_VARIANTS = 5  # of a set, to find its sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How much a campaign measures.
+
+    Attributes
+    ----------
+    name : str
+        ``quick``, ``paper``, ``rental`` (a GPU that is paid by the minute), or ``broad`` (for
+        models that are to predict kernels unlike the paper's).
+    shapes_per_kernel : int
+        Group shapes of the device's set that are measured, at most three.
+    max_run_s : float
+        Longest time of one run, s.
+    overhead_factor : float
+        How many times the launch overhead the smallest size has to take.
+    max_setup_s : float
+        Longest time to make inputs and put them into the device's memory, s.
+    collections : tuple of str
+        Which kernels of the catalogue; see `measurement_kernels.catalog.entries`.
+    """
+
+    name: ProfileName
+    shapes_per_kernel: int
+    max_run_s: float
+    overhead_factor: float
+    max_setup_s: float = 2.0
+    collections: tuple[Collection, ...] = ("paper",)
+
+
+PROFILES: Mapping[str, Profile] = {
+    "quick": Profile(name="quick", shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0),
+    "paper": Profile(name="paper", shapes_per_kernel=3, max_run_s=0.25, overhead_factor=100.0),
+    "rental": Profile(
+        name="rental", shapes_per_kernel=3, max_run_s=0.02, overhead_factor=15.0, max_setup_s=0.6
+    ),
+    "broad": Profile(
+        name="broad",
+        shapes_per_kernel=2,
+        max_run_s=0.06,
+        overhead_factor=10.0,
+        max_setup_s=0.6,
+        collections=("paper", "extended", "random"),
+    ),
+}
+
+
+def profile_entries(
+    profile: Profile,
+    group_class: str,
+    *,
+    families: Sequence[str] = (),
+    element_types: Sequence[str] = ("f32",),
+    purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
+    max_group_size: int | None = None,
+) -> tuple[CatalogEntry, ...]:
+    """List the catalogue's kernels that a profile measures, those that judge fits last.
+
+    Parameters
+    ----------
+    profile : Profile
+        How much.
+    group_class : {"small", "medium", "large"}
+        The paper's set of group shapes that the device uses.
+    families : sequence of str
+        Only these families; all if empty.
+    element_types : sequence of str
+        Only these element types of the paper's kernels; all others are measured in their own,
+        whatever it is.
+    purposes : sequence of {"measurement", "test", "application", "variant"}
+        Only these; by default the named families whatever they are for, and if none is named,
+        measurement and test kernels.
+    collections : sequence of {"paper", "extended", "random"}
+        Only these; by default the named families wherever they belong, and if none is named, what
+        the profile says.
+    max_group_size : int, optional
+        Work items per group that the device takes; larger groups are left out of the extended
+        classes and of the random families.
+
+    Raises
+    ------
+    KernelSpecificationError
+        No such family, or no kernel is left.
+    """
+    shapes = group_shapes(group_class)
+    linear = [s for s in shapes if s[1] == 1]
+    planar = [s for s in shapes if s[1] > 1]
+    # the shapes of the test kernels first: every set has them
+    linear.sort(key=lambda shape: shape != (256, 1))
+    planar.sort(key=lambda shape: shape != (16, 16))
+    wanted = {*linear[: profile.shapes_per_kernel], *planar[: profile.shapes_per_kernel]}
+    _check_families(families)
+    if not purposes:
+        purposes = PURPOSES if families else ("measurement", "test")
+    if not collections:
+        collections = COLLECTIONS if families else profile.collections
+
+    def fits(e: CatalogEntry) -> bool:
+        if e.collection == "paper":
+            return e.purpose != "measurement" or e.group_shape in wanted
+        return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
+
+    kept = tuple(
+        e
+        for purpose in PURPOSES
+        if purpose in purposes
+        for e in entries(element_type=None, purpose=purpose, collection=None)
+        if e.collection in collections
+        and fits(e)
+        and (purpose == "application" or e.collection != "paper" or e.element_type in element_types)
+        and (not families or e.family in families)
+    )
+    if not kept:
+        raise KernelSpecificationError(
+            f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
+            f"({' or '.join(collections)}) has "
+            f"element type {' or '.join(element_types)}",
+            specification=",".join(element_types),
+        )
+    return kept
+
+
+def measure_catalogue(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    profile: ProfileName = "paper",
+    families: Sequence[str] = (),
+    element_types: Sequence[str] = ("f32",),
+    purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
+    shapes_per_kernel: int | None = None,
+    progress: Progress | None = None,
+) -> MeasurementSet:
+    """Measure the library's kernels on a device; resumes where an earlier call stopped.
+
+    Parameters
+    ----------
+    store : Path or str
+        The campaign's file (``.jsonl``); the chosen sizes are kept beside it.
+    device : str, optional
+        ``pocl:0``, or a part of a device's name; by default the working device with the highest
+        copy bandwidth.
+    profile : {"paper", "quick", "rental", "broad"}
+        How much is measured, and by which protocol.
+    families : sequence of str, optional
+        Only these families of kernels.
+    element_types : sequence of str, optional
+        The paper's kernels of these types only, by default f32; all others have their own.
+    purposes : sequence of {"measurement", "test", "application", "variant"}, optional
+        As for `profile_entries`: by default the named families, or measurement and test kernels.
+    collections : sequence of {"paper", "extended", "random"}, optional
+        Only these; as in `profile_entries`.
+    shapes_per_kernel : int, optional
+        Group shapes that are measured; by default as many as the profile says.
+    progress : callable, optional
+        Is told of everything that happens.
+
+    Returns
+    -------
+    MeasurementSet
+        All that is in the file, of whatever purpose.
+
+    Raises
+    ------
+    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure`.
+    KernelSpecificationError
+        No such family.
+    """
+    chosen = PROFILES[profile]
+    if shapes_per_kernel is not None:
+        chosen = replace(chosen, shapes_per_kernel=shapes_per_kernel)
+    found = find_device(device)
+    wanted = profile_entries(
+        chosen,
+        found.limits.group_class,
+        families=families,
+        element_types=element_types,
+        purposes=purposes,
+        collections=collections,
+        max_group_size=found.limits.max_group_size,
+    )
+    return _measure(found, chosen, wanted, Path(store), progress)
+
+
+def measure_variants(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    profile: ProfileName = "paper",
+    families: Sequence[str] = (),
+    count: int | None = None,
+    progress: Progress | None = None,
+) -> MeasurementSet:
+    """Measure sets of variants, or parts of them, as `measure_catalogue` does.
+
+    Parameters
+    ----------
+    store, device, profile, progress
+        As for `measure_catalogue`; it may be the same file.
+    families : sequence of str, optional
+        Only these sets (`measurement_kernels.variants.sets`).
+    count : int, optional
+        Of each set so many variants, by default all; more may follow in a later call.
+
+    Returns
+    -------
+    MeasurementSet
+        All that the file holds. All variants of a set have the same sizes: of the sizes that fit
+        its first five, one by one, the largest.
+
+    Raises
+    ------
+    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure_catalogue`.
+    KernelSpecificationError
+        There is no such set.
+    """
+    wanted = [e for name in families or variant_sets() for e in variant_entries(name)[:count]]
+    return _measure(find_device(device), PROFILES[profile], wanted, Path(store), progress)
+
+
+def _measure(
+    device: Device,
+    profile: Profile,
+    wanted: Sequence[CatalogEntry],
+    store: Path,
+    progress: Progress | None,
+) -> MeasurementSet:
+    """Find out which sizes kernels take on a device, and measure them."""
+    runner = KernelRunner.open(device)
+    protocol = PROTOCOLS[profile.name]
+    sets = dict.fromkeys(each.family for each in wanted if each.purpose == "variant")
+    tried = [each for family in sets for each in variant_entries(family)[:_TRIED_VARIANTS]]
+    others = [each for each in wanted if each.purpose != "variant"]
+    with open_store(store, runner, protocol) as file:  # before anything is written or timed
+        limits = measure_limits(
+            runner.session,
+            overhead_factor=profile.overhead_factor,
+            max_run_s=profile.max_run_s,
+            max_setup_s=profile.max_setup_s,
+        )
+        sizes = calibrate(
+            [*others, *tried],
+            runner,
+            limits,
+            store=store.with_suffix(".sizes.json"),
+            progress=progress or silent,
+        )
+        timed = sizes.timed_cases(others)
+        for family in sets:
+            choices = [sizes.choice(each) for each in variant_entries(family)[:_TRIED_VARIANTS]]
+            largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
+            for exponent, run_s in zip(largest.exponents, largest.run_s, strict=True):
+                timed += ((e.case(exponent), run_s) for e in wanted if e.family == family)
+        return measure(
+            [case for case, _ in timed],
+            store=file,
+            protocol=protocol,
+            count=partial(count_kernel, view="structure"),
+            progress=progress or silent,
+            runner=runner,
+            expected_run_s={case.name: run_s for case, run_s in timed},
+        )
+
+
+def _check_families(families: Sequence[str]) -> None:
+    known = (*all_families(purpose=None, collection=None), *all_families(purpose="variant"))
+    for family in families:
+        if family not in known:
+            raise KernelSpecificationError(
+                f"no family of kernels is called {family!r}; there are {', '.join(known)}",
+                specification=family,
+            )

@@ -1,0 +1,105 @@
+"""The folder of a device under ``fits/``: fits, evaluations, measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countperf.documents import check_writable
+from countperf.models.structural import COMPILED
+from countperf.workflow.evaluating import evaluate, evaluate_ranking
+from countperf.workflow.fitting import fit
+from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.measured import read_measurements
+from countperf.workflow.prediction import explain as explain
+from countperf.workflow.prediction import predict as predict
+from countperf.workflow.prediction import (
+    weights_for,
+)
+from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+from measurement_kernels.catalog import families
+
+if TYPE_CHECKING:
+    from countperf.measurements import MeasurementSet
+    from countperf.models.definition import FittedModel
+    from countperf.models.weights import WeightSet
+
+
+def publish(
+    measurements: MeasurementSet | Path | str,
+    folder: Path | str = "fits",
+    *,
+    model: str | FittedModel | None = None,
+    weights: WeightSet | Path | str | None = None,
+    compiled: WeightSet | Path | str | None = None,
+) -> Path:
+    """Fit and evaluate a campaign and lay all of it out as a device's folder under ``fits/``.
+
+    Parameters
+    ----------
+    measurements : MeasurementSet, Path or str
+        The campaign, or its file.
+    folder : Path or str
+        Where the folders of devices are.
+    model : str or FittedModel, optional
+        The model to predict with by default, or ``auto`` to choose one as `fit` does; without it,
+        that is the paper's.
+    weights : WeightSet, Path or str, optional
+        Instead of a model: weights already fitted to these measurements.
+    compiled : WeightSet, Path or str, optional
+        Weights of a model that reads compiled code, fitted to these measurements, which predict
+        beside the default ones where they are asked for.
+
+    Returns
+    -------
+    Path
+        The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights of the
+        paper's model (``linear.json``, from the paper's measurement kernels alone, all cases
+        counting the same, as there), those of `model`
+        (``weights.json``), ``evaluation.json`` of the default ones, ``linear-evaluation.json`` if
+        these are others, ``plain-evaluation.json`` of the default ones without their correction if
+        they have one, and ``ranking.json`` and ``plain-ranking.json`` likewise if variants were
+        measured; of `compiled` there are ``compiled.json``, ``compiled-evaluation.json`` and
+        ``compiled-ranking.json``.
+
+    Raises
+    ------
+    FitError, DocumentError
+        The measurements cannot be fitted or evaluated, or their file is bad.
+    """
+    found = read_measurements(measurements)
+    target = Path(folder) / found.device.slug
+    check_writable(target / "weights.json")
+    classes = families(collection="paper")
+    of_paper = replace(found, measurements=tuple(m for m in found if m.family in classes))
+    default = fit(of_paper, weigh_noise=False, output=target / "linear.json").weights
+    chosen = None
+    if weights is not None:
+        chosen = weights_for(weights)
+    elif model is not None:
+        chosen = fit(found, model=model).weights
+    if chosen is None:
+        (target / "weights.json").unlink(missing_ok=True)
+        (target / "linear-evaluation.json").unlink(missing_ok=True)
+    else:
+        evaluate(found, weights=default).write_file(target / "linear-evaluation.json")
+        chosen.write_file(target / "weights.json")
+        default = chosen
+    reading = None if compiled is None else weights_for(compiled)
+    if reading is not None:
+        reading.write_file(target / f"{COMPILED}.json")
+    judges = {"": default, "plain-": default.plain, f"{COMPILED}-": reading}
+    for prefix, judged in judges.items():
+        names = [target / f"{prefix}{name}.json" for name in ("evaluation", "ranking")]
+        if judged is None or (judged is default and prefix):
+            for name in names:
+                name.unlink(missing_ok=True)
+            continue
+        evaluate(found, weights=judged).write_file(names[0])
+        ranking = evaluate_ranking(found, weights=judged)
+        if ranking.sets:
+            ranking.write_file(names[1])
+    found.device.write_file(target / "identity.json")
+    found.write_file(target / "measurements.jsonl")
+    return target

@@ -1,0 +1,314 @@
+"""Ranking the variants of a search space, and searching for the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countperf.errors import (
+    ParameterError,
+)
+from countperf.harness.clock import EventClock
+from countperf.harness.devices import find_device
+from countperf.harness.runner import KernelRunner
+from countperf.models.library import load_weights
+from countperf.models.weights import WeightSet
+from countperf.tuning.devices import DeviceSearch
+from countperf.tuning.devices import tune_devices as search_devices
+from countperf.tuning.points import Limits, Question, checked_space
+from countperf.tuning.pools import pool_or
+from countperf.tuning.ranker import rank_points
+from countperf.tuning.result import Budget, Plan
+from countperf.tuning.search import tune_space
+from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.prediction import (
+    default_weights,
+)
+from countperf.workflow.prediction import explain as explain
+from countperf.workflow.prediction import predict as predict
+from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+
+if TYPE_CHECKING:
+    from countperf.harness.device import Device
+    from countperf.tuning.devices import DeviceResults
+    from countperf.tuning.points import Point
+    from countperf.tuning.ranking import Ranking
+    from countperf.tuning.result import TuningResult
+    from countperf.tuning.space import SearchSpace
+
+
+def rank(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    keep: int = 20,
+    points: int | None = None,
+    by_code: int = 0,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    on_point: Callable[[Point], None] | None = None,
+    longest_s: float = 60.0,
+    **more: int,
+) -> Ranking:
+    """Predict all variants of a kernel and keep those that should be fastest.
+
+    Parameters
+    ----------
+    space : SearchSpace or str
+        The variants, or a text for `countperf.tuning.points.load_space`.
+    parameters, **more : int
+        Sizes, in place of the space's.
+    weights, device, force, incomplete_ok
+        As for `predict`; of a device that is named the limits are looked at, too.
+    keep : int
+        How many to keep.
+    points : int, optional
+        Predict only so many, scattered over the space.
+    by_code : int, optional
+        Compile so many of the best on `device`, and put them in order by what their code executes
+        (`countperf.tuning.by_code`), with the weights of the model ``compiled``. None is timed.
+    executor : concurrent.futures.Executor, optional
+        What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
+        other; by default a pool of `workers` processes, one for each processor.
+    on_point : callable, optional
+        Is told of every point as it comes.
+    longest_s : float
+        What building, counting and predicting a variant may take, s. A process of our own pool that
+        takes longer, or ends, is replaced, and its variant alone is refused.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    SearchSpaceError, PredictionError, DeviceError, DocumentError
+        Wrong space, weights or device. What is wrong with single points is in the result.
+    ParameterError
+        A size is not positive, or is none of the space.
+    """
+    sizes = {**(parameters or {}), **more}
+    asked = checked_space(space, sizes)
+    found = None if device is None else find_device(device)
+    if by_code and found is None:
+        message = "variants are compiled on a device: name it (device=, --device)"
+        raise ParameterError(message, parameter="device")
+    weights = _matching_weights(weights, found, force)
+    question = Question(
+        space=space,
+        weights=weights,
+        sizes=sizes,
+        limits=None if found is None else _limits(found),
+        incomplete_ok=incomplete_ok,
+    )
+    with pool_or(executor, workers) as pool:
+        ranking = rank_points(
+            question,
+            executor=pool,
+            keep=max(keep, by_code),
+            points=points,
+            on_point=on_point,
+            longest_s=longest_s,
+        )
+    if by_code and found is not None:
+        from countperf.models.library import load_weights
+        from countperf.models.structural import COMPILED
+        from countperf.tuning.by_code import ranked_by_code
+
+        reading = load_weights(weights.device.slug, model=COMPILED)
+        ranking = ranked_by_code(ranking, asked, reading, found, first=by_code)
+    return replace(ranking, best=ranking.best[:keep])
+
+
+def tune(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    seconds: float | None = None,
+    measurements: int | None = None,
+    device: str | None = None,
+    weights: WeightSet | Path | str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = True,
+    store: Path | str | None = None,
+    confidence: float = 0.95,
+    tolerance: float = 0.02,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    longest_s: float | None = None,
+    **more: int,
+) -> TuningResult:
+    """Find the fastest variant of a kernel on a device within a budget.
+
+    Parameters
+    ----------
+    space : SearchSpace or str
+        The variants, or a text for `countperf.tuning.points.load_space`.
+    parameters, **more : int
+        Sizes, in place of the space's.
+    seconds, measurements
+        The budget: time, predictions included, s; variants to run. At least one of the two.
+    device : str, optional
+        As for `measure`; by default the working device with the highest copy bandwidth.
+    weights, force
+        As for `predict`; by default the device's.
+    incomplete_ok : bool
+        Whether variants that have properties without a weight take part; what their predictions
+        leave out is learnt from measurements.
+    store : Path or str, optional
+        A file; the same call goes on where it stopped, and a larger budget goes on from there.
+    confidence : float
+        At which to stop, and at which the regret is bounded.
+    tolerance : float
+        Gains below this fraction are not looked for.
+    executor, workers
+        As for `rank`.
+    progress : callable, optional
+        Is told what happens, a line at a time.
+    longest_s : float, optional
+        What predicting, building or timing a variant may take, s; by default a quarter of the
+        seconds, but 3 s at least and a minute at most. A process of our own pool that takes longer,
+        or ends, is replaced, and its variant alone is refused.
+
+    Returns
+    -------
+    TuningResult
+
+    Raises
+    ------
+    TuningError
+        No variant can be predicted, or none runs.
+    SearchSpaceError, ParameterError, PredictionError, DeviceError, DocumentError, MeasurementError
+        Wrong space, sizes, weights or device; or the store cannot be used.
+    """
+    clock = EventClock()
+    began_s = clock.now()
+    budget = Budget(seconds=seconds, measurements=measurements)
+    plan = Plan(confidence=confidence, tolerance=tolerance)
+    sizes = {**(parameters or {}), **more}
+    checked_space(space, sizes, to_measure=True)
+    found = find_device(device)
+    question = Question(
+        space=space,
+        weights=_matching_weights(weights, found, force),
+        sizes=sizes,
+        limits=_limits(found),
+        incomplete_ok=incomplete_ok,
+    )
+    with pool_or(executor, workers) as pool:
+        return tune_space(
+            question,
+            KernelRunner.open(found, clock),
+            budget,
+            store=store,
+            plan=plan,
+            executor=pool,
+            progress=progress,
+            began_s=began_s,
+            longest_s=longest_s,
+        )
+
+
+def tune_devices(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    devices: Sequence[str],
+    seconds: float | None = None,
+    measurements: int | None = None,
+    weights: WeightSet | Path | str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = True,
+    store: Path | str | None = None,
+    confidence: float = 0.95,
+    tolerance: float = 0.02,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    longest_s: float | None = None,
+    **more: int,
+) -> DeviceResults:
+    """Find the fastest variant of a kernel on each of several devices, which work side by side.
+
+    Parameters
+    ----------
+    devices : sequence of str
+        As for `measure`.
+    weights : WeightSet, Path or str, optional
+        Of all of them; by default each has its own.
+    store : Path or str, optional
+        A file for each device, beside this one: ``search.jsonl`` becomes ``search-pocl-0.jsonl``.
+    space, parameters, seconds, measurements, force, incomplete_ok, confidence, tolerance, executor
+        As for `tune`; the budget is that of each device.
+    workers, progress, longest_s, **more
+        As for `tune`.
+
+    Returns
+    -------
+    DeviceResults
+
+    Raises
+    ------
+    TuningError
+        None of them has a result.
+    SearchSpaceError, PredictionError, DeviceError, DocumentError, ParameterError
+        Wrong space, weights or devices.
+    """
+    sizes = {**(parameters or {}), **more}
+    checked_space(space, sizes, to_measure=True)
+
+    def search(device: Device) -> DeviceSearch:
+        question = Question(
+            space=space,
+            weights=_matching_weights(weights, device, force),
+            sizes=sizes,
+            limits=_limits(device),
+            incomplete_ok=incomplete_ok,
+        )
+        return DeviceSearch(
+            label=device.label,
+            question=question,
+            open_runner=lambda: KernelRunner.open(device, EventClock()),
+        )
+
+    return search_devices(
+        [search(find_device(name)) for name in devices],
+        Budget(seconds=seconds, measurements=measurements),
+        store=store,
+        plan=Plan(confidence=confidence, tolerance=tolerance),
+        executor=executor,
+        workers=workers,
+        progress=progress,
+        longest_s=longest_s,
+    )
+
+
+def _matching_weights(
+    weights: WeightSet | Path | str | None, device: Device | None, force: bool
+) -> WeightSet:
+    if weights is None:
+        return default_weights(None if device is None else device.label)
+    if not isinstance(weights, WeightSet):
+        weights = load_weights(weights)
+    weights.check_counting_rules()
+    weights.check_device(None if device is None else device.identity, force=force)
+    return weights
+
+
+def _limits(device: Device) -> Limits:
+    return Limits(
+        max_group_size=device.limits.max_group_size,
+        max_group_shape=device.limits.max_group_shape,
+        local_memory_bytes=device.limits.local_memory_bytes,
+    )
