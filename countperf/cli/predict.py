@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
+from countperf.cli.common import (
+    add_device,
+    add_kernel,
+    add_model,
+    as_dict,
+    one_point,
+    points,
+    print_json,
+    size,
+)
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
@@ -93,10 +102,11 @@ def run(options: argparse.Namespace) -> None:
         _explain(options)
         return
     from countperf.report import comparison_text, prediction_object, prediction_text
+    from countperf.sizes import size_arrays
     from countperf.workflow import predict
 
     prediction, *others = [
-        predict(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
+        predict(kernel, size_arrays(sizes), weights=weights, anchors=options.anchor or (), **more)
         for kernel, sizes, weights, more in _asked(options)
     ]
     if options.json:
@@ -113,14 +123,22 @@ def _explain(options: argparse.Namespace) -> None:
     """Predict, and print what is behind it too."""
     from countperf.report import comparison_text
     from countperf.report.explanation import difference_text, explanation_object, explanation_text
+    from countperf.sizes import combine_sizes
     from countperf.workflow import explain, known_device, weights_for
 
     found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
     for kernel, sizes, named, more in _asked(options):
         weights = weights_for(named, more["device"], model=more.pop("model"))
         device = known_device(weights.device.slug, named)
-        found.append((explain(kernel, sizes, weights=weights, **more), weights, device))
+        for point in combine_sizes(sizes):
+            found.append((explain(kernel, point, weights=weights, **more), weights, device))
     first, *others = found
+    if len(points(options.parameters)) > 1:
+        if options.json:
+            print_json({"sizes": [explanation_object(*each) for each in found]})
+        else:
+            print("\n\n".join(explanation_text(*each) for each in found))
+        return
     if options.json:
         content = explanation_object(*first)
         against = {"against": explanation_object(*others[0])} if others else {}
@@ -134,9 +152,12 @@ def _explain(options: argparse.Namespace) -> None:
 
 def _asked(
     options: argparse.Namespace,
-) -> list[tuple[str, dict[str, int], str | None, dict[str, Any]]]:
+) -> list[tuple[str, dict[str, Any], str | None, dict[str, Any]]]:
     """Return kernel, sizes, weights and the rest of what is to be predicted: one, or two."""
-    sizes, other = as_dict(options.parameters), as_dict(options.against_size)
+    other = as_dict(options.against_size)
+    compares = bool(options.against or options.against_kernel or other)
+    parameters = options.parameters
+    sizes = one_point(parameters, "a comparison") if compares else as_dict(parameters)
     more = {
         "model": options.model,
         "device": options.device,
@@ -146,7 +167,7 @@ def _asked(
         "statistics": as_dict(options.statistics) or None,
     }
     asked = [(options.kernel, sizes, options.weights, more)]
-    if options.against or options.against_kernel or other:
+    if compares:
         second = (
             options.against_kernel or options.kernel,
             other if options.against_kernel and other else sizes | other,
