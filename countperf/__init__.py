@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from countperf.predictions import Prediction
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.vector import Count, PropertyVector
+    from countperf.timing import Timing, time_kernel
     from countperf.tuning.space import SearchSpace
     from countperf.workflow import (
         coverage,
@@ -48,6 +49,7 @@ _HOMES = {
     "Prediction": "countperf.predictions",
     "PropertyVector": "countperf.properties.vector",
     "SearchSpace": "countperf.tuning.space",
+    "Timing": "countperf.timing",
     "WeightSet": "countperf.models.weights",
     "analyze_kernel": "countperf.counting.analysis",
     "available_weights": "countperf.models.library",
@@ -65,6 +67,7 @@ _HOMES = {
     "predict_all": "countperf.harness.profiles",
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow",
+    "time_kernel": "countperf.timing",
     "tune": "countperf.workflow",
     "tune_devices": "countperf.workflow",
     "with_compiled_code": "countperf.workflow",
@@ -81,6 +84,7 @@ __all__ = [
     "Prediction",
     "PropertyVector",
     "SearchSpace",
+    "Timing",
     "WeightSet",
     "__version__",
     "analyze_kernel",
@@ -99,6 +103,7 @@ __all__ = [
     "predict_all",
     "profile_kernel",
     "rank",
+    "time_kernel",
     "tune",
     "tune_devices",
     "with_compiled_code",

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from countperf.harness.progress import Progress
     from countperf.harness.store import Rewriting
     from countperf.machine_code.code import CompiledCode
-    from countperf.measurements import Measurement, MeasurementSet, Purpose, Statistic
+    from countperf.measurements import (
+        Measurement,
+        MeasurementSet,
+        Purpose,
+        Statistic,
+        TimingDocument,
+    )
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
     from countperf.metrics import Evaluation
@@ -673,7 +679,7 @@ def predict(
     force: bool = False,
     incomplete_ok: bool = False,
     level: float = 0.95,
-    anchors: Sequence[tuple[Mapping[str, int], float]] = (),
+    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
     statistics: Mapping[str, Statistic] | None = None,
     **more: Any,
 ) -> Prediction:
@@ -698,8 +704,9 @@ def predict(
         Leave out what has no weight and mark the prediction incomplete.
     level : {0.95, 0.9}
         In which share of cases the interval is to hold the time.
-    anchors : sequence of (Mapping from str to int, float)
-        Measured runs of the kernel by which to correct: parameters, and time, s.
+    anchors : sequence of Timing, Path, str, or (Mapping from str to int, float)
+        Measured runs of the kernel by which to correct: what `countperf.time_kernel` returned, or
+        its file; or parameters, and time, s.
     statistics : mapping from str to float or str, optional
         What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
 
@@ -710,14 +717,16 @@ def predict(
     Raises
     ------
     CountperfError
-        The kernel cannot be counted, a property has no weight, the device does not match.
+        The kernel cannot be counted, a property has no weight, the device does not match; a timing
+        is of another kernel or device.
     """
+    runs = [_anchor(each) for each in anchors]
     weights = weights_for(weights, device, model=model)
     known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
     vector = _vector_for(kernel, known, weights, {**(parameters or {}), **more})
     if anchors:
         weights.check_device(named_device(device), force=force)
-        return weights.anchored(vector, *anchors).predict(vector, parameters, level=level, **more)
+        return weights.anchored(vector, *runs).predict(vector, parameters, level=level, **more)
     return weights.predict(
         vector,
         parameters,
@@ -728,6 +737,13 @@ def predict(
         suppliers=_lookup_of(weights.definition),
         **more,
     )
+
+
+def _anchor(given: Any) -> Any:
+    """Return a timing that a file keeps; anything else as it is."""
+    from countperf.measurements import TimingDocument
+
+    return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
 
 
 def explain(

@@ -20,6 +20,7 @@ COMMANDS = {
     "compiled": "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
     "measure": "measure the library's kernels on a device (resumes)",
     "fit": "fit weights to measurements",
+    "time": "time a kernel of yours at some sizes, and compare with the predicted times",
     "predict": "predict the run time of a kernel, and where it goes",
     "evaluate": "compare predicted with measured times of test kernels and applications",
     "coverage": "say which features of a kernel the fit's measurements exercise",
@@ -78,7 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"countperf: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("countperf: interrupted; the same command goes on from here", file=sys.stderr)
+        kept = "(resumes)" in COMMANDS[options.command]
+        then = "the same command goes on from here" if kept else "nothing is kept"
+        print(f"countperf: interrupted; {then}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         sys.stderr.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import (
@@ -52,9 +53,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--anchor",
         action="append",
         type=anchor_run,
-        metavar="SIZES:SECONDS",
-        help="correct by a measured run of this kernel, such as n=1024:0.0021 (m and more sizes"
-        " after commas); may be given several times",
+        metavar="FILE|SIZES:SECONDS",
+        help="correct by measured runs of this kernel: a file of countperf time --save FILE, or one"
+        " run as in n=1024:0.0021 (m and more sizes after commas); may be given several times",
     )
     how.add_argument(
         "--explain",
@@ -84,15 +85,19 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
 
 
-def anchor_run(text: str) -> tuple[dict[str, int], float]:
-    """Parse ``n=1024,m=64:0.0021``, for argparse."""
+def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
+    """Parse ``n=1024,m=64:0.0021``, or a file of ``countperf time --save``, for argparse."""
+    if "=" not in text or Path(text).is_file():
+        return Path(text)
     sizes, sign, seconds = text.rpartition(":")
     try:
         time_s = float(seconds)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {seconds!r} is no time in s") from error
     if not sign:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form n=1024:0.0021")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --save"
+        )
     return dict(size(part) for part in sizes.split(",") if part), time_s
 
 

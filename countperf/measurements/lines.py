@@ -13,7 +13,6 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     model_validator,
 )
 
@@ -33,7 +32,7 @@ class _Line(Part):
     family: str
     variant: str
     element_type: str
-    group_shape: tuple[PositiveInt, PositiveInt]
+    group_shape: tuple[NonNegativeInt, NonNegativeInt]
     purpose: Purpose
     parameters: dict[str, NonNegativeInt]
     recorded_at: str
