@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from countperf.harness.clock import Clock
+    from countperf.harness.device import Device
     from countperf.harness.runner import CaseRunner
     from countperf.measurements.cases import MakeArguments, Reference
     from countperf.models.weights import WeightSet
@@ -158,7 +159,7 @@ def time_kernel(
     sizes: Sizes | None = None,
     /,
     *,
-    device: str | None = None,
+    device: str | Device | None = None,
     rounds: int | None = None,
     make_arguments: MakeArguments | None = None,
     reference: Reference | None = None,
@@ -190,7 +191,7 @@ def time_kernel(
     sizes, **more : int or sequence of int
         Values of the size parameters. Several parameters with several values each have equally
         many, which go together value by value.
-    device : str, optional
+    device : str or Device, optional
         As for `measure`; by default the working device with the highest copy bandwidth.
     rounds : int, optional
         Rounds of each size, at least; by default those of the protocol, 3. Up to 2 more follow
@@ -223,7 +224,7 @@ def time_kernel(
     clock : Clock, optional
         What times the runs; by default the device's event timer.
     runner : CaseRunner, optional
-        What runs the kernel; by default one on `device`.
+        What runs the kernel; by default one on `device` with `clock`.
 
     Returns
     -------
@@ -251,6 +252,7 @@ def time_kernel(
     >>> timing.to_frame()  # doctest: +SKIP
     """
     from countperf.harness.campaign import measure
+    from countperf.harness.cold import ColdRunner
     from countperf.harness.protocols import TIMING
 
     given = {**(sizes or {}), **more}
@@ -258,9 +260,14 @@ def time_kernel(
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
     if runner is None:
         runner = _runner(device, clock, cold=cold)
+    elif cold and not isinstance(runner, ColdRunner):
+        raise ParameterError(
+            "cold=True flushes caches by a ColdRunner; pass runner=ColdRunner(...), or no runner",
+            parameter="cold",
+        )
     found = _weights(weights, runner, model=model, force=force)
     predicted = _predictions(work, found, level, progress)
-    counts = [_digests(work, known) for known in work.statistics]
+    counts = _digests(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         measured = measure(
             work.cases(),
@@ -287,7 +294,7 @@ def time_kernel(
         protocol=used,
         environment=measured.header.environment,
         timer=measured.header.timer,
-        cold=cold,
+        cold=isinstance(runner, ColdRunner),
         weights="" if isinstance(found, str) else found.device.slug,
         model="" if isinstance(found, str) else found.model,
         interval_level=level,
@@ -351,13 +358,14 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
             )
 
 
-def _runner(device: str | None, clock: Clock | None, *, cold: bool) -> CaseRunner:
+def _runner(device: str | Device | None, clock: Clock | None, *, cold: bool) -> CaseRunner:
     from countperf.harness.cold import ColdRunner
+    from countperf.harness.device import Device
     from countperf.harness.devices import find_device
     from countperf.harness.runner import KernelRunner
 
     kind = ColdRunner if cold else KernelRunner
-    return kind.open(find_device(device), clock)
+    return kind.open(device if isinstance(device, Device) else find_device(device), clock)
 
 
 def _weights(
@@ -370,7 +378,10 @@ def _weights(
     slug = runner.identity.slug
     named = weights
     if named is None and model is None and slug not in available_weights():
-        return f"there are no weights for {slug}; fit some, or name others with weights= and force="
+        return (
+            f"there are no weights for {slug}; fit some, or name those of another device"
+            " (--weights SLUG --force; weights=..., force=True in Python)"
+        )
     found = weights_for(slug if named is None else named, model=model)
     try:
         found.check_device(runner.identity, force=force)
@@ -456,15 +467,23 @@ def _at(found: Prediction, place: int) -> _Predicted | str:
     return time_s, (max(low, 0.0), high)
 
 
-def _digests(work: _Work, statistics: Mapping[str, Statistic]) -> dict[str, str]:
-    """Return digests of the kernel's counts, by the views under which it can be counted."""
-    found: dict[str, str] = {}
+def _digests(work: _Work) -> list[dict[str, str]]:
+    """Return digests of the kernel's counts at each point, by the views that can be counted."""
+    found: list[tuple[Mapping[str, Statistic], dict[str, str]]] = []
+    for statistics in work.statistics:
+        known = next((digests for same, digests in found if same == statistics), None)
+        found.append((statistics, _digests_with(work, statistics) if known is None else known))
+    return [digests for _, digests in found]
+
+
+def _digests_with(work: _Work, statistics: Mapping[str, Statistic]) -> dict[str, str]:
+    digests: dict[str, str] = {}
     for view in _VIEWS:
         try:
-            found[view] = counts_digest(counted(work.unit, statistics=statistics, view=view))
+            digests[view] = counts_digest(counted(work.unit, statistics=statistics, view=view))
         except CountingError:
             continue
-    return found
+    return digests
 
 
 def _timed(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -345,7 +348,7 @@ def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None
     ticks = _texts([*axes.get_xticklabels(), *axes.get_yticklabels()])
     assert {"100", "1000", "10000"} <= set(ticks)
     assert not [text for text in ticks if "$" in text or "10^" in text]
-    assert len(_texts(axes.get_legend().get_texts())) == 3
+    assert [len(each.get_texts()) for each in figure.legends] == [3]
     assert "<svg" in path.read_text()
 
 
@@ -360,7 +363,7 @@ def test_close_sizes_are_drawn_on_linear_axes() -> None:
 def test_a_single_size_without_a_prediction_is_drawn() -> None:
     (axes,) = timed({500: 1e-6}, weights=None).plot().axes
 
-    assert len(_texts(axes.get_legend().get_texts())) == 1
+    assert [len(each.get_texts()) for each in axes.figure.legends] == [1]
 
 
 # }}}
@@ -423,7 +426,7 @@ def test_a_timing_is_known_by_counts_of_any_view() -> None:
 def test_a_timing_of_another_kernel_is_refused() -> None:
     timing = timed({1000: 6e-6})
 
-    with pytest.raises(PredictionError, match="is of 'axpy', and 'scale' has other counts"):
+    with pytest.raises(PredictionError, match="is of 'axpy', and kernel 'scale' has other counts"):
         linear().predict(scale(), n=1000).anchored(timing)
 
 
@@ -441,6 +444,72 @@ def test_a_timing_under_other_counting_rules_is_refused() -> None:
 
     with pytest.raises(PredictionError, match="counting rules 0"):
         linear().anchored(AXPY, timing)
+
+
+def test_a_timing_with_other_statistics_is_refused() -> None:
+    kernel = lp.make_kernel(
+        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < m }"],
+        """
+        for i
+            <> m = length[i]
+            z[i] = sum(j, x[j])
+        end
+        """,
+        [
+            lp.GlobalArg("length", np.int32, shape="n"),
+            lp.GlobalArg("x,z", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        name="sums",
+    )
+    runner = FakeRunner(lambda *_: 1e-6)
+    timing = time_kernel(
+        kernel, n=64, runner=runner, weights=linear(), protocol=PROTOCOL, statistics={"j": 5}
+    )
+
+    same, other = (count_kernel(kernel, statistics={"j": trips}) for trips in (5, 6))
+    assert len(timing.runs_of(same)) == 1
+    with pytest.raises(PredictionError, match="the statistics that its prediction gets"):
+        timing.runs_of(other)
+
+
+def test_a_timing_of_what_could_not_be_counted_says_so() -> None:
+    timing = timed({1000: 6e-6})
+    (size,) = timing.sizes
+    unknown = timing.model_copy(update={"sizes": (size.model_copy(update={"counts": {}}),)})
+
+    with pytest.raises(PredictionError, match="could not be counted in the source view"):
+        linear().anchored(AXPY, unknown)
+
+
+def test_counts_have_the_same_digest_in_every_process() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", _DIGEST],
+            env={**os.environ, "PYTHONHASHSEED": seed, "COUNTPERF_CACHE_DIR": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(digests) == 1
+
+
+_DIGEST = """
+from countperf.kernels import counted
+from countperf.measurements import counts_digest
+views = ("source", "structure")
+print([counts_digest(counted("matmul-tiled/square/16x16/f32", view=view)) for view in views])
+"""
+
+
+def test_cold_needs_a_runner_that_flushes() -> None:
+    with pytest.raises(ParameterError, match="ColdRunner"):
+        timed({1000: 6e-6}, cold=True)
 
 
 def test_anchors_that_began_with_cold_caches_are_told() -> None:
@@ -568,7 +637,7 @@ def test_the_command_times_saves_and_anchors(
         assert main([*anchored, "--anchor", str(saved)]) == 0
         assert "anchored model" in capsys.readouterr().out
         assert main(["predict", "n-body", "n=256", "--weights", slug, "--anchor", str(saved)]) == 1
-        assert "time 'n_body' itself" in capsys.readouterr().err
+        assert "kernel 'n_body' has other counts" in capsys.readouterr().err
 
 
 @pytest.mark.device

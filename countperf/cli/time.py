@@ -87,14 +87,14 @@ def run(options: argparse.Namespace) -> None:
             cold=options.cold,
             progress=progress,
         )
+    if options.save is not None:  # first, whatever becomes of the output
+        timing.write_file(options.save, rescue=True)
+    if options.figure is not None:
+        timing.plot(options.figure)
     if options.json:
         print_json(timing_object(timing))
     else:
         print(timing_text(timing))
-    if options.save is not None:
-        timing.write_file(options.save, rescue=True)
-    if options.figure is not None:
-        timing.plot(options.figure)
 
 
 def _arguments(

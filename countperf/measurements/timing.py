@@ -175,8 +175,8 @@ class TimingDocument(Document):
         found = [each.measurement for each in self.sizes if _agree(each.counts, wanted)]
         if not found:
             raise PredictionError(
-                f"the timing is of {self.kernel!r}, and {vector.kernel!r} has other counts: time"
-                f" {vector.kernel!r} itself, with the same statistics"
+                f"the timing is of {self.kernel!r}, and kernel {vector.kernel!r} has other counts:"
+                " time that kernel itself, with the statistics that its prediction gets"
             )
         return found
 

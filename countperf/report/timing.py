@@ -197,18 +197,20 @@ def _how(timing: TimingDocument) -> str:
         f"{timing.caches}, minimum of at most {protocol.runs - protocol.drops} runs in each of"
         f" {number} round{'' if rounds == [1] else 's'}"
     )
-    return f"{how}; predicted by the {timing.model} model" if timing.model else how
+    predicts = any(each.predicted_s is not None for each in timing.sizes)
+    return f"{how}; predicted by the {timing.model} model" if predicts else how
 
 
 def _notes(timing: TimingDocument) -> list[str]:
     """Say what to know of single sizes, each text once, and of cold caches."""
     notes: dict[str, list[str]] = {}
+    some = any(each.predicted_s is not None for each in timing.sizes)
     for each in timing.sizes:
         at = point_text(each.measurement.parameters)
         said = [*each.measurement.remarks]
         if each.measurement.settling == "unsettled":
             said.append("the rounds disagree; time again when the machine is quiet")
-        if each.reason and timing.model:
+        if each.reason and some:  # if there are none, the first line says why
             said.append(f"no prediction: {each.reason}")
         for text in said:
             notes.setdefault(text, []).append(at)
@@ -220,7 +222,7 @@ def _notes(timing: TimingDocument) -> list[str]:
     if len(lines) > _MOST_NOTES:
         more = len(lines) - _MOST_NOTES
         lines = [*lines[:_MOST_NOTES], f"... {more} more remarks: .to_frame() has all"]
-    if timing.cold and timing.model:
+    if timing.cold and some:
         lines.append("predictions are for warm caches, to whose runs the weights were fitted")
     return lines
 

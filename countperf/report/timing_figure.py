@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008): told apart by everybody
 _MEASURED, _PREDICTED = "#d55e00", "#0072b2"
 _LOGARITHMIC_FROM = 8
-"""Axes are logarithmic where the largest size or time is more than so many times the smallest."""
+"""Axes are logarithmic where the largest size is more than so many times the smallest."""
 
 
 def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any:
@@ -55,7 +55,7 @@ def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any
         fmt="o",
         color=_MEASURED,
         capsize=3,
-        label=f"measured ({timing.caches}; bar: noise)",
+        label=f"measured, {timing.caches} (bar: noise)",
     ).lines[0].set_gid("measured")
     low, high = min(places), max(places)
     if low > 0 and high > _LOGARITHMIC_FROM * low:
@@ -66,7 +66,8 @@ def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any
     axes.set(xlabel=name, ylabel=f"time of one launch, {prefix}s")
     axes.set_title(f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}", fontsize=10)
     axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend()
+    columns = 2 if _is_foreign(timing) else 3
+    figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
     if path is not None:
         save_figure(figure, path)
     return figure
@@ -82,7 +83,9 @@ def _draw_prediction(
         [(each.predicted_s or math.nan) * scale for _, each in some],
         "-" if len(some) > 1 else "_",
         color=_PREDICTED,
-        label=f"predicted for {timing.weights}",
+        markersize=30,
+        markeredgewidth=2,
+        label="predicted" + (f" for {timing.weights}" if _is_foreign(timing) else ""),
         gid="predicted",
     )
     held = [(place, each.interval_s) for place, each in some if each.interval_s is not None]
@@ -95,6 +98,11 @@ def _draw_prediction(
         axes.fill_between(x, lows, highs, color=_PREDICTED, alpha=0.2, lw=0, label=label)
     else:
         axes.vlines(x, lows, highs, color=_PREDICTED, alpha=0.3, linewidth=8, label=label)
+
+
+def _is_foreign(timing: TimingDocument) -> bool:
+    """Return whether weights of another device predicted."""
+    return timing.weights not in ("", timing.device.slug)
 
 
 def _places(sizes: Sequence[TimedSize]) -> tuple[str, list[float]]:
@@ -110,9 +118,12 @@ def _places(sizes: Sequence[TimedSize]) -> tuple[str, list[float]]:
     for name in differing or names[:1]:
         places = [float(point[name]) for point in points]
         if len(set(places)) == len(points):
-            others = [f"{other} grows along" for other in differing if other != name]
-            remark = ", ".join([*([] if name not in differing else fixed), *others])
-            return f"size {name}{f' ({remark})' if remark else ''}", places
+            others = ", ".join(other for other in differing if other != name)
+            remarks = [
+                *(fixed if differing else []),
+                *([f"{others} differs too"] if others else []),
+            ]
+            return f"size {name}" + (f" ({', '.join(remarks)})" if remarks else ""), places
     return "number of the size in the table, from 1", [float(n + 1) for n in range(len(points))]
 
 
