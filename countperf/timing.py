@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import log
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.errors import (
-    CountingError,
-    CountperfError,
     DeviceMismatchError,
     KernelBuildError,
     MeasurementError,
     ParameterError,
     WrongResultError,
 )
-from countperf.harness.progress import Progress, ProgressEvent, silent
-from countperf.kernels import counted, is_in_catalogue, kernel_itself, kernel_statistics
+from countperf.harness.progress import Progress, silent
+from countperf.kernels import is_in_catalogue, kernel_itself, kernel_statistics
 from countperf.measurements import (
-    KernelCase,
-    Measurement,
     MeasurementSet,
     Protocol,
     Statistic,
     TimedSize,
     TimingDocument,
-    counts_digest,
 )
-from countperf.sizes import Sizes, combine_sizes, size_arrays
+from countperf.sizes import Sizes, combine_sizes
+from countperf.timing_predictions import KernelAtPoints, count_digests, predict_times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,12 +34,8 @@ if TYPE_CHECKING:
     from countperf.harness.runner import CaseRunner
     from countperf.measurements.cases import MakeArguments, Reference
     from countperf.models.weights import WeightSet
-    from countperf.predictions import Prediction
-    from countperf.properties.taxonomy import View
 
 __all__ = ["Timing", "time_kernel"]
-
-_VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
 
 _FAILURES: Mapping[str, type[MeasurementError]] = {
     "build": KernelBuildError,
@@ -116,44 +105,6 @@ class Timing(TimingDocument):
         return timing_figure(self, path)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Work:
-    """A kernel to time, at some points, and all that is known of it."""
-
-    kernel: Any
-    unit: Any
-    name: str
-    points: Sequence[dict[str, int]]
-    statistics: Sequence[Mapping[str, Statistic]]
-    make_arguments: MakeArguments | None
-    reference: Reference | None
-    tolerance: float | None
-
-    def cases(self) -> list[KernelCase]:
-        """Return a case for each point; numbers are checked at the smallest one."""
-        smallest = min(self.points, key=lambda point: sum(log(max(n, 1)) for n in point.values()))
-        return [
-            KernelCase(
-                name=self.case_name(point),
-                kernel=self.name,
-                build=self.unit,
-                parameters=point,
-                check_parameters=smallest,
-                make_arguments=self.make_arguments,
-                reference=self.reference,
-                tolerance=self.tolerance,
-                statistics=known,
-                purpose="application",
-            )
-            for point, known in zip(self.points, self.statistics, strict=True)
-        ]
-
-    def case_name(self, point: Mapping[str, int]) -> str:
-        """Return the name of the case at a point."""
-        sizes = ",".join(f"{name}={n}" for name, n in point.items())
-        return f"{self.name}/{sizes}" if sizes else self.name
-
-
 def time_kernel(
     kernel: Any,
     sizes: Sizes | None = None,
@@ -168,6 +119,7 @@ def time_kernel(
     weights: WeightSet | Path | str | None = None,
     model: str | None = None,
     force: bool = False,
+    incomplete_ok: bool = False,
     level: float = 0.95,
     cold: bool = False,
     protocol: Protocol | None = None,
@@ -212,6 +164,8 @@ def time_kernel(
         Which model's weights, where they are looked up; by default the one chosen for the device.
     force : bool, optional
         Whether to compare with weights of another device.
+    incomplete_ok : bool, optional
+        Whether to leave out of predictions what has no weight; such a size is remarked.
     level : {0.95, 0.9}, optional
         In which share of cases the interval is to hold the time.
     cold : bool, optional
@@ -266,8 +220,10 @@ def time_kernel(
             parameter="cold",
         )
     found = _weights(weights, runner, model=model, force=force)
-    predicted = _predictions(work, found, level, progress)
-    counts = _digests(work)
+    predicted = predict_times(
+        work, found, level=level, incomplete_ok=incomplete_ok, progress=progress
+    )
+    counts = count_digests(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         measured = measure(
             work.cases(),
@@ -276,15 +232,21 @@ def time_kernel(
             progress=progress,
             runner=runner,
             expected_run_s={
-                work.case_name(point): each[0]
+                work.case_name(point): each.time_s
                 for point, each in zip(work.points, predicted, strict=True)
-                if not isinstance(each, str)
+                if each.time_s is not None
             },
         )
     _check_some(measured)
     of_case = {each.case: each for each in measured}
     rows = [
-        _timed(of_case[name], each, digests)
+        TimedSize(
+            measurement=of_case[name],
+            counts=digests,
+            predicted_s=each.time_s,
+            interval_s=each.interval_s,
+            reason=each.reason,
+        )
         for point, each, digests in zip(work.points, predicted, counts, strict=True)
         if (name := work.case_name(point)) in of_case
     ]
@@ -310,7 +272,7 @@ def _work(
     make_arguments: MakeArguments | None,
     reference: Reference | None,
     tolerance: float | None,
-) -> _Work:
+) -> KernelAtPoints:
     """Find the kernel and what is known of it, and check the names of its sizes."""
     unit = kernel_itself(kernel, "code to run")
     entrypoints = getattr(unit, "entrypoints", ())
@@ -333,8 +295,7 @@ def _work(
             sizes = {**fixed, **sizes}
     _check_sizes(unit, name, sizes)
     points = combine_sizes(sizes)
-    return _Work(
-        kernel=kernel,
+    return KernelAtPoints(
         unit=unit,
         name=name,
         points=points,
@@ -390,112 +351,6 @@ def _weights(
             return str(error)
         raise
     return found
-
-
-_Predicted = tuple[float, tuple[float, float] | None]
-"""Time and interval, s."""
-
-
-def _predictions(
-    work: _Work, weights: WeightSet | str, level: float, progress: Progress
-) -> list[_Predicted | str]:
-    """Return what is predicted at each point, or why nothing is."""
-    if isinstance(weights, str):
-        return [weights] * len(work.points)
-    shared = all(known == work.statistics[0] for known in work.statistics)
-    if shared and len(work.points) > 1:
-        _tell(progress, work, 0, None)
-        found = _predicted(work, weights, work.points, work.statistics[0], level)
-        if not isinstance(found, str):
-            return found
-    began = time.monotonic()
-    each: list[_Predicted | str] = []
-    for point, known in zip(work.points, work.statistics, strict=True):
-        spent_s = time.monotonic() - began
-        left = len(work.points) - len(each)
-        _tell(progress, work, len(each), spent_s / len(each) * left if each else None)
-        one = _predicted(work, weights, [point], known, level)
-        each.append(one if isinstance(one, str) else one[0])
-    return each
-
-
-def _tell(progress: Progress, work: _Work, done: int, remaining_s: float | None) -> None:
-    case = work.case_name(work.points[done])
-    total = len(work.points)
-    progress(
-        ProgressEvent(kind="predicting", case=case, done=done, total=total, remaining_s=remaining_s)
-    )
-
-
-def _predicted(
-    work: _Work,
-    weights: WeightSet,
-    points: Sequence[Mapping[str, int]],
-    statistics: Mapping[str, Statistic],
-    level: float,
-) -> list[_Predicted | str] | str:
-    from countperf.workflow import predict
-
-    columns = {name: [point[name] for point in points] for name in points[0]}
-    try:
-        found = predict(
-            work.unit,
-            size_arrays(columns),
-            weights=weights,
-            level=level,
-            statistics=statistics or None,
-        )
-    except CountperfError as error:
-        return str(error)
-    return [_at(found, place) for place in range(len(points))]
-
-
-def _at(found: Prediction, place: int) -> _Predicted | str:
-    """Return time and interval at one of the points of a prediction."""
-    import numpy as np
-
-    def value(quantity: Any) -> float:
-        several = np.ravel(quantity)
-        return float(several[place if several.size > 1 else 0])
-
-    time_s = value(found.time_s)
-    if time_s <= 0:
-        return f"the {found.model} model predicts {time_s:.3g} s, which is no time"
-    if found.interval_s is None:
-        return time_s, None
-    low, high = map(value, found.interval_s)
-    return time_s, (max(low, 0.0), high)
-
-
-def _digests(work: _Work) -> list[dict[str, str]]:
-    """Return digests of the kernel's counts at each point, by the views that can be counted."""
-    found: list[tuple[Mapping[str, Statistic], dict[str, str]]] = []
-    for statistics in work.statistics:
-        known = next((digests for same, digests in found if same == statistics), None)
-        found.append((statistics, _digests_with(work, statistics) if known is None else known))
-    return [digests for _, digests in found]
-
-
-def _digests_with(work: _Work, statistics: Mapping[str, Statistic]) -> dict[str, str]:
-    digests: dict[str, str] = {}
-    for view in _VIEWS:
-        try:
-            digests[view] = counts_digest(counted(work.unit, statistics=statistics, view=view))
-        except CountingError:
-            continue
-    return digests
-
-
-def _timed(
-    measurement: Measurement, predicted: _Predicted | str, digests: Mapping[str, str]
-) -> TimedSize:
-    counts = dict(digests)
-    if isinstance(predicted, str):
-        return TimedSize(measurement=measurement, counts=counts, reason=predicted)
-    time_s, interval_s = predicted
-    return TimedSize(
-        measurement=measurement, counts=counts, predicted_s=time_s, interval_s=interval_s
-    )
 
 
 def _check_some(measured: MeasurementSet) -> None:

@@ -191,6 +191,38 @@ def test_what_has_no_weight_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None
     assert "flop.add.f32" in only.reason
 
 
+def test_what_has_no_weight_can_be_left_out() -> None:
+    weights = linear(
+        weights=tuple(w for w in linear().weights if w.feature != "flop.add.f32"),
+        covariance_s2=None,
+    )
+
+    (only,) = timed({1000: 3e-6}, weights=weights, incomplete_ok=True).sizes
+
+    # what is left is the launch
+    assert only.predicted_s == pytest.approx(1e-6)
+    assert only.verdict == "no interval"
+    assert only.reason == "incomplete: without the cost of flop.add.f32"
+
+
+def test_a_kernel_without_sizes_is_timed() -> None:
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < 64 }",
+        "z[i] = x[i] + 1",
+        [lp.GlobalArg("x,z", np.float32, shape="64")],
+        lang_version=(2018, 2),
+        name="fixed",
+    )
+
+    timing = time_kernel(
+        kernel, runner=FakeRunner(lambda *_: 1e-6), weights=linear(), protocol=PROTOCOL
+    )
+
+    assert timing.runs == (({}, 1e-6),)
+    assert "1.00 µs" in repr(timing)
+    assert timing.plot().axes[0].get_xlabel() == "number of the size in the table, from 1"
+
+
 def test_one_size_outside_the_assumptions_leaves_the_others_predicted() -> None:
     timing = timed({0: 1e-6, 1000: 3e-6})
 
@@ -638,6 +670,18 @@ def test_the_command_times_saves_and_anchors(
         assert "anchored model" in capsys.readouterr().out
         assert main(["predict", "n-body", "n=256", "--weights", slug, "--anchor", str(saved)]) == 1
         assert "kernel 'n_body' has other counts" in capsys.readouterr().err
+
+
+def test_an_interrupted_timing_says_that_nothing_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("countperf.timing.time_kernel", interrupted)
+
+    assert main(["time", "n-body", "n=256"]) == 1
+    assert capsys.readouterr().err == "countperf: interrupted; nothing is kept\n"
 
 
 @pytest.mark.device

@@ -35,6 +35,11 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--force", action="store_true", help="use weights that do not match the device"
     )
     command.add_argument(
+        "--incomplete",
+        action="store_true",
+        help="leave properties without a weight out of predictions, and say so",
+    )
+    command.add_argument(
         "--level",
         type=float,
         choices=(0.9, 0.95),
@@ -83,6 +88,7 @@ def run(options: argparse.Namespace) -> None:
             weights=options.weights,
             model=options.model,
             force=options.force,
+            incomplete_ok=options.incomplete,
             level=options.level,
             cold=options.cold,
             progress=progress,

@@ -42,7 +42,7 @@ class TimedSize(Part):
     interval_s : pair of float, or None
         The interval of the prediction, s.
     reason : str
-        Why there is no prediction; empty if there is one.
+        Why there is no prediction, or what it is without; empty if neither.
     """
 
     measurement: Measurement

@@ -211,7 +211,7 @@ def _notes(timing: TimingDocument) -> list[str]:
         if each.measurement.settling == "unsettled":
             said.append("the rounds disagree; time again when the machine is quiet")
         if each.reason and some:  # if there are none, the first line says why
-            said.append(f"no prediction: {each.reason}")
+            said.append(each.reason if each.predicted_s else f"no prediction: {each.reason}")
         for text in said:
             notes.setdefault(text, []).append(at)
     for failed in timing.failures:
