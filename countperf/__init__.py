@@ -8,7 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from countperf.version import __version__
+
 if TYPE_CHECKING:
+    from countperf.available import available_weights
     from countperf.counting.analysis import KernelAnalysis, analyze_kernel
     from countperf.errors import CountperfError
     from countperf.harness.campaign import measure
@@ -16,8 +19,9 @@ if TYPE_CHECKING:
     from countperf.harness.profiles import predict_all, profile_kernel
     from countperf.kernels import load_kernel
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
-    from countperf.models.library import available_weights, load_weights
+    from countperf.models.library import load_weights
     from countperf.models.weights import WeightSet
+    from countperf.predicting import explain, predict, with_compiled_code
     from countperf.predictions import Prediction
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.vector import Count, PropertyVector
@@ -29,15 +33,12 @@ if TYPE_CHECKING:
         evaluate,
         fit,
         measure_catalogue,
-        predict,
         rank,
         tune,
         tune_devices,
-        with_compiled_code,
         with_transactions,
     )
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "Count": "countperf.properties.vector",
@@ -52,25 +53,26 @@ _HOMES = {
     "Timing": "countperf.timing",
     "WeightSet": "countperf.models.weights",
     "analyze_kernel": "countperf.counting.analysis",
-    "available_weights": "countperf.models.library",
+    "available_weights": "countperf.available",
     "count_kernel": "countperf.properties.count_properties",
     "coverage": "countperf.workflow",
     "devices": "countperf.workflow",
     "doctor": "countperf.harness.doctor:examine",
     "evaluate": "countperf.workflow",
+    "explain": "countperf.predicting",
     "fit": "countperf.workflow",
     "load_kernel": "countperf.kernels",
     "load_weights": "countperf.models.library",
     "measure": "countperf.harness.campaign",
     "measure_catalogue": "countperf.workflow",
-    "predict": "countperf.workflow",
+    "predict": "countperf.predicting",
     "predict_all": "countperf.harness.profiles",
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow",
     "time_kernel": "countperf.timing",
     "tune": "countperf.workflow",
     "tune_devices": "countperf.workflow",
-    "with_compiled_code": "countperf.workflow",
+    "with_compiled_code": "countperf.predicting",
     "with_transactions": "countperf.workflow",
 }
 
@@ -94,6 +96,7 @@ __all__ = [
     "devices",
     "doctor",
     "evaluate",
+    "explain",
     "fit",
     "load_kernel",
     "load_weights",

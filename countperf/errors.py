@@ -6,7 +6,7 @@ message says what happened, where, and how to mend it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class CountperfError(Exception):
@@ -39,7 +39,25 @@ class UnsupportedExpressionError(CountingError):
 
 
 class DataDependentControlFlowError(CountingError):
-    """A condition, trip count or index depends on data, and no statistics were passed."""
+    """A condition, trip count or index depends on data, and no statistics were passed.
+
+    Attributes
+    ----------
+    statistics : dict from str to float or str
+        What the kernel lacks, by what to name it in ``statistics=``, with made-up values; empty
+        where statistics are no help.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kernel: str | None = None,
+        where: str | None = None,
+        statistics: Mapping[str, float | str] | None = None,
+    ) -> None:
+        super().__init__(message, kernel=kernel, where=where)
+        self.statistics = dict(statistics or {})
 
 
 class GranularityError(CountingError):
@@ -329,6 +347,10 @@ class OutputError(CountperfError):
         super().__init__(message)
         self.path = path
         self.rescued = rescued
+
+
+class InternalError(CountperfError):
+    """Something that must hold of every result does not: a fault of countperf, not of the input."""
 
 
 class CountperfWarning(UserWarning):

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, NonNegativeInt
 
+from countperf.display import short_repr
 from countperf.documents import Document, Part
 from countperf.errors import ParameterError
 
@@ -248,6 +249,11 @@ class Evaluation(Document):
     device: str
     model: str
     cases: tuple[EvaluatedCase, ...] = Field(min_length=1)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
 
     def by_kernel(self, *, floor: float = 0.0) -> dict[str, MeanError]:
         """Return the mean error of each kernel over its sizes, in the order of the cases."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import short_repr
 from countperf.errors import PredictionError
 
 Quantity = float | NDArray[np.float64]
@@ -73,6 +74,8 @@ class Prediction:
         Checks on the validity of this prediction.
     interval_level : float
         The share of cases whose time the interval is to hold, 0.9 or 0.95.
+    model_choice : str
+        Which model was chosen and why, where none was asked for; else empty.
     origin : Origin or None
         Weights and kernel, for `anchored`; None where the model has no weights that scatter.
     """
@@ -88,7 +91,11 @@ class Prediction:
     ignored: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     interval_level: float = 0.95
+    model_choice: str = ""
     origin: Origin | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def anchored(self, *runs: Any) -> Prediction:
         """Return the prediction, corrected by measured runs of its kernel.

@@ -17,9 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -38,6 +36,7 @@ from countperf.errors import CountperfError, DeviceLostError, DocumentError, Fit
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet, Purpose
+    from countperf.tuning.pools import Pool
 
 LOST = 3  # exit status of a stage whose device is lost
 _TRIES = 6
@@ -206,9 +205,11 @@ def _read_checks(path: Path) -> dict[str, str]:
     return content
 
 
-def _processes() -> ProcessPoolExecutor:
-    """Return a pool that leaves a processor free; a forked process would share our device."""
-    return ProcessPoolExecutor(max(1, (os.cpu_count() or 1) - 1), get_context("spawn"))
+def _processes() -> Pool:
+    """Return a pool of fresh processes, which do not share our device, and one processor fewer."""
+    from countperf.tuning.pools import process_pool, processors
+
+    return process_pool(max(1, processors() - 1))
 
 
 def _generate(backend: str, name: str) -> None:

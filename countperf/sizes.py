@@ -23,6 +23,8 @@ Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
 
 _LONGEST_ADVICE = 64
+_DIGITS = 20  # of the largest integer of 64 bits
+_MOST_VALUES = 10_000
 
 
 def parse_sizes(name: str, text: str) -> int | tuple[int, ...]:
@@ -65,6 +67,12 @@ def _part(name: str, text: str) -> list[int]:
     fields = text.split(":")
     logarithmic = len(fields) == 4 and fields[-1] == "log"
     numbers = fields[:-1] if logarithmic else fields
+    for number in numbers:
+        if len(number) > _DIGITS:
+            raise ParameterError(
+                f"{name}={number[:_DIGITS]}...: {len(number)} digits are more than any size has",
+                parameter=name,
+            )
     try:
         integers = [int(number) for number in numbers]
     except ValueError:
@@ -91,6 +99,11 @@ def _spaced(
         raise ParameterError(
             f"{name}={text}: a range is start:stop:count with a start{least} below the stop and a"
             " count of at least 2",
+            parameter=name,
+        )
+    if count > _MOST_VALUES:
+        raise ParameterError(
+            f"{name}={text}: a range has at most {_MOST_VALUES} values; ask for fewer of them",
             parameter=name,
         )
     steps = [Fraction(place, count - 1) for place in range(count)]

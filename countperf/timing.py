@@ -333,23 +333,15 @@ def _weights(
     weights: WeightSet | Path | str | None, runner: CaseRunner, *, model: str | None, force: bool
 ) -> WeightSet | str:
     """Return what predicts, or why nothing does; weights that were named have to be right."""
-    from countperf.models.library import available_weights
-    from countperf.workflow import weights_for
+    from countperf.predicting import default_weights, weights_for
 
-    slug = runner.identity.slug
-    named = weights
-    if named is None and model is None and slug not in available_weights():
-        return (
-            f"there are no weights for {slug}; fit some, or name those of another device"
-            " (--weights SLUG --force; weights=..., force=True in Python)"
-        )
-    found = weights_for(slug if named is None else named, model=model)
-    try:
-        found.check_device(runner.identity, force=force)
-    except DeviceMismatchError as error:
-        if named is None:
+    if weights is None:
+        try:
+            return default_weights(runner.identity, model=model)
+        except DeviceMismatchError as error:
             return str(error)
-        raise
+    found = weights_for(weights, model=model)
+    found.check_device(runner.identity, force=force)
     return found
 
 

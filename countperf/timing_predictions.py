@@ -128,7 +128,7 @@ def predict_times(
         return [PredictedTime(reason=weights)] * len(kernel.points)
 
     def predicted(points: Sequence[Mapping[str, int]], known: Any) -> list[PredictedTime] | str:
-        from countperf.workflow import predict
+        from countperf.predicting import predict
 
         columns = {name: [point[name] for point in points] for name in points[0]}
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -94,17 +95,31 @@ def guarded(what: str, error: MakeError) -> Generator[None]:
         raises itself, and interrupts by the keyboard, are passed on.
     """
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with stdout_to_stderr():
             yield
     except (KeyboardInterrupt, CountperfError):
         raise
     except SystemExit as exited:
         raise error(
-            f"{what}: it exits (sys.exit({'' if exited.code is None else repr(exited.code)}));"
-            ' put what is to run as a script under if __name__ == "__main__":'
+            f"{what}: it ends the program ({exited!r}); put what is to run as a script under"
+            ' if __name__ == "__main__":'
         ) from exited
     except BaseException as raised:
         raise error(f"{what}: {type(raised).__name__}: {raised}") from raised
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Generator[None]:
+    """Send to standard error what is printed meanwhile, by Python, compiled code or processes."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as later:
+        with contextlib.suppress(OSError):  # one of the two is closed
+            if sys.__stdout__ is not None:
+                sys.__stdout__.flush()
+            saved = os.dup(1)
+            later.callback(os.close, saved)
+            os.dup2(2, 1)
+            later.callback(os.dup2, saved, 1)
+        yield
 
 
 def _executed(file: Path) -> ModuleType:

@@ -6,11 +6,9 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from countperf.documents import check_writable
 from countperf.errors import (
@@ -21,7 +19,20 @@ from countperf.errors import (
     ParameterError,
     PropertyNameError,
 )
-from countperf.kernels import counted, kernel_itself, kernel_statistics, load_kernel
+from countperf.kernels import counted, kernel_itself, kernel_statistics
+from countperf.kernels import load_kernel as load_kernel
+from countperf.predicting import (
+    catalogue_suppliers,
+    catalogue_vectors,
+    default_weights,
+    lookup_of,
+    named_device,
+    vector_for,
+    weights_for,
+)
+from countperf.predicting import explain as explain
+from countperf.predicting import predict as predict
+from countperf.predicting import with_compiled_code as with_compiled_code
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
@@ -29,7 +40,6 @@ if TYPE_CHECKING:
     from countperf.fitting.comparison import Comparison, Level
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.fitting.result import FitResult
-    from countperf.hardware.identity import DeviceIdentity
     from countperf.hardware.parameters import DeviceParameters
     from countperf.harness.characterization.document import Characterization
     from countperf.harness.device import Device
@@ -41,16 +51,13 @@ if TYPE_CHECKING:
         MeasurementSet,
         Purpose,
         Statistic,
-        TimingDocument,
     )
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
     from countperf.metrics import Evaluation
     from countperf.models.coverage import Coverage
     from countperf.models.definition import FittedModel, Loss, Residual
-    from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
-    from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
     from countperf.tuning.devices import DeviceResults
@@ -84,41 +91,6 @@ def devices() -> tuple[Device, ...]:
     return discover().devices
 
 
-def default_weights(device: str | None = None, *, model: str | None = None) -> WeightSet:
-    """Load the weights for a device of this machine.
-
-    Parameters
-    ----------
-    device : str, optional
-        As for `measure`; by default the working device with the highest copy bandwidth.
-    model : str, optional
-        Which model's; by default the one chosen for the device.
-
-    Raises
-    ------
-    DeviceError
-        No such device, or none that works.
-    DeviceMismatchError
-        There is no fit for the device.
-    """
-    from countperf.harness.devices import find_device
-    from countperf.models.library import available_weights, load_weights
-
-    identity = find_device(device).identity
-    known = available_weights(model=model)
-    if identity.slug in known:
-        weights = load_weights(identity.slug, model=model)
-        weights.check_device(identity)
-        return weights
-    there = ", ".join(known) or "none"
-    raise DeviceMismatchError(
-        f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
-        "one with --weights, or make one with 'countperf measure' and 'countperf fit'",
-        expected=there,
-        found=identity.slug,
-    )
-
-
 def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
     """Return what is known of a device, or None.
 
@@ -132,23 +104,15 @@ def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameter
     """
     from countperf.hardware.library import available_devices, load_device
     from countperf.hardware.parameters import DeviceParameters
-    from countperf.models.library import available_weights
+    from countperf.models.library import find_fit
 
     if beside is not None:
-        place = Path(available_weights().get(str(beside), beside))
+        fit = find_fit(str(beside))
+        place = Path(beside) if fit is None else fit.folder
         near = (place if place.is_dir() else place.parent) / "parameters.json"
         if near.is_file() and (found := DeviceParameters.read_file(near)).slug == slug:
             return found
     return load_device(slug) if slug in available_devices() else None
-
-
-def named_device(device: str | None) -> DeviceIdentity | None:
-    """Return the identity of a device asked for by name; None if none is named."""
-    if device is None:
-        return None
-    from countperf.harness.devices import find_device
-
-    return find_device(device).identity
 
 
 # }}}
@@ -517,45 +481,6 @@ def characterize(
 # {{{ fitting and predicting
 
 
-@cache
-def _catalogue_vectors() -> Mapping[str, PropertyVector]:
-    """Return the counts of the catalogue's kernels, one for each family, variant and type.
-
-    Families of random shapes are left out: whatever they exercise, smaller kernels do.
-    """
-    from countperf.properties.count_properties import count_kernel
-    from measurement_kernels.catalog import entries
-
-    first: dict[tuple[str, str, str], CatalogEntry] = {}
-    for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
-        first.setdefault((each.family, each.variant, each.element_type), each)
-    return {
-        each.name: count_kernel(
-            each.build(),
-            statistics=each.statistics_at(each.check_parameters),
-            view="structure",
-        )
-        for each in first.values()
-    }
-
-
-def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
-    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
-
-    One kernel of each family and variant stands for the others; all element types are looked at.
-    """
-    from countperf.features import suppliers_of
-
-    issued = {name: model.made_of(vector) for name, vector in _catalogue_vectors().items()}
-    return suppliers_of(model.features, issued)
-
-
-def _lookup_of(model: FittedModel) -> Callable[[str], tuple[str, ...]]:
-    """Return what looks up a feature's suppliers; the catalogue is gone through once, if asked."""
-    found = cache(lambda: catalogue_suppliers(model))
-    return lambda feature: found().get(feature, ())
-
-
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
@@ -668,130 +593,6 @@ def _measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
     return given if isinstance(given, MeasurementSet) else MeasurementSet.read_file(given)
 
 
-def predict(
-    kernel: Any,
-    parameters: Mapping[str, Any] | None = None,
-    /,
-    *,
-    weights: WeightSet | Path | str | None = None,
-    model: str | None = None,
-    device: str | None = None,
-    force: bool = False,
-    incomplete_ok: bool = False,
-    level: float = 0.95,
-    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
-    statistics: Mapping[str, Statistic] | None = None,
-    **more: Any,
-) -> Prediction:
-    """Predict the time of one launch of a kernel.
-
-    Parameters
-    ----------
-    kernel : str, loopy.TranslationUnit, PropertyVector or mapping
-        The kernel, or a text that `load_kernel` understands.
-    parameters, **more : int or ndarray of integers
-        Values of the size parameters.
-    weights : WeightSet, Path or str, optional
-        Weights, or their slug or path; by default those fitted on `device`.
-    model : str, optional
-        Which model's weights, where they are looked up; by default the one chosen for the device.
-    device : str, optional
-        Device of this machine to predict for. Without it, predictions are for the weights' device,
-        which need not be here.
-    force : bool
-        Use the weights for a device that they do not match.
-    incomplete_ok : bool
-        Leave out what has no weight and mark the prediction incomplete.
-    level : {0.95, 0.9}
-        In which share of cases the interval is to hold the time.
-    anchors : sequence of Timing, Path, str, or (Mapping from str to int, float)
-        Measured runs of the kernel by which to correct: what `countperf.time_kernel` returned, or
-        its file; or parameters, and time, s.
-    statistics : mapping from str to float or str, optional
-        What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
-
-    Returns
-    -------
-    Prediction
-
-    Raises
-    ------
-    CountperfError
-        The kernel cannot be counted, a property has no weight, the device does not match; a timing
-        is of another kernel or device.
-    """
-    runs = [_anchor(each) for each in anchors]
-    weights = weights_for(weights, device, model=model)
-    known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
-    vector = _vector_for(kernel, known, weights, {**(parameters or {}), **more})
-    if anchors:
-        weights.check_device(named_device(device), force=force)
-        return weights.anchored(vector, *runs).predict(vector, parameters, level=level, **more)
-    return weights.predict(
-        vector,
-        parameters,
-        incomplete_ok=incomplete_ok,
-        level=level,
-        device=named_device(device),
-        force=force,
-        suppliers=_lookup_of(weights.definition),
-        **more,
-    )
-
-
-def _anchor(given: Any) -> Any:
-    """Return a timing that a file keeps; anything else as it is."""
-    from countperf.measurements import TimingDocument
-
-    return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
-
-
-def explain(
-    kernel: Any,
-    parameters: Mapping[str, int] | None = None,
-    /,
-    *,
-    weights: WeightSet | Path | str | None = None,
-    device: str | None = None,
-    force: bool = False,
-    incomplete_ok: bool = False,
-    level: float = 0.95,
-    statistics: Mapping[str, Statistic] | None = None,
-    **more: int,
-) -> Explanation:
-    """Predict the time of one launch of a kernel, and say where it goes term by term.
-
-    Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
-    """
-    weights = weights_for(weights, device)
-    known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
-    return weights.explain(
-        _vector_for(kernel, known, weights, {**(parameters or {}), **more}),
-        parameters,
-        incomplete_ok=incomplete_ok,
-        level=level,
-        device=named_device(device),
-        force=force,
-        suppliers=_lookup_of(weights.definition),
-        **more,
-    )
-
-
-def weights_for(
-    weights: WeightSet | Path | str | None, device: str | None = None, *, model: str | None = None
-) -> WeightSet:
-    """Return weights, those that a slug or path names, or those for a device of this machine.
-
-    Errors are those of `load_weights` and `default_weights`.
-    """
-    from countperf.models.library import load_weights
-    from countperf.models.weights import WeightSet
-
-    if weights is None:
-        return default_weights(device, model=model)
-    return weights if isinstance(weights, WeightSet) else load_weights(weights, model=model)
-
-
 def coverage(
     kernel: Any,
     parameters: Mapping[str, int] | None = None,
@@ -842,40 +643,17 @@ def coverage(
         cases = observations_of(_knowing_transactions(chosen, weights.definition))
         recorded = exercise(weights.function, weights.unknowns, cases)
     known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
-    lookup = _lookup_of(weights.definition)
+    lookup = lookup_of(weights.definition)
     return weights.coverage(
-        _vector_for(kernel, known, weights, {**(parameters or {}), **more}),
+        vector_for(kernel, known, weights, {**(parameters or {}), **more}),
         parameters,
         exercise=recorded,
         suppliers=lambda name: (
             lookup(name)
-            or tuple(kernel for kernel, vector in _catalogue_vectors().items() if name in vector)
+            or tuple(kernel for kernel, vector in catalogue_vectors().items() if name in vector)
         ),
         **more,
     )
-
-
-def _vector_for(
-    kernel: Any,
-    statistics: Mapping[str, Statistic] | None,
-    weights: WeightSet,
-    parameters: Mapping[str, Any],
-) -> PropertyVector:
-    """Count a kernel as weights need it; leave a vector as it is, for the weights to check."""
-    from countperf.properties.transactions import with_transactions as added
-    from countperf.properties.vector import PropertyVector
-
-    found = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(found, PropertyVector | Mapping):
-        wanted = None if isinstance(found, PropertyVector) else weights.view
-        return counted(found, statistics=statistics, view=wanted)
-    if weights.definition.reads_code:
-        sizes = {name: int(np.max(value)) for name, value in parameters.items()}
-        slug = weights.device.slug
-        vector = with_compiled_code(found, sizes, device=slug, statistics=statistics)
-    else:
-        vector = counted(found, statistics=statistics, view=weights.view)
-    return added(vector, found, weights.definition.named_transactions, statistics)
 
 
 def analyzed(
@@ -937,52 +715,6 @@ def compiled(
     from countperf.harness.devices import find_device
 
     return compile_with_pocl(found, find_device(device), parameters or {})
-
-
-def with_compiled_code(
-    kernel: Any,
-    parameters: Mapping[str, int] | None = None,
-    /,
-    *,
-    device: str | None = None,
-    statistics: Mapping[str, Statistic] | None = None,
-    **more: int,
-) -> PropertyVector:
-    """Count a kernel, compile it, and keep what its code executes with the counts.
-
-    Parameters
-    ----------
-    kernel : str or loopy.TranslationUnit
-        The kernel, or a text that `load_kernel` understands.
-    parameters, **more : int
-        Sizes at which to compile: values of all integer arguments. What is returned is for any.
-    device : str, optional
-        A device of PoCL's or of Intel's runtime, by label or slug; by default ``pocl:0``.
-    statistics : mapping from str to float or str, optional
-        As for `predict`.
-
-    Returns
-    -------
-    PropertyVector
-        Of the structure view; `WeightSet.predict` takes it, also of models that read no code.
-
-    Raises
-    ------
-    CountingError
-        The kernel is a property vector, or cannot be counted.
-    KernelBuildError, DeviceError, ParameterError
-        As of `countperf.harness.compile.compiled_kernel.read_compiled`.
-    """
-    from countperf.harness.compile.compiled_kernel import read_compiled
-    from countperf.harness.devices import find_device
-
-    found = kernel_itself(kernel, "code to compile")
-    values = {**(parameters or {}), **more}
-    (compiled,) = read_compiled([(found, values)], find_device(device or "pocl:0"))
-    if isinstance(compiled, KernelBuildError):
-        raise compiled
-    vector = counted(found, statistics=statistics, view="structure")
-    return vector.with_code(compiled.counts)
 
 
 def with_transactions(
@@ -1570,6 +1302,7 @@ def rank(
     executor: Executor | None = None,
     workers: int | None = None,
     on_point: Callable[[Point], None] | None = None,
+    longest_s: float = 60.0,
     **more: int,
 ) -> Ranking:
     """Predict all variants of a kernel and keep those that should be fastest.
@@ -1594,6 +1327,9 @@ def rank(
         other; by default a pool of `workers` processes, one for each processor.
     on_point : callable, optional
         Is told of every point as it comes.
+    longest_s : float
+        What building, counting and predicting a variant may take, s. A process of our own pool that
+        takes longer, or ends, is replaced, and its variant alone is refused.
 
     Returns
     -------
@@ -1627,7 +1363,12 @@ def rank(
     )
     with pool_or(executor, workers) as pool:
         ranking = rank_points(
-            question, executor=pool, keep=max(keep, by_code), points=points, on_point=on_point
+            question,
+            executor=pool,
+            keep=max(keep, by_code),
+            points=points,
+            on_point=on_point,
+            longest_s=longest_s,
         )
     if by_code and found is not None:
         from countperf.models.library import load_weights
@@ -1656,6 +1397,7 @@ def tune(
     executor: Executor | None = None,
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
+    longest_s: float | None = None,
     **more: int,
 ) -> TuningResult:
     """Find the fastest variant of a kernel on a device within a budget.
@@ -1685,6 +1427,10 @@ def tune(
         As for `rank`.
     progress : callable, optional
         Is told what happens, a line at a time.
+    longest_s : float, optional
+        What predicting, building or timing a variant may take, s; by default a quarter of the
+        seconds, but 3 s at least and a minute at most. A process of our own pool that takes longer,
+        or ends, is replaced, and its variant alone is refused.
 
     Returns
     -------
@@ -1729,6 +1475,7 @@ def tune(
             executor=pool,
             progress=progress,
             began_s=began_s,
+            longest_s=longest_s,
         )
 
 
@@ -1749,6 +1496,7 @@ def tune_devices(
     executor: Executor | None = None,
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
+    longest_s: float | None = None,
     **more: int,
 ) -> DeviceResults:
     """Find the fastest variant of a kernel on each of several devices, which work side by side.
@@ -1763,7 +1511,7 @@ def tune_devices(
         A file for each device, beside this one: ``search.jsonl`` becomes ``search-pocl-0.jsonl``.
     space, parameters, seconds, measurements, force, incomplete_ok, confidence, tolerance, executor
         As for `tune`; the budget is that of each device.
-    workers, progress, **more
+    workers, progress, longest_s, **more
         As for `tune`.
 
     Returns
@@ -1810,6 +1558,7 @@ def tune_devices(
         executor=executor,
         workers=workers,
         progress=progress,
+        longest_s=longest_s,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.errors import KernelSpecificationError
 from measurement_kernels.groups import round_up
 
 Sizes: TypeAlias = Mapping[str, int]
@@ -42,12 +43,12 @@ class SizeParameter:
     shift : int
         The size is ``base * 2**(exponent - shift)``, rounded up to the multiple.
     fixed : int or None
-        Size whatever the exponent, for what does not scale with the problem.
+        Size at every exponent, if it does not scale with the problem.
     base : int
         Size at exponent 0 (and no shift) before it is rounded up.
     thirds : int
-        The size doubles when the exponent grows by ``3 / thirds``: with 2, what takes a time of
-        the size cubed takes four times as long from one exponent to the next.
+        The size doubles when the exponent grows by ``3 / thirds``: with 2, work proportional to
+        the size cubed grows by a factor of 4 from one exponent to the next.
     """
 
     name: str
@@ -69,7 +70,7 @@ class SizeParameter:
 
     @property
     def assumption(self) -> str:
-        """What the kernel assumes of the size, as isl text."""
+        """The kernel's assumption on the size, as isl text."""
         if self.multiple == 1:
             return f"{self.name} >= 1"
         return f"{self.name} mod {self.multiple} = 0 and {self.name} >= {self.multiple}"
@@ -103,12 +104,12 @@ class ArrayArgument:
     shape : tuple of Extent or int
         Extents, elements.
     order : {"C", "F"}
-        Whether the last or the first axis varies fastest.
+        The last (C) or the first (F) axis varies fastest.
     role : {"input", "output", "updated"}
-        Only read; written throughout; or written in part, so that the rest is what it was before.
+        Only read; written throughout; or written in part, so that the rest keeps its values.
     indices : callable or None
-        From a random generator and sizes to the contents of an array of 32-bit integers; by default
-        the array has numbers of the kernel's element type.
+        Returns the contents of an array of 32-bit integers from a random generator and sizes; by
+        default the array has numbers of the kernel's element type.
     """
 
     name: str
@@ -157,7 +158,7 @@ class ScalarArgument:
     name : str
         Name of the kernel's argument.
     value : float or callable
-        What it is in every case; or from sizes to what it is.
+        The number; or a function that returns it at given sizes.
     """
 
     name: str
@@ -185,6 +186,11 @@ def arrays(text: str) -> tuple[ArrayArgument, ...]:
         extents in square brackets. Arrays are inputs in row-major order unless words before the
         name say otherwise.
 
+    Raises
+    ------
+    KernelSpecificationError
+        The text has another form.
+
     Examples
     --------
     >>> [(array.name, array.role) for array in arrays("a[n + 2, 3], output r[n]")]
@@ -197,13 +203,13 @@ def arrays(text: str) -> tuple[ArrayArgument, ...]:
     while rest:
         match = _ARRAY.match(rest)
         if match is None:
-            raise ValueError(f"no array: {rest!r}")
+            raise _malformed(rest, text)
         words, name, extents = match.groups()
         role = next((word for word in ("output", "updated") if word in words), "input")
         found.append(
             ArrayArgument(
                 name=name,
-                shape=tuple(map(_extent, extents.split(", "))),
+                shape=tuple(_extent(extent, text) for extent in extents.split(", ")),
                 order="F" if "column-major" in words else "C",
                 role=cast(Literal["input", "output", "updated"], role),
             )
@@ -212,11 +218,18 @@ def arrays(text: str) -> tuple[ArrayArgument, ...]:
     return tuple(found)
 
 
-def _extent(text: str) -> Extent | int:
-    if text.isdecimal():
-        return int(text)
-    match = _EXTENT.fullmatch(text)
+def _extent(extent: str, text: str) -> Extent | int:
+    if extent.isdecimal():
+        return int(extent)
+    match = _EXTENT.fullmatch(extent)
     if match is None:
-        raise ValueError(f"no extent: {text!r}")
+        raise _malformed(extent, text)
     factor, parameter, offset = match.groups(default="")
     return Extent(parameter, int(offset or 0), int(factor or 1))
+
+
+def _malformed(part: str, text: str) -> KernelSpecificationError:
+    return KernelSpecificationError(
+        f"{part!r} in {text!r} cannot be read; write arrays as in 'a[n + 2, 3], output r[2*n]'",
+        specification=text,
+    )

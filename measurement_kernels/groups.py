@@ -11,7 +11,7 @@ GroupShape: TypeAlias = tuple[int, int]
 """Work items per group along local axes 0 and 1."""
 
 SizeClass: TypeAlias = Literal["small", "medium", "large"]
-"""Which of the paper's three sets of shapes a device uses."""
+"""One of the paper's three sets of shapes; a device uses one of them."""
 
 _LINEAR_SHAPES: Mapping[SizeClass, tuple[GroupShape, ...]] = {
     "small": ((192, 1), (224, 1), (256, 1)),

@@ -166,6 +166,14 @@ def sizes_along(thirds: int = 3, **axes: int | None) -> SizesByGroup:
     )
 
 
+def any_sizes(*names: str) -> SizesByGroup:
+    """Return sizes that work groups need not divide, and of which few are powers of two.
+
+    From one exponent to the next, a plane of them grows by a factor of 2.5.
+    """
+    return sizes_along(thirds=2, **dict.fromkeys(names))
+
+
 def changed(sizes: SizesByGroup, **changes: Mapping[str, int]) -> SizesByGroup:
     """Return size parameters like others but for some attributes, given by size."""
     return lambda group_shape: tuple(
@@ -237,6 +245,10 @@ def mapped(
     return transform
 
 
+ONE_PER_ITEM = mapped(i=1, j=0)
+"""Maps the elements of a plane to work items."""
+
+
 def tile_of(array: str, sweep: str, within: str) -> Tile:
     """Return a tile of a matrix, whose columns are spread along local axis 0."""
     return Tile(array, sweep, within, {f"{array}_row": 1, f"{array}_column": 0})
@@ -245,3 +257,18 @@ def tile_of(array: str, sweep: str, within: str) -> Tile:
 def in_f64(arguments: Mapping[str, Any], names: str) -> list[NDArray[Any]]:
     """Return inputs in double precision; names are separated by blanks."""
     return [arguments[name].astype("float64") for name in names.split()]
+
+
+def computed_from(
+    names: str, compute: Callable[..., Results]
+) -> Callable[[Arrays, Sizes], Results]:
+    """Return a reference that computes outputs from inputs in double precision.
+
+    Parameters
+    ----------
+    names : str
+        Names of the inputs, separated by blanks.
+    compute : callable
+        Returns the outputs from these inputs, in order.
+    """
+    return lambda arguments, _: compute(*in_f64(arguments, names))

@@ -20,6 +20,7 @@ from measurement_kernels.arguments import (
 )
 from measurement_kernels.groups import LINEAR_GROUPS, PLANAR_GROUPS
 from measurement_kernels.loopy_kernels import (
+    ONE_PER_ITEM,
     Arrays,
     LoopyKernel,
     Results,
@@ -116,7 +117,7 @@ _PRODUCTS = (
         exponents=range(4, 13),
         sizes=sizes_along(n=1, m=None, l=0),
         check={"n": 2, "m": 50, "l": 3},
-        transform=mapped(i=1, j=0),
+        transform=ONE_PER_ITEM,
     ),
 )
 
@@ -344,7 +345,6 @@ def _sum_of_terms(kind: str, arguments: Arrays, parameters: Sizes) -> Results:
     return {"out": np.full((parameters["n"], parameters["m"]), term.sum())}
 
 
-_ONE_PER_ITEM = mapped(i=1, j=0)
 _ARITHMETIC = tuple(
     LoopyKernel(
         name=f"arithmetic_{kind}",
@@ -370,7 +370,7 @@ _ARITHMETIC = tuple(
                 out[i, j] = total {{dep=add}}
             end
         """,
-        transform=_ONE_PER_ITEM,
+        transform=ONE_PER_ITEM,
         expected=partial(_sum_of_terms, kind),
     )
     for kind, (term, operations, _) in _TERMS.items()
@@ -391,7 +391,7 @@ _EMPTY = LoopyKernel(
     check={"n": 2, "m": 3},
     domain=_PLANE,
     instructions="... nop {inames=i:j}",
-    transform=_ONE_PER_ITEM,
+    transform=ONE_PER_ITEM,
     expected=lambda arguments, parameters: {},  # noqa: ARG005 - as for all kernels
 )
 

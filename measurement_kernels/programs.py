@@ -7,9 +7,9 @@ divided, blocked and unrolled, and what is fetched into local memory. Results do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import loopy as lp
@@ -27,7 +27,8 @@ from measurement_kernels.arguments import (
     SizeParameter,
     Sizes,
 )
-from measurement_kernels.groups import GroupShape
+from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry, Collection, StatisticBySize
+from measurement_kernels.groups import GroupShape, round_up
 from measurement_kernels.units import (
     in_order,
     make_unit,
@@ -35,6 +36,8 @@ from measurement_kernels.units import (
     split_to_items,
     tag_blocks,
 )
+
+_MOST_EXPONENTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ class Recurrence:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a kernel computes.
+    """A computation as formulas in loops over arrays.
 
     Attributes
     ----------
@@ -274,7 +277,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which work items run a program, and how.
+    """A mapping of a program's loops to work items, with tiles, blocks and unrolling.
 
     Attributes
     ----------
@@ -369,6 +372,71 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
             group_shape=shape.group_shape,
         )
     return lp.prioritize_loops(unit, shape.priority) if shape.priority else unit
+
+
+def program_entry(
+    program: Program,
+    shape: Shape | GroupShape,
+    family: str,
+    variant: str,
+    description: str,
+    exponent_steps: tuple[int, ...],
+    *,
+    collection: Collection = "extended",
+    builder: Callable[[], TranslationUnit] | None = None,
+    statistics: Mapping[str, StatisticBySize] | None = None,
+) -> CatalogEntry:
+    """Return the entry of a program in a shape.
+
+    Parameters
+    ----------
+    program : Program
+        The program; the bases of its sizes are for a slow device.
+    shape : Shape or (int, int)
+        The shape; if `builder` is given, only the shape of the work group.
+    family, variant, description, exponent_steps, collection
+        As in `CatalogEntry`.
+    builder : callable, optional
+        By default `build` with the program and the shape.
+    statistics : mapping, optional
+        As in `CatalogEntry`.
+    """
+    return CatalogEntry(
+        family=family,
+        variant=variant,
+        group_shape=shape.group_shape if isinstance(shape, Shape) else shape,
+        element_type=program.element_type,
+        collection=collection,
+        description=description,
+        exponents=range(_exponents(program, exponent_steps[-1])),
+        exponent_steps=exponent_steps,
+        sizes=program.sizes,
+        arguments=program.arguments,
+        check_parameters=_check_sizes(program),
+        builder=builder or partial(build, program, shape),
+        expected=program.expected,
+        statistics=statistics or {},
+    )
+
+
+def _exponents(program: Program, last_step: int) -> int:
+    """Count the exponents up to which every array can be indexed."""
+    arrays = [each for each in program.arguments if isinstance(each, ArrayArgument)]
+    for exponent in range(_MOST_EXPONENTS):
+        sizes = {size.name: size.at(exponent + last_step) for size in program.sizes}
+        if any(array.elements(sizes) >= INDEX_LIMIT for array in arrays):
+            return exponent
+    return _MOST_EXPONENTS
+
+
+def _check_sizes(program: Program) -> dict[str, int]:
+    """Return small sizes: two multiples along the first axis, three along the second, and so on."""
+    sizes: dict[str, int] = {}
+    for position, size in enumerate(program.sizes):
+        wanted = max((2 + position) * size.multiple, 5 + position)
+        rounded = round_up(wanted, size.multiple)
+        sizes[size.name] = rounded if size.fixed is None else min(rounded, size.fixed)
+    return sizes
 
 
 def _numbered_ids(name: str, number: int) -> str:

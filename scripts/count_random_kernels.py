@@ -15,10 +15,11 @@ import os
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
+from countperf.tuning.pools import process_pool
 from tests.counting.random_kernels import Campaign
 
 BATCH = 250
@@ -83,7 +84,7 @@ def main() -> None:
         documents = [json.loads(line) for line in given.state.read_text().splitlines()]
     done = {document["seed"] for document in documents}
     seeds = [given.seed * 1_000_000 + k for k in range(-(-given.number // given.batch))]
-    with ProcessPoolExecutor(given.processes) as pool:
+    with process_pool(given.processes) as pool:
         jobs = [pool.submit(batch, seed, given.batch) for seed in seeds if seed not in done]
         for job in as_completed(jobs):
             document = job.result()

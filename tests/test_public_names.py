@@ -68,3 +68,13 @@ def test_every_public_name_is_kept_when_all_modules_are_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_help_is_printed_without_numpy_and_pydantic() -> None:
+    code = (
+        "import sys\nfrom countperf.cli import parser\nparser()\n"
+        "slow = {'numpy', 'pydantic', 'loopy', 'islpy', 'pymbolic'} & set(sys.modules)\n"
+        "assert not slow, slow\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -49,6 +49,8 @@ def test_integers_of_a_range_are_the_nearest() -> None:
         ("8:4:2", "a start below the stop"),
         ("1:9:1", "a count of at least 2"),
         ("0:9:3:log", "a start of at least 1"),
+        ("1:1000000:1000000", "at most 10000 values"),
+        (f"1,{10**30}", "31 digits are more than any size has"),
         ("1:4:9", "only 4 of the 9 values differ"),
         ("1:8:8:log", "only 6 of the 8"),  # 1, 1.35, 1.81, 2.44, 3.28, 4.42, 5.94, 8
     ],

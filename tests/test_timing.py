@@ -177,9 +177,7 @@ def test_without_weights_times_are_measured_and_the_reason_is_told() -> None:
     assert "no prediction" in repr(timing)
 
 
-def test_what_has_no_weight_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    # the message names kernels of the catalogue, which need not be counted here
-    monkeypatch.setattr("countperf.workflow._catalogue_vectors", dict)
+def test_what_has_no_weight_is_a_reason() -> None:
     weights = linear(
         weights=tuple(w for w in linear().weights if w.feature != "flop.add.f32"),
         covariance_s2=None,
@@ -444,6 +442,8 @@ def test_a_timing_anchors_like_its_runs() -> None:
     assert prediction.anchored(timing).time_s == pytest.approx(
         anchored.factor * float(prediction.time_s)
     )
+    again = prediction.anchored(timing).anchored(timing)
+    assert again.time_s == prediction.anchored(timing).time_s
     assert prediction.anchored(*timing.runs).interval_s == anchored.predict(n=777).interval_s
 
 
@@ -672,7 +672,7 @@ def test_the_command_times_saves_and_anchors(
         assert "kernel 'n_body' has other counts" in capsys.readouterr().err
 
 
-def test_an_interrupted_timing_says_that_nothing_is_kept(
+def test_an_interrupted_timing_does_not_say_that_it_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
@@ -681,13 +681,17 @@ def test_an_interrupted_timing_says_that_nothing_is_kept(
     monkeypatch.setattr("countperf.timing.time_kernel", interrupted)
 
     assert main(["time", "n-body", "n=256"]) == 1
-    assert capsys.readouterr().err == "countperf: interrupted; nothing is kept\n"
+    assert capsys.readouterr().err == "countperf: interrupted\n"
 
 
 @pytest.mark.device
 @pytest.mark.parametrize(
     ("function", "said"),
-    [("exits", "it exits"), ("nothing", "has to return a dictionary"), ("absent", "no function")],
+    [
+        ("exits", "it ends the program"),
+        ("nothing", "has to return a dictionary"),
+        ("absent", "no function"),
+    ],
 )
 def test_arguments_that_are_none_are_refused(
     device: str, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]

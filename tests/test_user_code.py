@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 
 import loopy as lp
 import pytest
 
-from countperf.errors import KernelSpecificationError
+from countperf.cli import main
+from countperf.errors import KernelSpecificationError, SearchSpaceError
 from countperf.kernels import load_kernel
+from countperf.tuning.points import load_space
 
 MAKE = """
 import loopy as lp
@@ -90,3 +94,89 @@ def test_what_is_no_kernel_is_told_with_what_there_is(
 def test_a_file_alone_is_told_to_lack_a_name() -> None:
     with pytest.raises(KernelSpecificationError, match=r"as in kernels.py:axpy"):
         load_kernel("kernels.py")
+
+
+NOISY = (
+    MAKE
+    + """
+import os
+import subprocess
+import sys
+
+print("printed while it is imported")
+os.write(1, b"written to the descriptor\\n")
+subprocess.run([sys.executable, "-c", "print('printed by a process')"], check=True)
+
+def noisy():
+    print("printed while it is built")
+    return make("noisy")
+
+unit = make("unit")
+"""
+)
+
+
+def test_what_kernel_files_print_is_not_in_json_documents(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "noisy.py"
+    file.write_text(NOISY)
+
+    assert main(["count", f"{file}:noisy", "n=64", "--json"]) == 0
+    printed = capfd.readouterr()
+    assert json.loads(printed.out)["kernel"] == "noisy"
+    for text in ("imported", "built", "descriptor", "by a process"):
+        assert text in printed.err
+
+
+def test_what_kernel_files_print_goes_to_standard_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "noisy.py"
+    file.write_text(NOISY)
+
+    assert main(["count", f"{file}:noisy", "n=64"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out.startswith("kernel noisy")
+    assert "printed while it is built" not in printed.out
+    assert "printed while it is built" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("sys.exit(0)", "SystemExit(0)"),
+        ("sys.exit()", "SystemExit()"),
+        ("sys.exit('no luck')", "SystemExit('no luck')"),
+        ("raise RecursionError('deep')", "RecursionError: deep"),
+        ("raise BaseException('rare')", "BaseException: rare"),
+        ("raise OSError('gone')", "OSError: gone"),
+    ],
+)
+@pytest.mark.parametrize("place", ["module", "function"])
+def test_files_that_exit_or_fail_are_errors_that_name_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, said: str, place: str
+) -> None:
+    file = tmp_path / "ends.py"
+    file.write_text(
+        f"import sys\n{statement}\n"
+        if place == "module"
+        else f"import sys\ndef kernel():\n    {statement}\n"
+    )
+    for command in ("count", "predict"):
+        more = ["--weights", "pocl-epyc-zen5"] if command == "predict" else []
+        assert main([command, f"{file}:kernel", "n=64", "--json", *more]) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        (line,) = printed.err.splitlines()
+        assert str(file) in line
+        assert said in line
+    with pytest.raises(SearchSpaceError, match=re.escape(said)):
+        load_space(f"{file}:kernel")
+
+
+def test_an_interrupt_is_no_error_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "ends.py"
+    file.write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        load_kernel(f"{file}:kernel")

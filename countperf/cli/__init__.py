@@ -15,6 +15,7 @@ from importlib import import_module
 COMMANDS = {
     "doctor": "try every device for real; for one that fails, say why and what to do",
     "devices": "list the devices",
+    "weights": "list fitted weights: shipped and your own, their models, errors, device",
     "characterize": "find out by microbenchmarks what a device can do (resumes)",
     "count": "count a kernel's properties, symbolic in its sizes",
     "compiled": "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
         "fitted to a device.",
     )
-    from countperf import __version__
+    from countperf.version import __version__
 
     root.add_argument("--version", action="version", version=f"countperf {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -49,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--debug", action="store_true", help="show tracebacks")
         import_module(f"countperf.cli.{name}").configure(command)
     return root
+
+
+_GOES_ON = ("characterize", "compiled", "measure")
+"""Commands that keep what they have done when they are interrupted, whatever is asked for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,20 +73,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], None] = import_module(
         f"countperf.cli.{options.command}"
     ).run
+    from countperf.cli.common import only_documents
     from countperf.errors import CountperfError
 
     try:
-        run(options)
+        with only_documents() if options.json else contextlib.nullcontext():
+            run(options)
         sys.stdout.flush()
     except CountperfError as error:
         if options.debug:
             raise
         print(f"countperf: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        kept = "(resumes)" in COMMANDS[options.command]
-        then = "the same command goes on from here" if kept else "nothing is kept"
-        print(f"countperf: interrupted; {then}", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        said = str(error) or "interrupted"
+        if options.command in _GOES_ON:
+            said += "; the same command goes on from here"
+        print(f"countperf: {said}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         sys.stderr.close()

@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.errors import ParameterError
+from countperf.user_code import stdout_to_stderr
 
 if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
 
 
+_DIGITS = 20  # of the largest integer of 64 bits
+_pending: list[list[str]] = []
+"""Documents that are printed when standard output is given back, for each `only_documents`."""
+
+
 def print_json(content: Any) -> None:
     """Print one JSON document on standard output."""
-    print(json.dumps(content, indent=2, allow_nan=False))
+    text = json.dumps(content, indent=2, allow_nan=False)
+    if _pending:
+        _pending[-1].append(text)
+    else:
+        print(text)
+
+
+@contextlib.contextmanager
+def only_documents() -> Generator[None]:
+    """Let nothing but what `print_json` prints reach standard output.
+
+    What kernels, their compilers and processes that they start print meanwhile goes to standard
+    error; the documents follow at the end.
+    """
+    documents: list[str] = []
+    _pending.append(documents)
+    try:
+        with stdout_to_stderr():
+            yield
+    finally:
+        _pending.pop()
+        for text in documents:
+            print(text)
 
 
 def assignment(text: str) -> tuple[str, str]:
@@ -30,6 +59,9 @@ def assignment(text: str) -> tuple[str, str]:
 def size(text: str) -> tuple[str, int]:
     """Parse ``n=1024``, for argparse."""
     name, value = assignment(text)
+    if len(value) > _DIGITS:
+        shown = f"{name}={value[:_DIGITS]}..."
+        raise argparse.ArgumentTypeError(f"{shown}: {len(value)} digits are more than any size has")
     try:
         return name, int(value)
     except ValueError as error:
@@ -103,7 +135,8 @@ def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
     for name, value in pairs or ():
         if name in found:
             raise ParameterError(
-                f"{name} is given twice ({found[name]} and {value}); give it once", parameter=name
+                f"{name} is given twice: {name}={found[name]} and {name}={value}; give it once",
+                parameter=name,
             )
         found[name] = value
     return found
@@ -188,7 +221,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
 
 def asked_weights(options: argparse.Namespace, device: str | None) -> WeightSet | str | None:
     """Return the weights that ``--weights`` and ``--model`` name together."""
-    from countperf.workflow import weights_for
+    from countperf.predicting import weights_for
 
     if options.model is None:
         return options.weights

@@ -6,7 +6,6 @@ import argparse
 
 from countperf.cli.common import as_dict, print_json, size
 from countperf.errors import ParameterError
-from countperf.models.definition import CODE, LATE
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -94,7 +93,8 @@ def _store(options: argparse.Namespace) -> None:
 
 def _executed(options: argparse.Namespace) -> None:
     """Print what a kernel's code executes."""
-    from countperf.workflow import with_compiled_code
+    from countperf.models.definition import CODE, LATE
+    from countperf.predicting import with_compiled_code
 
     sizes = as_dict(options.parameters)
     vector = with_compiled_code(options.kernel, sizes, device=options.device)

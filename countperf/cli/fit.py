@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
 
 from countperf.cli.common import natural, positive, print_json
+from countperf.errors import ParameterError
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -65,9 +69,18 @@ def configure(command: argparse.ArgumentParser) -> None:
         " there are many cases)",
     )
     command.add_argument(
-        "--output",
-        metavar="FILE",
-        help="where to write the weights; by default the user's fits, under the device's slug",
+        "--name",
+        metavar="NAME",
+        help="name of the fit among your own, for --weights mine/NAME (default: device and date);"
+        " it takes the place of no other one",
+    )
+    command.add_argument(
+        "--replace",
+        action="store_true",
+        help="overwrite the fit of that name and model",
+    )
+    command.add_argument(
+        "--output", metavar="FILE", help="write the weights to this file instead, under no name"
     )
 
 
@@ -75,14 +88,23 @@ def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     from countperf.documents import check_writable
     from countperf.errors import OutputError
-    from countperf.models.library import user_fits_folder
+    from countperf.measurements import MeasurementSet
+    from countperf.models.library import checked_own_name, store_own_fit, user_fits_folder
+    from countperf.own_fits import compared_with_shipped
     from countperf.report import fit_object, fit_text
+    from countperf.report.weights_table import compared_fits_text
     from countperf.tuning.pools import processors
     from countperf.workflow import fit, known_device
 
     check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
+    if options.name is not None:
+        checked_own_name(options.name)  # before the work
+        if options.output is not None:
+            message = "a fit is written to a file, or under a name: --output or --name, not both"
+            raise ParameterError(message, parameter="name")
+    measurements = MeasurementSet.read_file(options.measurements)
     result = fit(
-        options.measurements,
+        measurements,
         model=options.model,
         expression=options.expression,
         policy=options.policy,
@@ -93,19 +115,33 @@ def run(options: argparse.Namespace) -> None:
         weigh_noise=not options.ignore_noise,
         workers=options.workers or processors(),
     )
-    output = options.output
-    if output is None:
-        output = user_fits_folder() / result.weights.device.slug / f"{result.weights.model}.json"
-    failed = None
+    name: str | None = options.output
+    output: Path | str | None = options.output
+    failed: OutputError | None = None
     try:
-        result.weights.write_file(output, rescue=True)
+        if options.output is not None:
+            result.weights.write_file(options.output, rescue=True)
+        else:
+            usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
+            name, output = store_own_fit(
+                result.weights, name=options.name or usual, replace=options.replace
+            )
     except OutputError as error:  # the fit is printed all the same
-        output, failed = error.rescued, error
+        name = output = error.rescued
+        failed = error
+    compared = compared_with_shipped(result.weights, measurements)
     if options.json:
-        print_json({**fit_object(result), "written": None if output is None else str(output)})
+        shipped = None if compared is None else asdict(compared)
+        written = {
+            "written": None if output is None else str(output),
+            "name": name,
+            "compared": shipped,
+        }
+        print_json({**fit_object(result), **written})
     else:
         print(fit_text(result, known_device(result.weights.device.slug, options.measurements)))
         if output is not None:
-            print(f"written to {output}")
+            print(f"written to {output}; to use it: --weights {name}")
+        print(compared_fits_text(result.weights, compared))
     if failed is not None:
         raise failed

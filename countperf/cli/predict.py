@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -106,14 +108,15 @@ def run(options: argparse.Namespace) -> None:
     if options.explain:
         _explain(options)
         return
+    from countperf.predicting import predict
     from countperf.report import comparison_text, prediction_object, prediction_text
     from countperf.sizes import size_arrays
-    from countperf.workflow import predict
 
     prediction, *others = [
         predict(kernel, size_arrays(sizes), weights=weights, anchors=options.anchor or (), **more)
         for kernel, sizes, weights, more in _asked(options)
     ]
+    _say_models(prediction, *others)
     if options.json:
         content = prediction_object(prediction)
         against = {"against": prediction_object(others[0])} if others else {}
@@ -126,18 +129,22 @@ def run(options: argparse.Namespace) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     """Predict, and print what is behind it too."""
+    from countperf.models.explanation import explain
+    from countperf.predicting import predict_in_detail
     from countperf.report import comparison_text
     from countperf.report.explanation import difference_text, explanation_object, explanation_text
     from countperf.sizes import combine_sizes
-    from countperf.workflow import explain, known_device, weights_for
+    from countperf.workflow import known_device
 
     found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
     for kernel, sizes, named, more in _asked(options):
-        weights = weights_for(named, more["device"], model=more.pop("model"))
-        device = known_device(weights.device.slug, named)
         for point in combine_sizes(sizes):
-            found.append((explain(kernel, point, weights=weights, **more), weights, device))
+            made = predict_in_detail(kernel, point, weights=named, **more)
+            device = known_device(made.weights.device.slug, named)
+            explanation = explain(made.weights, made.vector, made.prediction)
+            found.append((explanation, made.weights, device))
     first, *others = found
+    _say_models(*(explanation.prediction for explanation, _, _ in found))
     if len(points(options.parameters)) > 1:
         if options.json:
             print_json({"sizes": [explanation_object(*each) for each in found]})
@@ -153,6 +160,12 @@ def _explain(options: argparse.Namespace) -> None:
         print(difference_text(first, others[0]))
     else:
         print(explanation_text(*first))
+
+
+def _say_models(*predictions: Prediction) -> None:
+    """Say on standard error which models were chosen and why, each once."""
+    for choice in dict.fromkeys(each.model_choice for each in predictions if each.model_choice):
+        print(f"countperf: {choice}", file=sys.stderr)
 
 
 def _asked(

@@ -74,6 +74,13 @@ def add_space(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="predicting processes (default: one a processor)",
     )
+    command.add_argument(
+        "--longest",
+        type=float,
+        metavar="SECONDS",
+        help="give up a variant that takes longer than this to build, count or run (default: 60; "
+        "in a search, a quarter of its budget if that is less)",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -94,6 +101,7 @@ def run(options: argparse.Namespace) -> None:
             points=options.points,
             by_code=options.by_code,
             workers=options.workers,
+            longest_s=60.0 if options.longest is None else options.longest,
             on_point=None
             if options.output is None
             else lambda point: file.write(json.dumps(point_object(point))),

@@ -11,6 +11,7 @@ from countperf.cli.common import as_dict, asked_weights, print_json
 from countperf.cli.rank import add_space
 
 if TYPE_CHECKING:
+    from countperf.tuning.devices import DeviceResults
     from countperf.tuning.result import TuningResult
 
 
@@ -70,12 +71,8 @@ def run(options: argparse.Namespace) -> None:
     from countperf.documents import check_writable
     from countperf.errors import ParameterError
     from countperf.report.comparison import check_figure_path
-    from countperf.report.tuning import (
-        device_results_object,
-        device_results_text,
-        tuning_object,
-        tuning_text,
-    )
+    from countperf.tuning.devices import DevicesInterrupt
+    from countperf.tuning.result import SearchInterrupt
     from countperf.workflow import tune, tune_devices
 
     if options.figure is not None:
@@ -102,24 +99,46 @@ def run(options: argparse.Namespace) -> None:
         "confidence": options.confidence,
         "tolerance": options.tolerance,
         "workers": options.workers,
+        "longest_s": options.longest,
         "progress": lambda text: print(text, file=sys.stderr, flush=True),
     }
     sizes = as_dict(options.parameters)
     if len(options.device) > 1:
-        several = tune_devices(options.space, sizes, devices=options.device, **given)
-        if options.json:
-            print_json(device_results_object(several))
-        else:
-            print(device_results_text(several))
-        for label, result in several.found.items():
-            _export(options, result, label)
+        try:
+            several = tune_devices(options.space, sizes, devices=options.device, **given)
+        except DevicesInterrupt as error:
+            _show_devices(options, error.results)
+            raise
+        _show_devices(options, several)
         return
-    result = tune(options.space, sizes, device=device, **given)
+    try:
+        result = tune(options.space, sizes, device=device, **given)
+    except SearchInterrupt as error:
+        if error.result is not None:
+            _show(options, error.result)
+        raise
+    _show(options, result)
+
+
+def _show(options: argparse.Namespace, result: TuningResult) -> None:
+    from countperf.report.tuning import tuning_object, tuning_text
+
     if options.json:
         print_json(tuning_object(result))
     else:
         print(tuning_text(result))
     _export(options, result)
+
+
+def _show_devices(options: argparse.Namespace, several: DeviceResults) -> None:
+    from countperf.report.tuning import device_results_object, device_results_text
+
+    for label, result in several.found.items():
+        _export(options, result, label)
+    if options.json:
+        print_json(device_results_object(several))
+    else:
+        print(device_results_text(several))
 
 
 def _export(options: argparse.Namespace, result: TuningResult, label: str = "") -> None:

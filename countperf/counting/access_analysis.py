@@ -190,7 +190,7 @@ class AccessAnalyzer:
     ) -> AccessAnalysis:
         """Analyze one access."""
         domains = self.domains
-        address = address_of(access, self.layout(access.array), domains.to_polynomial)
+        address = address_of(access, self.layout(access.array), domains.to_address)
         counted, _ = domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
         if share != 1 or isinstance(number, Fraction):

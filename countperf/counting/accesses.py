@@ -12,15 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
+from loopy.kernel.array import (
+    FixedStrideArrayDimTag,
+    SeparateArrayArrayDimTag,
+    VectorArrayDimTag,
+)
 
 from countperf.counting.keys import MemoryAccess
-from countperf.errors import UnsupportedExpressionError
+from countperf.counting.layouts import assumed_order
+from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+from countperf.symbolic.quotients import ParametricFloor, exact_quotient
+
+_SEPARATE_ELEMENTS = 2**40
+"""How far separate arrays are taken to be apart: beyond the end of any of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +42,16 @@ class Layout:
         Distance in elements between neighbors along each axis.
     shape : tuple of QuasiPolynomial or None
         Extent of each axis, None where it is not known.
+    separate : tuple of int
+        Axes along which each index has an array of its own; their strides only keep these apart.
+    assumed : str
+        What is assumed of the strides; empty if they are known.
     """
 
     strides: tuple[QuasiPolynomial, ...]
     shape: tuple[QuasiPolynomial | None, ...]
+    separate: tuple[int, ...] = ()
+    assumed: str = ""
 
     @property
     def is_numeric(self) -> bool:
@@ -48,7 +63,7 @@ class Layout:
 
         None if the layout has gaps or its strides cannot be compared.
         """
-        remaining = list(range(len(self.strides)))
+        remaining = [k for k in range(len(self.strides)) if k not in self.separate]
         order: list[int] = []
         expected = ONE
         while remaining:
@@ -64,6 +79,38 @@ class Layout:
                 break
             expected = expected * extent
         return tuple(order)
+
+    def nested_axes(self) -> tuple[tuple[int, ...], tuple[QuasiPolynomial | None, ...]] | None:
+        """Return the axes from slowest to fastest, and how many elements each counts up to.
+
+        Of a compact layout these are its extents; rows may have padding, too, such as those of the
+        strides (lda, 1). None if the strides are no products of each other.
+        """
+        order = self.compact_order()
+        if order is not None:
+            return order, tuple(self.shape[axis] for axis in order)
+        remaining = [k for k in range(len(self.strides)) if k not in self.separate]
+        found: list[int] = []
+        extents: list[QuasiPolynomial | None] = []
+        below = ONE
+        while remaining:
+            ratios = {axis: exact_quotient(self.strides[axis], below) for axis in remaining}
+            if any(ratio is None for ratio in ratios.values()):
+                return None
+            axis = next((k for k in remaining if self._divides(k, remaining)), None)
+            if axis is None or (not found and self.strides[axis] != ONE):
+                return None
+            if found:
+                extents.insert(0, ratios[axis])
+            found.insert(0, axis)
+            remaining.remove(axis)
+            below = self.strides[axis]
+        return tuple(found), (self.shape[found[0]] if found else None, *extents)
+
+    def _divides(self, axis: int, others: Sequence[int]) -> bool:
+        """Whether the stride of an axis divides those of others."""
+        stride = self.strides[axis]
+        return all(exact_quotient(self.strides[k], stride) is not None for k in others)
 
 
 def layout_of(
@@ -90,8 +137,9 @@ def layout_of(
     UnsupportedExpressionError
         A stride is no polynomial of the sizes, or an axis is no strided axis.
     """
-    if not array.dim_tags:
-        return Layout(strides=(), shape=())
+    if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis
+        is_scalar = array.shape == ()
+        return Layout(strides=(), shape=()) if is_scalar else Layout(strides=(ONE,), shape=(None,))
     strides: list[QuasiPolynomial] = []
     vectors = [k for k, t in enumerate(array.dim_tags) if isinstance(t, VectorArrayDimTag)]
     width = int(array.shape[vectors[0]]) if vectors else 1
@@ -99,10 +147,13 @@ def layout_of(
         if axis in vectors:
             strides.append(ONE)
             continue
+        if isinstance(tag, SeparateArrayArrayDimTag):
+            strides.append(QuasiPolynomial.constant(_SEPARATE_ELEMENTS))
+            continue
         if not isinstance(tag, FixedStrideArrayDimTag):
             raise UnsupportedExpressionError(
                 f"kernel '{kernel.name}', array '{array.name}': axis {axis} is tagged {tag}; only "
-                "strided axes have a counting rule",
+                "strided axes, separate arrays and vectors have a counting rule",
                 kernel=kernel.name,
                 where=array.name,
             )
@@ -122,13 +173,32 @@ def layout_of(
             shape.append(None if extent is None else to_polynomial(extent))
         except NotAffineError:
             shape.append(None)
+    separate = tuple(
+        k for k, tag in enumerate(array.dim_tags) if isinstance(tag, SeparateArrayArrayDimTag)
+    )
+    number = 1
+    for axis in reversed(separate):
+        strides[axis] = strides[axis] * number
+        number *= int(array.shape[axis])
+    if vectors and separate:
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}', array '{array.name}': no counting rule for separate arrays "
+            "of vectors; give it separate axes or a vector axis, not both",
+            kernel=kernel.name,
+            where=array.name,
+        )
     if vectors and not component_of:
         strides = [s.floor_divide(width) for k, s in enumerate(strides) if k not in vectors]
         shape = [extent for k, extent in enumerate(shape) if k not in vectors]
     elif component_of and not vectors:
         strides = [stride * component_of for stride in strides] + [ONE]
         shape.append(QuasiPolynomial.constant(component_of))
-    return Layout(strides=tuple(strides), shape=tuple(shape))
+    return Layout(
+        strides=tuple(strides),
+        shape=tuple(shape),
+        separate=separate,
+        assumed=assumed_order(array),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +228,34 @@ class Address:
         """Return the offset of a subscript, or of a difference of two, in elements."""
         return sum((part * s for part, s in zip(index, self.strides, strict=True) if part), ZERO)
 
+    @property
+    def has_quotients(self) -> bool:
+        """Whether an index has floors of quotients by size parameters."""
+        return any(not floor.denominator for part in self.index for floor in part.floors())
+
+    @property
+    def has_products(self) -> bool:
+        """Whether an index is not affine, floors of quotients aside."""
+        none = QuasiPolynomial()
+        return any(
+            not part.map_atoms(
+                lambda atom: none if isinstance(atom, ParametricFloor) else None
+            ).is_affine
+            for part in self.index
+            if not part.is_affine
+        )
+
+    def as_flat(self) -> Address:
+        """Return the flattened address."""
+        return Address(index=(self.flat,), strides=(ONE,), is_flattened=True)
+
+    def simplified(self) -> Address:
+        """Return the flattened address instead if floors of quotients cancel in it."""
+        if not self.has_quotients:
+            return self
+        flat = self.as_flat()
+        return self if flat.has_quotients else flat
+
     def with_values(self, values: Mapping[str, QuasiPolynomial]) -> Address:
         """Return the same address with loop variables replaced by what they equal."""
         if not values:
@@ -172,7 +270,7 @@ class Address:
 def address_of(
     access: MemoryAccess, layout: Layout, to_polynomial: Callable[[Any], QuasiPolynomial]
 ) -> Address | None:
-    """Return the address of an access; None if it is read from data."""
+    """Return the address of an access; None if it is none that can be written."""
     try:
         if len(access.index) == 1 and type(access.index[0]).__name__ == "LinearSubscript":
             flat = to_polynomial(access.index[0].index)
@@ -180,6 +278,12 @@ def address_of(
         index = tuple(to_polynomial(part) for part in access.index)
     except NotAffineError:
         return None
+    if len(index) != len(layout.strides):
+        raise CountingError(
+            f"{access.text} has {len(index)} subscripts, but the array has {len(layout.strides)} "
+            "axes; give one subscript for each",
+            where=access.array,
+        )
     return Address(index=index, strides=layout.strides, is_flattened=False)
 
 
@@ -208,44 +312,6 @@ def step_along(
         return QuasiPolynomial.constant(resolved.terms.get(((name, 1),), 0))
     step = resolved.substitute({name: QuasiPolynomial.name(name) + 1}) - resolved
     return None if any(other in bounds for other in step.names()) else step
-
-
-def widened_cells(
-    cells: Any, layout: Layout, address: Address, steps: Sequence[QuasiPolynomial]
-) -> Any | None:
-    """Widen each cell of a footprint by the stride - 1 cells after it.
-
-    Parameters
-    ----------
-    cells : IntegerSet
-        Index tuples that are accessed, or flattened addresses.
-    layout : Layout
-        Of the array.
-    address : Address
-        Of an access whose stride is meant.
-    steps : sequence of QuasiPolynomial
-        Change of each index along local axis 0.
-
-    Returns
-    -------
-    IntegerSet or None
-        Of the same kind as `cells`; None if the layout has no exact widening.
-    """
-    if address.is_flattened or layout.is_numeric:
-        flat_step = address.flattened(steps)
-        if not flat_step.is_affine:
-            return None
-        if not address.is_flattened:
-            axes = [QuasiPolynomial.name(n) for n in sets.names_of(cells, parameters=False)]
-            cells = sets.image(cells, [address.flattened(axes)])
-        return sets.widened_on_line(cells, flat_step)
-    order = layout.compact_order()
-    if order is None:
-        return None
-    extents = [layout.shape[axis] for axis in order]
-    if any(e is None or not e.is_affine for e in extents[1:]):
-        return None
-    return sets.widened_lexicographically(cells, order, extents, [steps[k] for k in order])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

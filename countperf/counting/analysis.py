@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,20 @@ import loopy as lp
 from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
 from countperf.counting.domains import Domains
 from countperf.counting.footprints import Footprint, footprints_of
+from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.regions import region_outlines
 from countperf.counting.schedule import prepared, schedule_of
 from countperf.counting.selection import instruction_counter
-from countperf.counting.sizes import SizeParameters
+from countperf.counting.sizes import SizeParameters, require_sizes
 from countperf.counting.statistics import Statistics
 from countperf.counting.storage import ArrayStorage, storage_of
 from countperf.counting.structure import ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
 from countperf.counting.vectors import refuse_vectors
+from countperf.display import short_repr
 from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 __all__ = ["AccessAnalysis", "KernelAnalysis", "analyze_kernel"]
 
@@ -55,6 +58,9 @@ class KernelAnalysis:
     accesses: tuple[AccessAnalysis, ...]
     footprints: tuple[Footprint, ...]
     storage: tuple[ArrayStorage, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def transactions(
         self, parameters: Mapping[str, Any], *, line_bytes: int, sub_group_size: int
@@ -118,6 +124,28 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     refuse_vectors(kernel, "the structure")
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
+    with stating_all_needs(domains):
+        analysis = _analyzed(domains, given)
+    check_statistics(domains)
+    require_sizes(kernel.name, domains.sizes, dict(_totals(analysis)))
+    return analysis
+
+
+def _totals(analysis: KernelAnalysis) -> Iterator[tuple[str, PiecewiseQuasiPolynomial]]:
+    """Yield the counts of an analysis in which no loop variable can stand, by name."""
+    for program in analysis.programs:
+        yield f"the launches of {program.name}", program.launches
+        for axis, groups in enumerate(program.groups):
+            yield f"the groups of {program.name} along axis {axis}", groups
+        for region in program.regions:
+            for each in region.instructions:
+                yield f"the executions of {each.id}", each.executions
+    for access in analysis.accesses:
+        yield access.label, access.executions
+
+
+def _analyzed(domains: Domains, given: Statistics) -> KernelAnalysis:
+    kernel = domains.kernel
     tallies = instruction_counter(domains, statistics=given, powers="emitted")
     analyzer = AccessAnalyzer(kernel, domains, tallies)
     outlines = region_outlines(kernel)
@@ -132,7 +160,6 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
         for outline in regions:
             accesses += analyzer.accesses(program, outline, grid)
         programs.append(analyzed_program(analyzer, program, regions, grid))
-    given.check_names()
     return KernelAnalysis(
         kernel=kernel.name,
         is_estimate=", ".join(sorted(given)),

@@ -15,6 +15,7 @@ from itertools import permutations
 from typing import Any
 
 import pymbolic.primitives as p
+from loopy.library.reduction import ArgExtOp
 from loopy.symbolic import ResolvedFunction, TypeCast, get_dependencies
 
 from countperf.counting.divisions import is_power_of_two
@@ -335,6 +336,8 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
 
 def _function_kind(function: Any) -> str:
     name = function.name if isinstance(function, ResolvedFunction | p.Variable) else str(function)
+    if isinstance(name, ArgExtOp):
+        return "minmax"  # a comparison and the selection by it
     name = str(getattr(name, "name", name))
     if name in {"min", "max", "fmin", "fmax"}:
         return "minmax"

@@ -9,6 +9,7 @@ processes is not asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,18 +18,59 @@ import loopy as lp
 import loopy.preprocess
 import loopy.schedule
 from loopy.kernel.data import IlpBaseTag, VectorizeTag
+from loopy.kernel.function_interface import CallableKernel
 
 from countperf.counting.disk_caches import without_disk_caches
 from countperf.counting.threads import shared_by_threads
 from countperf.counting.unattended import unattended
 
-__all__ = ["generated", "in_fixed_order", "linearized", "preprocessed"]
+__all__ = ["generated", "in_fixed_order", "linearized", "preprocessed", "without_empty_code"]
+
+_NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+"""C code without an effect: spaces, semicolons and comments."""
 
 
 def generated(t_unit: Any) -> Any:
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
     with unattended():
-        return lp.generate_code_v2(in_fixed_order(t_unit))
+        return lp.generate_code_v2(in_fixed_order(without_empty_code(t_unit)))
+
+
+def without_empty_code(t_unit: Any) -> Any:
+    """Return a translation unit in which instructions of C code without any are no operations.
+
+    Form compilers end kernels with one, to hang dependencies on; where there are hardware axes,
+    Loopy generates no code for instructions outside of them, but for those that do nothing.
+    """
+    for kernel in [callable_.subkernel for callable_ in _kernels(t_unit)]:
+        instructions = [_without_code(instruction) for instruction in kernel.instructions]
+        if any(a is not b for a, b in zip(instructions, kernel.instructions, strict=True)):
+            t_unit = t_unit.with_kernel(kernel.copy(instructions=instructions))
+    return t_unit
+
+
+def _kernels(t_unit: Any) -> list[Any]:
+    callables: Iterable[Any] = t_unit.callables_table.values()
+    return [callable_ for callable_ in callables if isinstance(callable_, CallableKernel)]
+
+
+def _without_code(instruction: Any) -> Any:
+    if not isinstance(instruction, lp.CInstruction) or instruction.assignees:
+        return instruction
+    if _NOTHING.fullmatch(instruction.code) is None:
+        return instruction
+    return lp.NoOpInstruction(
+        id=instruction.id,
+        happens_after=instruction.happens_after,
+        depends_on_is_final=instruction.depends_on_is_final,
+        groups=instruction.groups,
+        conflicts_with_groups=instruction.conflicts_with_groups,
+        no_sync_with=instruction.no_sync_with,
+        within_inames=instruction.within_inames,
+        within_inames_is_final=instruction.within_inames_is_final,
+        priority=instruction.priority,
+        tags=instruction.tags,
+    )
 
 
 def in_fixed_order(t_unit: Any) -> Any:

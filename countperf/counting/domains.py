@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from loopy import ValueArg
 from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag, VectorizeTag
-from loopy.schedule import EnterLoop
 
 from countperf.counting.automatic import default_values
+from countperf.counting.data_loops import (
+    DataLoop,
+    check_trip_counts,
+    data_loops,
+    entered_loops,
+    refuse_loops_beside,
+)
+from countperf.counting.definitions import definitions_in
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.schedule import LocalBarrier
+from countperf.counting.statistics import Statistics
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -25,13 +32,16 @@ from countperf.symbolic import sets
 from countperf.symbolic.affine import (
     Condition,
     NotAffineError,
+    ToAddress,
     ToCondition,
     ToQuasiPolynomial,
 )
 from countperf.symbolic.cardinality import Counter, from_pieces
 from countperf.symbolic.factors import FactoredDomain
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
+from countperf.symbolic.quotients import ParametricFloor
+from countperf.symbolic.splitting import quotients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +94,19 @@ class Domains:
         self.kernel = kernel
         self.callables = callables
         self.counter = counter
-        self.statistics = statistics
+        self.statistics = Statistics.of(kernel, statistics)
         self._domains: dict[frozenset[str], Any] = {}
         self._joint_domains: dict[frozenset[str], Any] = {}
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
         self._factored_within: dict[frozenset[str], FactoredDomain | None] = {}
         self._counts: dict[Any, PiecewiseQuasiPolynomial] = {}
         self._hulls: dict[int, tuple[Any, sets.IntegerSet | None]] = {}
+        self._quotients: dict[Any, list[tuple[int, sets.IntegerSet]] | None] = {}
         self._determined: dict[frozenset[str], dict[str, QuasiPolynomial]] = {}
+        self._value_bounds: dict[str, tuple[int | None, int | None]] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
-        self.to_condition = ToCondition(self.to_polynomial)
+        self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
+        self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
 
     # {{{ names
 
@@ -104,11 +117,26 @@ class Domains:
 
     @cached_property
     def sizes(self) -> frozenset[str]:
-        """Arguments that are integer scalars, and other parameters that nothing assigns."""
+        """Arguments that are integer scalars."""
         arguments: list[Any] = [a for a in self.kernel.args if isinstance(a, ValueArg)]
         integers = {a.name for a in arguments if a.dtype.numpy_dtype.kind in "iu"}
         declared = set(self.kernel.arg_dict) | set(self.kernel.temporary_variables)
         return frozenset(integers | (set(self.kernel.all_params()) - declared))
+
+    @cached_property
+    def data_loops(self) -> dict[str, DataLoop]:
+        """The loops whose values data decides."""
+        found = data_loops(self.kernel, self.sizes, self._joint_domain)
+        check_trip_counts(found, self.statistics, self.inames, self.value_bounds)
+        refuse_loops_beside(self.kernel, found, self._joint_domain)
+        return found
+
+    def value_bounds(self, name: str) -> tuple[int | None, int | None]:
+        """Return the smallest and largest value of a loop variable, whatever sizes and data."""
+        if name not in self._value_bounds:
+            line = sets.project_onto(self._joint_domain(frozenset([name])), [name])
+            self._value_bounds[name] = sets.constant_bounds(line)[name]
+        return self._value_bounds[name]
 
     @cached_property
     def defaults(self) -> Mapping[str, QuasiPolynomial]:
@@ -117,6 +145,11 @@ class Domains:
 
     def _is_known(self, name: str) -> bool:
         return name in self.inames or name in self.sizes
+
+    @cached_property
+    def definitions(self) -> dict[str, Any]:
+        """Private integers that are other names for expressions in loop variables and sizes."""
+        return definitions_in(self.kernel, self.inames | self.sizes)
 
     @cached_property
     def local_axes(self) -> dict[str, int]:
@@ -144,11 +177,25 @@ class Domains:
         used = frozenset[str]().union(*(self.kernel.id_to_insn[i].within_inames for i in ids))
         groups = self._group_extents(used)
         if groups is None:
+            for name in sorted(used & self.group_axes.keys() & self.data_loops.keys()):
+                raise DataDependentControlFlowError(
+                    f"kernel '{self.kernel.name}': data decides how many groups there are along "
+                    f"'{name}', and not alone: other loops are mapped to group axis "
+                    f"{self.group_axes[name]} as well; map them to an axis of their own",
+                    kernel=self.kernel.name,
+                    where=name,
+                )
             found, _ = self.kernel.get_grid_sizes_for_insn_ids(
                 frozenset(ids), self.callables, return_dict=True
             )
             groups = {axis: self.counter.simplified(from_pieces(s)) for axis, s in found.items()}
         return Grid(groups=groups, items=self._group_shape(used))
+
+    def data_group_loops(self, instruction_ids: Iterable[str]) -> frozenset[str]:
+        """Return the loops around instructions that are groups, and whose values data decides."""
+        used = (self.kernel.id_to_insn[i].within_inames for i in instruction_ids)
+        loops = self.group_axes.keys() & self.data_loops.keys()
+        return frozenset[str]().union(*used) & loops if loops else frozenset()
 
     def _group_shape(self, used: frozenset[str]) -> dict[int, int]:
         """Return the largest extent of each local axis, which is the size of all groups."""
@@ -157,7 +204,7 @@ class Domains:
             alone = frozenset([name])
             factored = self.factored(alone)
             bounds = None if factored is None else factored.bounds_along(name)
-            low, high = bounds or sets.constant_bounds(self.domain(alone))[name]
+            low, high = bounds or self.value_bounds(name)
             if low is None or high is None:
                 raise UnsupportedExpressionError(
                     f"kernel '{self.kernel.name}': the work-group size along '{name}' (local axis "
@@ -174,23 +221,39 @@ class Domains:
         """Return the extent of each group axis, if all inames along it agree on it."""
         found: dict[int, PiecewiseQuasiPolynomial] = {}
         for name in sorted(used & set(self.group_axes)):
-            extent = self._count_factors(frozenset([name]))
-            if extent is None or extent.as_polynomial() is None:
-                return None  # Loopy launches the largest of several extents, or more
+            if name in self.data_loops:
+                extent = self.trip_statistics(frozenset([name]))[1]
+            else:
+                extent = self._count_factors(frozenset([name]))
+                if extent is None or extent.as_polynomial() is None:
+                    return None  # Loopy launches the largest of several extents, or more
             if found.setdefault(self.group_axes[name], extent) != extent:
                 return None
         return found
 
     def domain(self, within: frozenset[str]) -> Any:
-        """Return the set of values of the loop variables around an instruction."""
+        """Return the set of values of loop variables, none of which data decides."""
         found = self._domains.get(within)
         if found is None:
-            found = sets.project_onto(self._joint_domain(within), within)
-            for name in sets.names_of(found, parameters=True):
-                if name not in self.sizes:
-                    raise self._data_dependent_loop(within, name)
+            found = self._without_data(within)
             self._domains[within] = found
         return found
+
+    def _without_data(self, within: frozenset[str]) -> Any:
+        found = sets.project_onto(self._joint_domain(within), within)
+        data = [n for n in sets.names_of(found, parameters=True) if n not in self.sizes]
+        if not data:
+            return found
+        without = sets.without_parameters(found, data)
+        if without is None or within & self.data_loops.keys():
+            raise DataDependentControlFlowError(
+                f"kernel '{self.kernel.name}': which values the loops "
+                f"{', '.join(sorted(within))} take together depends on {', '.join(data)}, which "
+                "is data; write a domain for each of them",
+                kernel=self.kernel.name,
+                where=data[0],
+            )
+        return without
 
     def determined(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
         """Return the loop variables whose values others decide: loops that run along with others.
@@ -208,19 +271,37 @@ class Domains:
             return {}
         found = self._determined.get(counted)
         if found is None:
-            order = {name: -place for place, name in enumerate(self._entered_loops)}
+            order = {name: -place for place, name in enumerate(entered_loops(self.kernel))}
             loops = counted.difference(self.local_axes, self.group_axes)
             loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
             found = sets.determined(sets.project_onto(hull, counted), loops)
+            known = self.inames | self.sizes
+            found = {name: value for name, value in found.items() if value.names() <= known}
             self._determined[counted] = found
         return found
 
-    @property
-    def _entered_loops(self) -> Iterator[str]:
-        """The loops of the schedule, outer ones before those inside them."""
-        for item in self.kernel.linearization:
-            if isinstance(item, EnterLoop):
-                yield item.iname
+    def with_known_quotients(
+        self, within: frozenset[str], expression: QuasiPolynomial
+    ) -> QuasiPolynomial:
+        """Replace floors of quotients by size parameters that have one value for all loops."""
+
+        def replace(atom: Atom) -> QuasiPolynomial | None:
+            if isinstance(atom, str) or not isinstance(atom, ParametricFloor):
+                return None
+            key = (within, atom)
+            if key not in self._quotients:
+                self._quotients[key] = quotients(
+                    self.domain(within),
+                    atom.numerator,
+                    atom.divisor,
+                    self.counter.context.assumptions,
+                )
+            found = self._quotients[key]
+            if found is None or len(found) > 1:
+                return None
+            return QuasiPolynomial.constant(found[0][0] if found else 0)
+
+        return expression.map_atoms(replace)
 
     def _joint_domain(self, within: frozenset[str]) -> Any:
         found = self._joint_domains.get(within)
@@ -236,37 +317,48 @@ class Domains:
         except LoopyError as error:
             raise CountingError(
                 f"kernel '{self.kernel.name}': Loopy has no domain for the loops "
-                f"{', '.join(sorted(within))} together: {error}",
+                f"{', '.join(sorted(within))} together, and generates no code for them: {error}; "
+                "have the domain of an inner loop name the loops around it, '[a] -> { [b] : ... }'",
                 kernel=self.kernel.name,
             ) from error
 
-    def _data_dependent_loop(
-        self, within: frozenset[str], parameter: str
-    ) -> DataDependentControlFlowError:
-        loops = sorted(within)
-        return DataDependentControlFlowError(
-            f"kernel '{self.kernel.name}': the bounds of the loops {', '.join(loops)} depend on "
-            f"'{parameter}', which is data; pass the mean trip count of the loop that it bounds, "
-            f"statistics={{{loops[-1]!r}: 12.5}}",
-            kernel=self.kernel.name,
-            where=parameter,
-        )
-
-    def trip_statistics(self, within: frozenset[str]) -> tuple[frozenset[str], Number]:
-        """Split off the loops whose mean trip count the caller gave.
+    def trip_statistics(
+        self, within: frozenset[str]
+    ) -> tuple[frozenset[str], PiecewiseQuasiPolynomial]:
+        """Split off the loops whose values data decides.
 
         Returns
         -------
-        (frozenset of str, number)
-            The other loops, and the product of the given trip counts.
+        (frozenset of str, PiecewiseQuasiPolynomial)
+            The other loops, and the product of the trip counts of these: the caller's, or where
+            sizes decide them.
+
+        Raises
+        ------
+        DataDependentControlFlowError
+            A trip count depends on data and is not given.
         """
-        if not self.statistics:
-            return within, 1
-        given = frozenset(name for name in within if name in self.statistics)
-        factor: Number = 1
-        for name in given:
-            factor *= Fraction(self.statistics[name]).limit_denominator(10**9)
-        return within - given, factor
+        split = within & self.data_loops.keys() if self.data_loops else None
+        if not split:
+            return within, _ONCE
+        factor = _ONCE
+        for name in sorted(split):
+            factor = factor * self._trips(self.data_loops[name])
+        return within - split, factor
+
+    def _trips(self, loop: DataLoop) -> PiecewiseQuasiPolynomial:
+        if loop.trips is not None:
+            return loop.trips
+        given = self.statistics.trip_count(loop.iname)
+        if given is None:
+            raise DataDependentControlFlowError(
+                f"kernel '{self.kernel.name}': the trip count of the loop '{loop.iname}' depends "
+                f"on {', '.join(loop.reads)}, which is data; pass its mean, "
+                f"statistics={{{loop.iname!r}: 12.5}}",
+                kernel=self.kernel.name,
+                where=loop.iname,
+            )
+        return _ONCE.scale(given)
 
     def predicate_conditions(self, instruction: Any) -> tuple[tuple[Case, ...], Number]:
         """Return the affine predicates of an instruction, and the probability of the others.
@@ -282,18 +374,11 @@ class Domains:
             try:
                 cases.append(Case(alternatives=self.to_condition(predicate), holds=True))
             except NotAffineError:
-                probability = self.statistics.get(
-                    str(predicate), self.statistics.get(instruction.id)
-                )
+                probability = self.statistics.probability(predicate, instruction.id)
                 if probability is None:
-                    raise DataDependentControlFlowError(
-                        f"kernel '{self.kernel.name}', instruction '{instruction.id}': the "
-                        f"predicate {predicate} depends on data; pass its probability, "
-                        f"statistics={{{instruction.id!r}: 0.5}}",
-                        kernel=self.kernel.name,
-                        where=instruction.id,
-                    ) from None
-                factor *= Fraction(probability).limit_denominator(10**9)
+                    self.statistics.require(predicate, instruction.id)
+                    continue
+                factor *= probability
         return tuple(cases), factor
 
     def executed_set(self, within: frozenset[str], cases: Sequence[Case | FirstIteration]) -> Any:
@@ -326,7 +411,8 @@ class Domains:
         if found is None:
             counted, factor = self.trip_statistics(within)
             found = self._count_points(counted, cases)
-            found = found.scale(factor)
+            if factor is not _ONCE:
+                found = found * factor
             self._counts[key] = found
         return PiecewiseQuasiPolynomial.product((found, *self._redundancy(within, grid)))
 
@@ -442,6 +528,9 @@ class Domains:
         for axis, size in grid.groups.items():
             if axis not in group_used:
                 yield size
+
+
+_ONCE = one_count()
 
 
 def _where(domain: Any, condition: Condition) -> Any:

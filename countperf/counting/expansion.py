@@ -117,9 +117,10 @@ class SubGroup:
 
     def loop_range(self, name: str, statements: Iterable[Statement]) -> range:
         """Return the values of a loop for which one of its statements is executed."""
-        given = self.program.domains.statistics.get(name)
-        if given is not None:
-            return range(round(given))
+        domains = self.program.domains
+        if name in domains.data_loops:
+            _, trips = domains.trip_statistics(frozenset([name]))
+            return range(round(trips.evaluate(self.fixed)))
         lows: list[int] = []
         highs: list[int] = []
         for statement in statements:

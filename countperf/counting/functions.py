@@ -8,15 +8,13 @@ Rules, after the helpers that Loopy emits for them:
 3. An update of a segmented sum or product is one ``bitwise`` (the flags joined), one ``select``,
    and one addition or multiplication where the flag of the second operand is not set. A flag that
    is data takes its probability from the caller, as any condition does.
-4. ``real`` and ``conj`` of a real number is the number; its ``imag`` is zero. All are free.
-5. ``indexof`` and ``indexof_vec`` are index arithmetic: only the loads in the subscript count.
-6. The loop variable of an unrolled loop is a number in each copy of the body: it converts for free,
+4. ``indexof`` and ``indexof_vec`` are index arithmetic: only the loads in the subscript count.
+5. The loop variable of an unrolled loop is a number in each copy of the body: it converts for free,
    and joins other numbers for free. A multiplication by it is one, also where it is -1.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -39,11 +37,9 @@ from countperf.counting.operations import (
     UnrolledVariable,
     context_of,
 )
-from countperf.errors import DataDependentControlFlowError
 from countperf.symbolic.affine import NotAffineError
 
 _UNROLLED = (UnrollTag, UnrolledIlpTag)
-_IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
 
 
 def _as_written(expr: Any) -> Any:
@@ -65,21 +61,11 @@ def tagged_inames(kernel: Any, kinds: type | tuple[type, ...]) -> frozenset[str]
     )
 
 
-class FunctionCounter(InstructionCounter):
-    """An instruction counter that knows the functions that Loopy defines."""
-
-    def __init__(self, kernel: Any, *arguments: Any, **options: Any) -> None:
-        super().__init__(kernel, *arguments, **options)
-        self.unrolled = tagged_inames(kernel, _UNROLLED)
+class TupleCounter(InstructionCounter):
+    """An instruction counter that knows tuples, and the reductions that Loopy makes of them."""
 
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key occurs; a tuple is assigned operand by operand."""
-        literals = self.unrolled & instruction.within_inames
-        if literals and literals & get_dependencies(instruction.expression):
-            replace = SubstitutionMapper(
-                make_subst_func({name: UnrolledVariable(name) for name in literals})
-            )
-            instruction = instruction.copy(expression=replace(instruction.expression))
         call = instruction.expression
         if not (isinstance(call, p.Call) and isinstance(self._callable(call), MakeTupleCallable)):
             return super().tally(instruction)
@@ -88,30 +74,6 @@ class FunctionCounter(InstructionCounter):
             target = self._store(assignee)
             self._in_context(context_of(target), operand, target)
         return self._tally
-
-    def map_variable(self, expr: Any) -> DType | None:
-        """As everywhere; the loop variable of an unrolled loop is an untyped constant."""
-        if type(expr) is UnrolledVariable:
-            return self._constant_type(0)
-        return super().map_variable(expr)
-
-    map_tagged_variable = map_variable
-
-    def _access(
-        self, direction: str, name: str, variable: Any, space: str, index: tuple[Any, ...]
-    ) -> None:
-        if self.unrolled:  # subscripts are kept as they are written
-            index = tuple(_WRITTEN(part) for part in index)
-        super()._access(direction, name, variable, space, index)
-
-    def map_power(self, expr: Any) -> DType | None:
-        """As everywhere; the loop variable of an unrolled loop is no exponent that is counted."""
-        if type(expr.exponent) is UnrolledVariable:
-            raise self._refusal(
-                f"the power {expr}, whose exponent differs in each copy of the unrolled loop",
-                "write one instruction for each exponent",
-            )
-        return super().map_power(expr)
 
     def _callable(self, call: Any) -> Any:
         if not isinstance(call.function, ResolvedFunction):
@@ -137,8 +99,6 @@ class FunctionCounter(InstructionCounter):
                 return self.kernel.index_dtype.numpy_dtype
             case _:
                 pass
-        if str(getattr(callable_, "name_in_target", "")).startswith(_IDENTITIES):
-            return self.rec(expr.parameters[0])
         return super().map_call(expr)
 
     def _arguments(self, expr: Any, callable_: Any) -> list[DType]:
@@ -176,19 +136,54 @@ class FunctionCounter(InstructionCounter):
             is_set = self.to_condition(p.Comparison(flag, "!=", 0))
             self._cases = (*cases, Case(alternatives=is_set, holds=False))
         except NotAffineError:
-            probability = self.statistics.get(str(flag), self.statistics.get(self._instruction))
+            probability = self.statistics.probability(flag, self._instruction)
             if probability is None:
-                raise DataDependentControlFlowError(
-                    f"kernel '{self.kernel.name}', instruction '{self._instruction}': the segment "
-                    f"flag {flag} is data; pass the probability that it is set, "
-                    f"statistics={{{str(flag)!r}: 0.1}} or "
-                    f"statistics={{{self._instruction!r}: 0.1}}",
-                    kernel=self.kernel.name,
-                    where=self._instruction,
-                ) from None
-            share = 1 - Fraction(probability).limit_denominator(10**9)
-            self._factor = factor * share
+                self.statistics.require(flag, self._instruction)
+                return
+            self._factor = factor * (1 - probability)
         try:
             self._operation(kind, np.dtype(dtype))
         finally:
             self._cases, self._factor = cases, factor
+
+
+class FunctionCounter(TupleCounter):
+    """An instruction counter that knows the functions that Loopy defines, and unrolled loops."""
+
+    def __init__(self, kernel: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(kernel, *arguments, **options)
+        self.unrolled = tagged_inames(kernel, _UNROLLED)
+
+    def tally(self, instruction: Any) -> Tally:
+        """Return how often each key occurs; the variables of unrolled loops are numbers."""
+        literals = self.unrolled & instruction.within_inames
+        if literals and literals & get_dependencies(instruction.expression):
+            replace = SubstitutionMapper(
+                make_subst_func({name: UnrolledVariable(name) for name in literals})
+            )
+            instruction = instruction.copy(expression=replace(instruction.expression))
+        return super().tally(instruction)
+
+    def map_variable(self, expr: Any) -> DType | None:
+        """As everywhere; the loop variable of an unrolled loop is an untyped constant."""
+        if type(expr) is UnrolledVariable:
+            return self._constant_type(0)
+        return super().map_variable(expr)
+
+    map_tagged_variable = map_variable
+
+    def _access(
+        self, direction: str, name: str, variable: Any, space: str, index: tuple[Any, ...]
+    ) -> None:
+        if self.unrolled:  # subscripts are kept as they are written
+            index = tuple(_WRITTEN(part) for part in index)
+        super()._access(direction, name, variable, space, index)
+
+    def map_power(self, expr: Any) -> DType | None:
+        """As everywhere; the loop variable of an unrolled loop is no exponent that is counted."""
+        if type(expr.exponent) is UnrolledVariable:
+            raise self._refusal(
+                f"the power {expr}, whose exponent differs in each copy of the unrolled loop",
+                "write one instruction for each exponent",
+            )
+        return super().map_power(expr)

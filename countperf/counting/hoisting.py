@@ -27,17 +27,12 @@ class Hoisting:
     domains : Domains
         Of the kernel.
     positions : mapping from str to Position
-        Where each instruction stands.
-    statistics : mapping from str to number
-        Loops whose trip count is data are among them; nothing is moved out of those.
+        Where each instruction stands. Nothing is moved out of loops whose values data decides.
     """
 
-    def __init__(
-        self, domains: Domains, positions: Mapping[str, Position], statistics: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, domains: Domains, positions: Mapping[str, Position]) -> None:
         self._domains = domains
         self._positions = positions
-        self._statistics = statistics
         self._decided: dict[Any, bool] = {}
         self._clobbered: dict[LoopRegion, frozenset[str]] = {}
 
@@ -70,7 +65,7 @@ class Hoisting:
         outermost = ""
         for region in reversed(point.regions[1:]):
             iname = region.iname
-            if iname in self._statistics or point.tests:
+            if iname in self._domains.data_loops or point.tests:
                 break
             if iname in names or names & self._changed_in(region, point.regions[0]):
                 if region.is_unrolled:
@@ -142,7 +137,7 @@ class Hoisting:
     def _lanes(self) -> dict[str, tuple[int, int]]:
         """First and last value along its axis of each loop variable that is mapped to items."""
         axes = self._domains.local_axes
-        bounds = {n: sets.constant_bounds(self._domains.domain(frozenset([n])))[n] for n in axes}
+        bounds = {n: self._domains.value_bounds(n) for n in axes}
         result: dict[str, tuple[int, int]] = {}
         for name, axis in axes.items():
             lows, highs = zip(*(bounds[n] for n in axes if axes[n] == axis), strict=True)
@@ -162,7 +157,7 @@ class Hoisting:
                 or region.has_barrier
                 or region.iname in names
                 or names & region.written
-                or region.iname in self._statistics
+                or region.iname in self._domains.data_loops
                 or region.subscripts[access.array] != {access.index}
                 or not self._is_always_accessed(access.array, region)
             ):
@@ -177,7 +172,7 @@ class Hoisting:
         for instruction in region.accessing[array]:
             regions = self._positions[instruction.id].regions
             inner = frozenset(r.iname for r in regions[regions.index(region) + 1 :])
-            if instruction.predicates or inner & set(self._statistics):
+            if instruction.predicates or inner & self._domains.data_loops.keys():
                 return False
             if not self._is_all_or_nothing(instruction.within_inames, (), inner, region):
                 return False

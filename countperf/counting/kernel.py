@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import loopy as lp
 
-from countperf.counting.accesses import (
-    Address,
-    Layout,
-    UtilizationClass,
-    address_of,
-    class_without_neighbors,
-    layout_of,
-    step_along,
-    utilization_classes,
-    widened_cells,
+from countperf.counting.access_classes import (
+    AccessCount,
+    Footprints,
+    Occurrence,
+    access_counts,
 )
-from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
+from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.selection import instruction_counter, matching_ids
@@ -34,39 +29,16 @@ from countperf.counting.supplied import (
     require_rule,
     touched_arrays,
 )
-from countperf.errors import CountingError, UnsupportedExpressionError
-from countperf.symbolic import sets
+from countperf.counting.vectors import refuse_vectors
+from countperf.errors import (
+    CountingError,
+)
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 __all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessCount:
-    """How often an access is executed, and the class that it belongs to.
-
-    Attributes
-    ----------
-    access : MemoryAccess
-        What is accessed.
-    stride : QuasiPolynomial or None
-        Signed stride along local axis 0 in elements; None if the address is read from data.
-    classes : tuple of UtilizationClass
-        Utilization classes and where in the parameters they apply; empty for local memory.
-    executions : PiecewiseQuasiPolynomial
-        Executions by all work items.
-    reasons : frozenset of str
-        Why they or the classes are not exact; empty if they are.
-    """
-
-    access: MemoryAccess
-    stride: QuasiPolynomial | None
-    classes: tuple[UtilizationClass, ...]
-    executions: PiecewiseQuasiPolynomial
-    reasons: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +90,7 @@ class Counts:
 @dataclass(slots=True)
 class _Totals:
     operations: dict[Operation, list[PiecewiseQuasiPolynomial]] = field(default_factory=dict)
-    accesses: dict[tuple[MemoryAccess, frozenset[str]], list[PiecewiseQuasiPolynomial]] = field(
+    accesses: dict[tuple[MemoryAccess, frozenset[str]], list[Occurrence]] = field(
         default_factory=dict
     )
     cases: dict[tuple[MemoryAccess, frozenset[str]], set[tuple[Case | FirstIteration, ...]]] = (
@@ -193,6 +165,8 @@ def count_loopy_kernel(
         Something cannot be counted exactly; subclasses say what.
     """
     kernel, callables = prepared(t_unit)
+    if view == "compiled":
+        refuse_vectors(kernel, "what a compiler leaves")
     counter = Counter(kernel.assumptions, approximate=approximate)
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, counter, given)
@@ -204,19 +178,31 @@ def count_loopy_kernel(
         supplied=SuppliedCounts(kernel, instruction_counts or {}),
         counted=matching_ids(kernel, within),
     )
+    supplied = frozenset(instruction_counts or ())
+    with stating_all_needs(domains, counted=rules.counted, supplied=supplied):
+        counts = _counted(domains, rules, is_whole=within is None)
+    check_statistics(domains, supplied=supplied)
+    return counts
+
+
+def _counted(domains: Domains, rules: _Rules, *, is_whole: bool) -> Counts:
+    """Count all device programs; of a part of the kernel, operations and accesses alone."""
+    kernel, given = domains.kernel, rules.statistics
     totals = _Totals()
     schedule = schedule_of(kernel)
     for program in schedule.programs:
         grid = domains.grid(program.instruction_ids)
         _count_program(program, grid, domains, rules, totals)
-        if within is not None:
+        if not is_whole:
             continue
         given.used.clear()
         totals.note("launches", given.reasons(program.launch_loops))
+        spread = program.launch_loops | domains.data_group_loops(program.instruction_ids)
+        totals.note("groups", given.reasons(spread))
         for barrier, times in Multiset(program.barriers).items():
             passes = domains.barrier_passes(barrier, program.launch_loops, grid)
             totals.local_barriers += passes.scale(times)
-            totals.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
+            totals.note("barrier.local", given.reasons(barrier.within | spread))
         launches = domains.executions(program.launch_loops, (), Grid(groups={}, items={}))
         totals.launches += launches
         totals.work_groups += grid.work_groups * launches
@@ -225,9 +211,9 @@ def count_loopy_kernel(
             for within_loops in schedule.global_barriers:
                 passes = domains.executions(within_loops, (), Grid(groups={}, items={}))
                 totals.global_barriers += passes * items
-                totals.note("barrier.global", given.reasons(within_loops))
-    accesses = tuple(_access_counts(kernel, domains, given, totals, rules.tallies.to_index))
-    given.check_names()
+                totals.note("barrier.global", given.reasons(within_loops | spread))
+    footprints = Footprints(kernel, domains, totals.cases, totals.opaque, rules.tallies.to_index)
+    accesses = access_counts(domains, given, totals.accesses, totals.reasons, footprints)
     return Counts(
         kernel=kernel.name,
         parameters=tuple(sorted(domains.sizes)),
@@ -235,12 +221,12 @@ def count_loopy_kernel(
         operations={
             key: PiecewiseQuasiPolynomial.sum(parts) for key, parts in totals.operations.items()
         },
-        accesses=accesses,
+        accesses=tuple(accesses),
         local_barriers=totals.local_barriers,
         global_barriers=totals.global_barriers,
         work_groups=totals.work_groups,
         launches=totals.launches,
-        counter=counter,
+        counter=domains.counter,
         supplied=totals.supplied,
         reasons={k: r for k, r in totals.reasons.items() if isinstance(k, Operation | str)},
         defaults=domains.defaults,
@@ -285,7 +271,8 @@ def _count_program(
                 totals.operations.setdefault(key, []).append(executions.scale(number))
             else:
                 place = (key, within)
-                totals.accesses.setdefault(place, []).append(executions.scale(number))
+                found = Occurrence(executions.scale(number), cases, grid, number)
+                totals.accesses.setdefault(place, []).append(found)
                 totals.cases.setdefault(place, set()).add(cases)
 
 
@@ -322,196 +309,3 @@ def _count_supplied(
     for name, number in rules.supplied.of(instruction.id).items():
         totals.supplied[name] = totals.supplied.get(name, ZERO_COUNT) + executions.scale(number)
         totals.note(name, reasons)
-
-
-# {{{ accesses
-
-
-def _access_counts(
-    kernel: Any,
-    domains: Domains,
-    statistics: Statistics,
-    totals: _Totals,
-    to_polynomial: Callable[[Any], QuasiPolynomial],
-) -> list[AccessCount]:
-    layouts: dict[tuple[str, int], Layout] = {}
-    footprints = _Footprints(kernel, domains, totals, to_polynomial)
-    result: list[AccessCount] = []
-    for (access, within), parts in totals.accesses.items():
-        executions = PiecewiseQuasiPolynomial.sum(parts)
-        if not executions:
-            continue
-        reasons = frozenset[str]()
-        if totals.reasons:
-            reasons = totals.reasons.get((access, within), reasons)
-        element = (access.array, access.component_of)
-        if element not in layouts:
-            array = kernel.arg_dict.get(access.array)
-            if array is None:
-                array = kernel.temporary_variables[access.array]
-            layouts[element] = layout_of(kernel, array, to_polynomial, access.component_of)
-        layout = layouts[element]
-        address = address_of(access, layout, to_polynomial)
-        if address is None:
-            stated = statistics.pattern_of(access.array, access.text)
-            classes = (UtilizationClass(name=stated[0] if stated else "indirect"),)
-            stride = None
-            if stated:
-                reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
-        else:
-            stride, steps = _stride(kernel, access, within, address, domains)
-            classes = (
-                footprints.classes(access, layout, address, stride, steps)
-                if access.address_space == "global"
-                else ()
-            )
-        result.append(
-            AccessCount(
-                access=access,
-                stride=stride,
-                classes=classes,
-                executions=executions,
-                reasons=reasons,
-            )
-        )
-    return result
-
-
-def _stride(
-    kernel: Any, access: MemoryAccess, within: frozenset[str], address: Address, domains: Domains
-) -> tuple[QuasiPolynomial, tuple[QuasiPolynomial, ...]]:
-    """Return the stride along local axis 0, flattened and for each index."""
-    zero = QuasiPolynomial()
-    lanes = [name for name in within if domains.local_axes.get(name) == 0]
-    if lanes:
-        address = address.with_values(domains.determined(within))
-    if not lanes:
-        return zero, (zero,) * len(address.index)
-    bounds: sets.Bounds = dict.fromkeys(within, (None, None))
-    if any(lanes[0] in part.names() for part in address.index if not part.is_linear):
-        counted, _ = domains.trip_statistics(within)
-        bounds = sets.constant_bounds(domains.domain(counted))
-    found = [step_along(part, lanes[0], bounds) for part in address.index]
-    steps = tuple(step for step in found if step is not None)
-    if len(steps) < len(found):
-        raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}': the address of {access.array}"
-            f"[{', '.join(map(str, access.index))}] does not change evenly along local axis 0 "
-            f"('{lanes[0]}'); there is no stride class for it",
-            kernel=kernel.name,
-            where=access.array,
-        )
-    return address.flattened(steps), steps
-
-
-class _Footprints:
-    """Footprints of arrays and the utilization classes that they decide, each found once."""
-
-    def __init__(
-        self,
-        kernel: Any,
-        domains: Domains,
-        totals: _Totals,
-        to_polynomial: Callable[[Any], QuasiPolynomial],
-    ) -> None:
-        self.kernel = kernel
-        self.domains = domains
-        self.totals = totals
-        self.to_polynomial = to_polynomial
-        self._cells: dict[tuple[str, str], Any] = {}
-        self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
-
-    def classes(
-        self,
-        access: MemoryAccess,
-        layout: Layout,
-        address: Address,
-        stride: QuasiPolynomial,
-        steps: tuple[QuasiPolynomial, ...],
-    ) -> tuple[UtilizationClass, ...]:
-        """Return the classes of an access to global memory."""
-        number = abs(int(stride.constant_term)) if stride.is_constant else None
-        if number == 0:
-            return (UtilizationClass(name="uniform"),)
-        if number == 1:
-            return (UtilizationClass(name="stride1"),)
-        key = (access.array, access.direction, steps)
-        found = self._classes.get(key)
-        if found is None:
-            what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
-            try:
-                with sets.limited_operations(FOOTPRINT_OPERATIONS, what):
-                    found = self._found_classes(access, layout, address, stride, steps)
-            except CountingError as error:
-                if not self.domains.counter.approximate:
-                    raise
-                found = (class_without_neighbors(number, str(error)),)
-            self._classes[key] = found
-        return found
-
-    def _found_classes(
-        self,
-        access: MemoryAccess,
-        layout: Layout,
-        address: Address,
-        stride: QuasiPolynomial,
-        steps: tuple[QuasiPolynomial, ...],
-    ) -> tuple[UtilizationClass, ...]:
-        cells = self._accessed_cells(access, layout)
-        widened = widened_cells(cells, layout, address, steps)
-        if widened is None:
-            raise UnsupportedExpressionError(
-                f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
-                f"for stride {stride} in a layout with strides "
-                f"({', '.join(map(str, layout.strides))}); give the array a compact layout",
-                kernel=self.kernel.name,
-                where=access.array,
-            )
-        counter = self.domains.counter
-        return utilization_classes(
-            abs(int(stride.constant_term)) if stride.is_constant else None,
-            counter.count(cells),
-            counter.count(counter.as_one_piece(widened)),
-            counter,
-        )
-
-    def _accessed_cells(self, access: MemoryAccess, layout: Layout) -> Any:
-        """Return the index tuples of the array that are accessed in the access's direction."""
-        key = (access.array, access.direction)
-        found = self._cells.get(key)
-        if found is None:
-            if key in self.totals.opaque:
-                raise UnsupportedExpressionError(
-                    f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                    f"instruction '{self.totals.opaque[key]}', which has no counting rule, may "
-                    "access it too; its strided accesses have no class",
-                    kernel=self.kernel.name,
-                    where=access.array,
-                )
-            places: list[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]] = []
-            for (other, within), all_cases in self.totals.cases.items():
-                if (other.array, other.direction) != key:
-                    continue
-                if other.component_of != access.component_of:
-                    raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                        "its vectors are accessed whole and by components; its strided accesses "
-                        "have no class",
-                        kernel=self.kernel.name,
-                        where=access.array,
-                    )
-                address = address_of(other, layout, self.to_polynomial)
-                if address is None:
-                    raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                        "it is also accessed through data; its strided accesses have no class",
-                        kernel=self.kernel.name,
-                        where=access.array,
-                    )
-                places += [(address, within, cases) for cases in all_cases]
-            found = accessed_cells(places, self.domains, lambda address: address.index)
-            self._cells[key] = found
-        return found
-
-
-# }}}

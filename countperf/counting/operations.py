@@ -29,8 +29,11 @@ from loopy.kernel.data import ImageArg
 from loopy.symbolic import LinearSubscript, ResolvedFunction
 from loopy.type_inference import TypeReader
 
+from countperf.counting.choices import alternatives
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
-from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
+from countperf.counting.statistics import Statistics
+from countperf.counting.texts import text_of
+from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
 from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import Number
@@ -41,6 +44,8 @@ Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
 _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
 _FUSED_FUNCTIONS = {"fma", "mad"}
+_IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
+"""Of real numbers, as Loopy names them in its code."""
 _LOOPYS_FUNCTIONS = {"make_tuple", "indexof", "indexof_vec"}
 
 
@@ -83,14 +88,6 @@ def context_of(dtype: DType | None) -> str | None:
     if dtype.fields:  # a vector
         return context_of(np.dtype(next(iter(dtype.fields.values()))[0]))
     return "i" if dtype.kind in "iub" else None
-
-
-def text_of(expr: Any) -> str:
-    """Return the text of an expression; of one that cannot be written, the name of its class."""
-    try:
-        return str(expr)
-    except (ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, Warning):
-        return type(expr).__name__
 
 
 @p.expr_dataclass()
@@ -150,7 +147,7 @@ class InstructionCounter(RefusingMapper):
         self.kernel = kernel
         self.callables = callables
         self.to_condition = to_condition
-        self.statistics = statistics
+        self.statistics = Statistics.of(kernel, statistics)
         self.powers = powers
         self.inames: frozenset[str] = kernel.all_inames()
         self._tally: Tally = {}
@@ -375,16 +372,24 @@ class InstructionCounter(RefusingMapper):
     def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
         outer, self._in_index = self._in_index, True
+        is_affine = True
         for part in index:
             whole = getattr(part, "index", part) if _is_linear(part) else part
             try:
                 self.to_index(whole)
             except NotAffineError:
+                is_affine = False
                 self._in_context("i", whole)
         self._in_index = outer
         space = self._address_space(variable)
         if space is not None:
-            self._access(direction, name, variable, space, index)
+            cases = self._cases
+            for chosen, where in (
+                [(index, ())] if is_affine else alternatives(index, self.to_condition)
+            ):
+                self._cases = (*cases, *where)
+                self._access(direction, name, variable, space, chosen)
+            self._cases = cases
         return self._element_type(variable)
 
     def _store(self, assignee: Any) -> DType | None:
@@ -487,6 +492,11 @@ class InstructionCounter(RefusingMapper):
             dtype = self._operands(children)
         finally:
             self._context = outer
+        if dtype is not None and dtype.kind not in "iub":
+            raise self._refusal(
+                f"{text_of(expr)} of real numbers, for which Loopy generates no code",
+                "call fmod, or floor of the quotient",
+            )
         if not all(is_constant(child) for child in children):
             self._operation(kind, dtype)
         return dtype
@@ -571,16 +581,22 @@ class InstructionCounter(RefusingMapper):
         return target
 
     def map_call(self, expr: Any) -> DType | None:
-        """Known functions by their kind; unknown scalar functions are ``special``."""
+        """Known functions by their kind; unknown scalar functions are ``special``.
+
+        Real and imaginary parts and conjugates of real numbers are free. Absolute values of them
+        are emitted as ``fabs``, and count as that.
+        """
         if not isinstance(expr.function, ResolvedFunction):
             raise self._refusal(f"the unresolved function in {expr}", "register the callable")
         callable_ = self.callables[expr.function.name]
         name = getattr(callable_, "name_in_target", None) or getattr(callable_, "name", None)
         if name is None or hasattr(callable_, "subkernel"):
             raise self._refusal(f"the call {expr}", "inline the callee first")
+        if str(name).startswith(_IDENTITIES):
+            return self.rec(expr.parameters[0])
         types = callable_.arg_id_to_dtype or {}
         if not isinstance(callable_.name, str) or callable_.name in _LOOPYS_FUNCTIONS:
-            raise self._refusal(f"the call of {text_of(expr.function)}", "assign its result whole")
+            raise self._refusal(f"the call of {text_of(expr)}", "assign its result whole")
         name = callable_.name
         if any(t is not None and t.numpy_dtype.kind == "c" for t in types.values()):
             raise self._refusal(f"the complex function {name}", "write it in real operations")
@@ -595,6 +611,8 @@ class InstructionCounter(RefusingMapper):
         elif name == "pow":
             self._operation("pow", result)
         else:
+            is_real = result is not None and result.kind == "f"
+            name = "fabs" if name == "abs" and is_real else name
             self._operation("special", result, name=name)
         return result
 
@@ -604,9 +622,7 @@ class InstructionCounter(RefusingMapper):
 
     def map_comparison(self, expr: Any) -> DType | None:
         """A comparison of data is one ``compare``; of loop variables it is free."""
-        try:
-            self.to_condition(expr)
-        except NotAffineError:
+        if not self._is_free(expr):
             outer, self._context = (
                 self._context,
                 context_of(self._inferred(expr.left - expr.right)),
@@ -614,6 +630,21 @@ class InstructionCounter(RefusingMapper):
             self._operation("compare", self._operands((expr.left, expr.right)))
             self._context = outer
         return np.dtype(np.bool_)
+
+    def _is_free(self, comparison: Any) -> bool:
+        """Whether a comparison is of loop variables and sizes alone, affine or not."""
+        try:
+            self.to_index(comparison.left)
+            self.to_index(comparison.right)
+        except NotAffineError:
+            pass
+        else:
+            return True
+        try:
+            self.to_condition(comparison)
+        except NotAffineError:
+            return False
+        return True
 
     def map_logical_and(self, expr: Any) -> DType | None:
         """Each operand counts where those before it let it be evaluated."""
@@ -668,13 +699,10 @@ class InstructionCounter(RefusingMapper):
             counted, self._tally = self._tally, outer
             if not counted:
                 return
-            raise DataDependentControlFlowError(
-                f"kernel '{self.kernel.name}', instruction '{self._instruction}': the condition "
-                f"{test} depends on data; pass its probability, "
-                f"statistics={{{str(test)!r}: 0.5}} or statistics={{{self._instruction!r}: 0.5}}",
-                kernel=self.kernel.name,
-                where=self._instruction,
-            )
+            self.statistics.require(test, self._instruction)
+            for place, number in counted.items():
+                self._tally[place] = self._tally.get(place, 0) + number
+            return
         factor = self._factor
         self._factor = factor * share
         try:
@@ -684,11 +712,8 @@ class InstructionCounter(RefusingMapper):
 
     def _share_of(self, test: Any, instruction: str, *, holds: bool) -> Fraction | None:
         """Return how often a condition on data holds, or does not, as it is stated; None if not."""
-        probability = self.statistics.get(str(test), self.statistics.get(instruction))
-        if probability is None:
-            return None
-        share = Fraction(probability).limit_denominator(10**9)
-        return share if holds else 1 - share
+        share = self.statistics.probability(test, instruction)
+        return share if share is None or holds else 1 - share
 
     # }}}
 

@@ -17,9 +17,11 @@ from countperf.counting.accesses import Layout, address_of, layout_of
 from countperf.counting.analysis import analyze_kernel
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, MemoryAccess, Operation
+from countperf.counting.needs import stating_all_needs
 from countperf.counting.program_tree import Item, program_tree, statements_of
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.statements import Statement, StatementReader
+from countperf.counting.statistics import Statistics
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
@@ -172,7 +174,7 @@ class KernelProgram:
             items = self.domains.executions(within, cases, self.grid)
             return items.scale(Fraction(number, self.grid.group_size))
         _, factor = self.domains.trip_statistics(within)
-        found = self.domains.counter.count(self.executed_set(place, sub_group_size)).scale(factor)
+        found = self.domains.counter.count(self.executed_set(place, sub_group_size)) * factor
         used = {self.domains.group_axes.get(name) for name in within}
         for axis, size in self.grid.groups.items():
             if axis not in used:
@@ -186,7 +188,7 @@ class KernelProgram:
             if array is None:
                 array = self.kernel.temporary_variables[access.array]
             self._layouts[access.array] = layout_of(self.kernel, array, self.domains.to_polynomial)
-        found = address_of(access, self._layouts[access.array], self.domains.to_polynomial)
+        found = address_of(access, self._layouts[access.array], self.domains.to_address)
         return None if found is None else found.flat
 
     def local_bytes(self, parameters: Mapping[str, int]) -> int:
@@ -239,11 +241,12 @@ def kernel_programs(
     """
     kernel, callables = prepared(t_unit)
     counter = Counter(kernel.assumptions)
-    given = dict(statistics or {})
+    given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, counter, given)
     reader = StatementReader(kernel, callables, domains, statistics=given, contract=contract)
     programs = schedule_of(kernel).programs
-    bodies = [program_tree(kernel, program.name, reader) for program in programs]
+    with stating_all_needs(domains):
+        bodies = [program_tree(kernel, program.name, reader) for program in programs]
     accesses = analyze_kernel(t_unit, statistics=statistics).accesses
     return tuple(
         _program(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
+from loopy.check import pre_codegen_checks
+from loopy.kernel.data import GroupInameTag
 from loopy.kernel.function_interface import CallableKernel
 from loopy.schedule import (
     Barrier,
@@ -17,7 +20,8 @@ from loopy.schedule import (
 )
 from loopy.types import LoopyType
 
-from countperf.counting.copies import linearized, preprocessed
+from countperf.counting.copies import linearized, preprocessed, without_empty_code
+from countperf.counting.layouts import with_strides
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError
 
@@ -100,13 +104,16 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
             f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); choose "
             "one with t_unit.with_entrypoints(name)"
         )
-    t_unit = inlined(t_unit)
-    kernel = t_unit.default_entrypoint
+    t_unit = inlined(without_empty_code(t_unit))
+    kernel = with_strides(t_unit.default_entrypoint)
+    if kernel is not t_unit.default_entrypoint:
+        t_unit = t_unit.with_kernel(kernel)
     if kernel.state < lp.KernelState.LINEARIZED:
         try:
             with unattended():
                 t_unit = _with_types(preprocessed(t_unit))
                 kernel = linearized(t_unit)
+                t_unit = t_unit.with_kernel(kernel)
         except Exception as error:  # Loopy's scheduler fails in many ways
             raise CountingError(
                 f"kernel '{kernel.name}' cannot be scheduled by Loopy: "
@@ -121,7 +128,49 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
             kernel=kernel.name,
             where=untyped[0],
         )
+    _check_for_code(kernel, t_unit)
     return kernel, t_unit.callables_table
+
+
+def _check_for_code(kernel: Any, t_unit: Any) -> None:
+    """Refuse what Loopy schedules, but generates no code for: ask its own checks.
+
+    Code is generated where loops of different lengths are mapped to one group axis: whether Loopy
+    can tell their groups apart shows there only.
+
+    Raises
+    ------
+    CountingError
+        With what Loopy says.
+    """
+    try:
+        with unattended():
+            pre_codegen_checks(t_unit)
+            if _shares_group_axes(kernel):
+                lp.generate_code_v2(t_unit)
+    except Exception as error:  # in many ways
+        said = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
+        raise CountingError(
+            f"kernel '{kernel.name}': Loopy generates no code for it: {type(error).__name__}: "
+            f"{said}",
+            kernel=kernel.name,
+        ) from error
+
+
+def _shares_group_axes(kernel: Any) -> bool:
+    """Whether loops of different lengths in one device program are mapped to one group axis."""
+    lengths: dict[int, set[str]] = {}
+    for item in kernel.linearization:
+        if isinstance(item, CallKernel):
+            lengths = {}
+        elif isinstance(item, RunInstruction):
+            for name in kernel.id_to_insn[item.insn_id].within_inames:
+                for tag in kernel.iname_tags_of_type(name, GroupInameTag):
+                    length = str(kernel.get_iname_bounds(name).size)
+                    lengths.setdefault(tag.axis, set()).add(length)
+            if any(len(some) > 1 for some in lengths.values()):
+                return True
+    return False
 
 
 def _with_types(t_unit: Any) -> Any:

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
-from countperf.errors import ParameterError
+from countperf.errors import InternalError, ParameterError
 from countperf.symbolic.cardinality import assumptions_text, guards_of
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+
+def require_sizes(
+    kernel: str, sizes: Collection[str], counts: Mapping[str, PiecewiseQuasiPolynomial]
+) -> None:
+    """Check that counts depend on size parameters alone.
+
+    Parameters
+    ----------
+    kernel : str
+        Name of the kernel.
+    sizes : collection of str
+        Its size parameters.
+    counts : mapping from str to PiecewiseQuasiPolynomial
+        What is returned to a caller, by name.
+
+    Raises
+    ------
+    InternalError
+        Another name has leaked into a count.
+    """
+    known = set(sizes)
+    for term, count in counts.items():
+        stray = count.names() - known
+        if stray:
+            raise InternalError(
+                f"kernel '{kernel}': the count of {term} depends on {', '.join(sorted(stray))}, "
+                f"which is no size parameter ({', '.join(sorted(known)) or 'it has none'}): "
+                f"{count}; this is a fault of countperf: please report it with the kernel"
+            )
+
 
 Guards = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
 

@@ -61,15 +61,16 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     counted, factor = domains.trip_statistics(frozenset(names))
     reason = ""
     if counted != frozenset(names):
-        given = ", ".join(sorted(set(names) - counted))
-        reason = f"the mean trip count of {given} is the caller's statistic"
+        given = sorted(name for name in set(names) - counted if name in domains.statistics)
+        reason = f"the mean trip count of {', '.join(given)} is the caller's statistic"
+        reason = reason if given else ""
     outside, _ = domains.trip_statistics(frozenset(around))
     if not counted:
-        return Refusable(count=PiecewiseQuasiPolynomial.from_value(factor), reason=reason)
+        return Refusable(count=factor, reason=reason)
     what = f"kernel '{domains.kernel.name}': the trip count of {', '.join(sorted(counted))}"
     try:
         with sets.limited_operations(_OPERATIONS, what):
-            return Refusable(count=_trips(domains, counted, outside).scale(factor), reason=reason)
+            return Refusable(count=_trips(domains, counted, outside) * factor, reason=reason)
     except CountingError as error:
         return Refusable(count=None, reason=str(error))
 

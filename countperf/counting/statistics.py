@@ -4,20 +4,24 @@ A statistic is named by what it describes: a loop by its iname (mean trip count)
 text or by the id of its instruction (probability), an address that is read from data by the array
 or by the text of the access (utilization class). Ids may hold ``*`` and ``?``, which match as in
 Loopy's own match expressions, so that the instructions of a realized reduction are named at once.
+The probability of ``not c`` follows from that of ``c``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from math import isfinite
 from typing import Any
 
 import numpy as np
+import pymbolic.primitives as p
 from loopy.match import re_from_glob
 
-from countperf.errors import CountingError
+from countperf.counting.texts import text_of
+from countperf.errors import CountingError, DataDependentControlFlowError
 
 ACCESS_CLASSES = (
     "uniform",
@@ -43,7 +47,7 @@ def nonnegative(value: Any) -> Fraction | None:
 class Statistics(Mapping[str, Fraction]):
     """The caller's statistics; the mapping holds trip counts and probabilities.
 
-    Looking a name up notes that it was used, and under which names something was sought.
+    Asking for one notes that it was used.
 
     Parameters
     ----------
@@ -51,6 +55,15 @@ class Statistics(Mapping[str, Fraction]):
         Preprocessed.
     given : mapping from str to number or str
         As the caller passed it.
+
+    Attributes
+    ----------
+    patterns : dict from str to str
+        Utilization classes by array or access.
+    used : set of str
+        Names that were used since this was cleared.
+    taken : set of str
+        Names that were ever used.
 
     Raises
     ------
@@ -64,15 +77,21 @@ class Statistics(Mapping[str, Fraction]):
         self.patterns: dict[str, str] = {}
         self._numbers: dict[str, Fraction] = {}
         self._ids: dict[str, str] = {}  # instruction ids that a glob names
-        self._sought: set[str] = set()
+        self._lacking: dict[tuple[str, str], Any] | None = None
         self.used: set[str] = set()
+        self.taken: set[str] = set()
         for name, value in given.items():
-            self._take(name, value)
+            self._take(text_of(name), value)
+
+    @classmethod
+    def of(cls, kernel: Any, given: Mapping[str, Any]) -> Statistics:
+        """Return statistics as they are, or made from a mapping."""
+        return given if isinstance(given, Statistics) else cls(kernel, given)
 
     def _take(self, name: str, value: Any) -> None:
         if isinstance(value, str):
             if value not in ACCESS_CLASSES:
-                raise self._error(
+                raise self.error(
                     name,
                     f"the access pattern of '{name}' is {value!r}; pass one of "
                     f"{', '.join(ACCESS_CLASSES)}",
@@ -81,13 +100,13 @@ class Statistics(Mapping[str, Fraction]):
             return
         number = nonnegative(value)
         if number is None:
-            raise self._error(
+            raise self.error(
                 name,
                 f"the statistic for '{name}' is {value!r}; pass a trip count or probability that "
                 "is at least zero, or an access pattern such as 'stride1'",
             )
         if name not in self.inames and number > 1:
-            raise self._error(
+            raise self.error(
                 name,
                 f"'{name}' is no loop of the kernel (loops: {', '.join(sorted(self.inames))}), "
                 f"and {value} is no probability",
@@ -99,7 +118,8 @@ class Statistics(Mapping[str, Fraction]):
                 if pattern.match(instruction.id):
                     self._ids.setdefault(instruction.id, name)
 
-    def _error(self, name: str, what: str) -> CountingError:
+    def error(self, name: str, what: str) -> CountingError:
+        """Return an error about the statistic of a name."""
         return CountingError(
             f"kernel '{self.kernel.name}': {what}", kernel=self.kernel.name, where=name
         )
@@ -107,13 +127,7 @@ class Statistics(Mapping[str, Fraction]):
     # {{{ mapping
 
     def __getitem__(self, name: str) -> Fraction:
-        self._sought.add(name)
-        if name in self._numbers:
-            self.used.add(name)
-            return self._numbers[name]
-        glob = self._ids[name]
-        self.used.add(glob)
-        return self._numbers[glob]
+        return self._numbers[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._numbers)
@@ -122,6 +136,73 @@ class Statistics(Mapping[str, Fraction]):
         return len(self._numbers)
 
     # }}}
+
+    def _use(self, name: str) -> Fraction:
+        self.used.add(name)
+        self.taken.add(name)
+        return self._numbers[name]
+
+    def trip_count(self, iname: str) -> Fraction | None:
+        """Return the mean trip count of a loop; None if it is not given."""
+        return self._use(iname) if iname in self._numbers else None
+
+    def probability(self, condition: Any, instruction_id: str) -> Fraction | None:
+        """Return how often a condition on data holds; None if it is not given.
+
+        Parameters
+        ----------
+        condition : expression
+            Its text wins over the instruction.
+        instruction_id : str
+            Where it is tested. An id wins over a pattern of ids. It names no probability if it is
+            the name of a loop too.
+        """
+        if not self._numbers:
+            return None
+        found = self._by_text(condition)
+        if found is not None or instruction_id in self.inames:
+            return found
+        if instruction_id in self._numbers:
+            return self._use(instruction_id)
+        glob = self._ids.get(instruction_id)
+        return None if glob is None else self._use(glob)
+
+    def _by_text(self, condition: Any) -> Fraction | None:
+        text = text_of(condition)
+        if text in self._numbers and text not in self.inames:
+            return self._use(text)
+        if isinstance(condition, p.LogicalNot):
+            found = self._by_text(condition.child)
+            return None if found is None else 1 - found
+        return None
+
+    def require(self, condition: Any, instruction_id: str) -> None:
+        """Refuse a condition on data that has no probability, or note it (`noting_what_lacks`).
+
+        Raises
+        ------
+        DataDependentControlFlowError
+            Always, unless it is noted.
+        """
+        if self._lacking is None:
+            text = text_of(condition)
+            raise DataDependentControlFlowError(
+                f"kernel '{self.kernel.name}', instruction '{instruction_id}': whether {text} "
+                f"holds depends on data; pass its probability, statistics={{{text!r}: 0.5}} or "
+                f"statistics={{{instruction_id!r}: 0.5}}",
+                kernel=self.kernel.name,
+                where=instruction_id,
+            )
+        self._lacking[text_of(condition), instruction_id] = condition
+
+    @contextmanager
+    def noting_what_lacks(self) -> Generator[dict[tuple[str, str], Any]]:
+        """Note conditions that lack a probability, by text and instruction, and go on."""
+        self._lacking = found = {}
+        try:
+            yield found
+        finally:
+            self._lacking = None
 
     def pattern_of(self, array: str, text: str) -> tuple[str, str] | None:
         """Return the class that the caller states for an access through data, and its name.
@@ -133,9 +214,9 @@ class Statistics(Mapping[str, Fraction]):
         text : str
             The access as it is written in the kernel; it wins over the array.
         """
-        self._sought |= {array, text}
         for name in (text, array):
             if name in self.patterns:
+                self.taken.add(name)
                 return self.patterns[name], name
         return None
 
@@ -144,30 +225,11 @@ class Statistics(Mapping[str, Fraction]):
         names = self.used | {name for name in within if name in self._numbers}
         return frozenset(f"the caller's statistic for '{name}'" for name in names)
 
-    def check_names(self) -> None:
-        """Refuse statistics that name nothing in the kernel.
+    def unused(self) -> list[str]:
+        """Return the names that were never used."""
+        return [name for name in (*self._numbers, *self.patterns) if name not in self.taken]
 
-        Raises
-        ------
-        CountingError
-            A name is no loop, instruction, condition on data, or access through data.
-        """
-        ids = {instruction.id for instruction in self.kernel.instructions}
-        for name in self._numbers:
-            if name in self.inames | ids | self._sought or name in self._ids.values():
-                continue
-            others = sorted(self._sought - ids - self.inames)
-            raise self._error(
-                name,
-                f"the statistic for '{name}' names no loop ({', '.join(sorted(self.inames))}), no "
-                f"instruction ({', '.join(sorted(ids))}) and no condition on data "
-                f"({'; '.join(others) or 'there is none'})",
-            )
-        arrays = set(self.kernel.arg_dict) | set(self.kernel.temporary_variables)
-        for name in self.patterns:
-            if name not in arrays and name not in self._sought:
-                raise self._error(
-                    name,
-                    f"the access pattern of '{name}' names no array "
-                    f"({', '.join(sorted(arrays))}) and no access through data",
-                )
+    def matched(self, name: str) -> list[str]:
+        """Return the instructions that a name, or a pattern, names."""
+        ids = (instruction.id for instruction in self.kernel.instructions)
+        return sorted(i for i in ids if name in (i, self._ids.get(i)))

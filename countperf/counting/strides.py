@@ -8,6 +8,7 @@ from typing import Literal
 
 from countperf.counting.accesses import Address, step_along
 from countperf.counting.domains import Domains
+from countperf.counting.lane_steps import main_step, steps_along
 from countperf.counting.places import Place
 from countperf.symbolic import sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -56,6 +57,8 @@ def strides_of(
     address: Address | None,
     kinds: Mapping[str, AxisKind],
     changing: Mapping[str, frozenset[str]],
+    *,
+    of_most: bool = False,
 ) -> tuple[AxisStride, ...]:
     """Return the strides along all axes of the launch and all loops around an access.
 
@@ -70,6 +73,9 @@ def strides_of(
         Kind of each loop variable that is no axis of the launch.
     changing : mapping from str to frozenset of str
         Loops in which each private scalar is written.
+    of_most : bool
+        Whether the stride along local axis 0 may be that of most items, where it is not the same
+        everywhere.
 
     Returns
     -------
@@ -86,7 +92,8 @@ def strides_of(
     ):
         names = {axes[name]: name for name in place.within if name in axes}
         for axis in sorted(extents):
-            stride, reason = _stride(place, address, names.get(axis), changing)
+            is_lane = of_most and (kind, axis) == ("local", 0)
+            stride, reason = _stride(place, address, names.get(axis), changing, of_most=is_lane)
             result.append(
                 AxisStride(
                     kind="local" if kind == "local" else "group",
@@ -118,6 +125,8 @@ def _stride(
     address: Address | None,
     name: str | None,
     changing: Mapping[str, frozenset[str]],
+    *,
+    of_most: bool = False,
 ) -> tuple[QuasiPolynomial | None, str]:
     if address is None:
         return None, "the address is read from data"
@@ -129,11 +138,24 @@ def _stride(
         return QuasiPolynomial(), ""
     bounds = _bounds(place.domains, place)
     stride = step_along(address.flat, name, bounds)
+    if stride is None:
+        stride = _main_stride(place, address.flat, name, bounds, of_most=of_most)
     if stride is not None:
         return stride, ""
     step = address.flat.substitute({name: QuasiPolynomial.name(name) + 1}) - address.flat
     causes = ", ".join(sorted(step.names() & set(bounds)))
     return None, f"the change depends on {causes}"
+
+
+def _main_stride(
+    place: Place, flat: QuasiPolynomial, name: str, bounds: sets.Bounds, *, of_most: bool
+) -> QuasiPolynomial | None:
+    counted, _ = place.domains.trip_statistics(place.within)
+    if not flat.names() <= counted | place.domains.sizes:
+        return None
+    known = place.domains.with_known_quotients(counted, flat)
+    steps = steps_along(known, name, bounds, place.domains.domain(counted))
+    return main_step(steps) if of_most or len(steps) == 1 else None
 
 
 def _bounds(domains: Domains, place: Place) -> sets.Bounds:

@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from loopy.symbolic import get_dependencies
 
 from countperf.counting.domains import Domains
+from countperf.counting.functions import TupleCounter
 from countperf.counting.hoisting import Hoisting, Moved
 from countperf.counting.keys import Case, MemoryAccess, Operation
 from countperf.counting.loops import (
@@ -23,12 +24,7 @@ from countperf.counting.loops import (
     positions_of,
     written_by,
 )
-from countperf.counting.operations import (
-    DType,
-    InstructionCounter,
-    Key,
-    Tally,
-)
+from countperf.counting.operations import DType, Key, Tally
 from countperf.counting.sinking import sunk_instructions
 from countperf.counting.values import Guard, Point, Values
 from countperf.errors import CountingError
@@ -38,7 +34,7 @@ _GUARDED_NODES = (p.Call, p.FloorDiv, p.Remainder, p.Power)
 """Nodes whose operations are not executed for nothing."""
 
 
-class ValueCounter(InstructionCounter):
+class ValueCounter(TupleCounter):
     """Tallies each value once, where a compiler computes it; instructions come in schedule order.
 
     Parameters
@@ -65,7 +61,7 @@ class ValueCounter(InstructionCounter):
         )
         self._domains = domains
         self._positions = positions_of(domains.kernel)
-        self._hoisting = Hoisting(domains, self._positions, statistics)
+        self._hoisting = Hoisting(domains, self._positions)
         self._sunk = sunk_instructions(domains.kernel, self._positions)
         self._order = list(self._positions)
         self._reached = 0  # how many instructions were looked at

@@ -83,7 +83,7 @@ def refuse_vectors(kernel: Any, what: str) -> None:
     if has_vectors(kernel):
         raise UnsupportedExpressionError(
             f"kernel '{kernel.name}': {what} of kernels with vectors or vectorized loops is not "
-            "analyzed; count_kernel counts them in the other views",
+            'analyzed; count what is emitted, count_kernel(..., view="source")',
             kernel=kernel.name,
         )
 

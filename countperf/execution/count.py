@@ -59,6 +59,7 @@ from countperf.counting.compiled_view import CompiledCounter
 from countperf.counting.divisions import divisions_that_shift
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
+from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.operations import Number, Tally
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline, region_outlines
@@ -74,6 +75,7 @@ from countperf.counting.structure import (
 )
 from countperf.counting.supplied import require_rule
 from countperf.counting.vectors import refuse_vectors
+from countperf.errors import CountingError
 from countperf.execution.reuse import (
     LINE_BYTES,
     Step,
@@ -261,8 +263,9 @@ def count_execution(
     refuse_vectors(kernel, "the execution")
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
-    result = _Executions(domains, given, {} if footprints is None else footprints).counted()
-    given.check_names()
+    with stating_all_needs(domains):
+        result = _Executions(domains, given, {} if footprints is None else footprints).counted()
+    check_statistics(domains)
     return result
 
 
@@ -452,7 +455,7 @@ class _Executions:
     def _trips(self, name: str) -> int | None:
         """Return how many values a loop variable takes, if a constant bounds it; None if not."""
         if name not in self._found_trips:
-            low, high = sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
+            low, high = self.domains.value_bounds(name)
             self._found_trips[name] = (
                 None if low is None or high is None else max(high - low + 1, 0)
             )
@@ -466,7 +469,11 @@ class _Executions:
 
     def _known_iterations(self, loops: Collection[str]) -> Number | None:
         """Return the iterations of some loops together, if constants or statistics say them."""
-        counted, iterations = self.domains.trip_statistics(frozenset(loops))
+        counted, factor = self.domains.trip_statistics(frozenset(loops))
+        whole = factor.as_polynomial()
+        if whole is None or not whole.is_constant:
+            return None
+        iterations: Number = whole.constant_term
         for trips in map(self._trips, counted):
             if trips is None:
                 return None
@@ -625,8 +632,8 @@ class _Executions:
 
     def _is_guarded(self, place: Place) -> bool:
         return bool(set(place.loops) & place.within) or any(
-            sets.constant_bounds(self.domains.domain(frozenset([name])))[name]
-            != (0, place.grid.items[axis] - 1)
+            name in self.domains.data_loops
+            or self.domains.value_bounds(name) != (0, place.grid.items[axis] - 1)
             for name, axis in place.lanes.items()
         )
 
@@ -637,9 +644,10 @@ class _Executions:
         found = self._found_strides.get(key)
         if found is None:
             layout = self.analyzer.layout(access.array)
-            address = address_of(access, layout, self.domains.to_polynomial)
+            self.reasons |= {layout.assumed} - {""}
+            address = address_of(access, layout, self.domains.to_address)
             opaque = address or address_of(access, layout, self.analyzer.to_opaque)
-            strides = strides_of(place, opaque, kinds, self.analyzer.changing)
+            strides = strides_of(place, opaque, kinds, self.analyzer.changing, of_most=True)
             self._found_strides[key] = found = (place, strides)  # kept, and with it its identity
         return found[1]
 
@@ -758,7 +766,7 @@ class _Executions:
         if access.address_space != "local":
             return "next"
         layout = self.analyzer.layout(access.array)
-        address = address_of(access, layout, self.domains.to_polynomial)
+        address = address_of(access, layout, self.domains.to_address)
         if address is None:
             return "next"
         lanes = {name for name, of in place.lanes.items() if of == axis}
@@ -775,7 +783,8 @@ class _Executions:
         cases: tuple[Case | FirstIteration, ...],
         grid: Grid,
     ) -> None:
-        address = address_of(access, self.analyzer.layout(access.array), self.domains.to_polynomial)
+        address = address_of(access, self.analyzer.layout(access.array), self.domains.to_address)
+        address = address and address.simplified()
         steps = [
             (s.kind, abs(int(s.stride.constant_term)))
             for s in self._strides(access, place, kinds)
@@ -910,7 +919,7 @@ class _Executions:
         """Count distinct elements by group, contiguous pieces by group, and elements in all.
 
         Pieces are counted twice: also for where steps by a symbol stay in a line. None where data
-        decides them.
+        decides them, or where subscripts divide by sizes in many ways or multiply them.
         """
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
@@ -924,6 +933,11 @@ class _Executions:
             for axis in sorted(grid.groups.keys() - set(axes)):
                 repeats[axes] *= grid.groups[axis]
         what = f"kernel '{self.kernel.name}': the footprint of array '{array}'"
+        if any(m.index and (m.index.has_quotients or m.index.has_products) for _, m in members):
+            try:  # quotients may have few values, each of which is looked at
+                self._count_cells([member for _, member in members], ())
+            except CountingError:
+                return None
         with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
             thin = next((m.thin for _, m in members if m.thin is not None), None)

@@ -15,6 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from countperf.display import short_repr
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
 from countperf.fitting.device_constants import (
@@ -139,6 +140,11 @@ class Comparison(Document):
     measurement_cases: int
     unprofiled: dict[str, str] = Field(default_factory=dict)
     models: tuple[ModelResult, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
 
     def with_models(self, results: Sequence[ModelResult]) -> Comparison:
         """Return the comparison with more results, in front."""

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
+from countperf.display import short_repr
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError
 from countperf.fitting.design import check_counting_rules
@@ -170,6 +171,11 @@ class RankingEvaluation(Document):
     model: str
     sets: tuple[RankedSet, ...] = ()
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
+
     @property
     def kendall_tau(self) -> float | None:
         """Arithmetic mean over the sets that have one."""
@@ -263,7 +269,7 @@ def _predicted(weights: WeightSet, measurement: Measurement) -> tuple[float, boo
         return None
     check_counting_rules(measurement)
     try:
-        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True)
+        prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
     except CountperfError:
         return None
     return float(prediction.time_s), prediction.complete

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from countperf.display import short_repr
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Solution, Vector
@@ -39,6 +40,9 @@ class FitResult:
     observations: tuple[Observation, ...]
     estimate: Estimate
     held_out: tuple[HeldOutCase, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def design(self) -> Design:

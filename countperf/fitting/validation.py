@@ -299,7 +299,9 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         if weights.definition.named_shape and not says_group_shape(vector):
             continue
         check_counting_rules(measurement)
-        prediction = weights.predict(vector, measurement.parameters, incomplete_ok=True, level=0.9)
+        prediction = weights.predict_counts(
+            vector, measurement.parameters, incomplete_ok=True, level=0.9
+        )
         low_high = prediction.interval_s
         cases.append(
             EvaluatedCase(

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import DeviceError
 from countperf.harness.device import Device
-from countperf.harness.icd import DriverSearch
+from countperf.harness.icd import INSTALL_ADVICE, DriverSearch
 
 if TYPE_CHECKING:
     from countperf.harness.trial import Trial
 
 
 _TIE = 0.5
-
-INSTALL_ADVICE = (
-    "install an OpenCL driver: on Debian or Ubuntu 'apt-get install pocl-opencl-icd' (as root),"
-    " or in any Python environment on an x86-64 processor 'pip install countperf[intel]'"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from countperf.display import short_repr
 from countperf.harness.device import Device
-from countperf.harness.devices import INSTALL_ADVICE, Discovery, choose_default, discover
+from countperf.harness.devices import Discovery, choose_default, discover
 from countperf.harness.environment import available_cores, read_processor
-from countperf.harness.icd import DriverFile, DriverSearch
+from countperf.harness.icd import INSTALL_ADVICE, DriverFile, DriverSearch
 from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device
 
 
@@ -96,6 +97,9 @@ class DoctorReport:
     devices: tuple[DeviceReport, ...]
     default: str | None
     advice: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def is_healthy(self) -> bool:

@@ -222,3 +222,9 @@ def _fill(folder: Path, files: tuple[DriverFile, ...]) -> None:
         scratch = target.with_suffix(f".{os.getpid()}.new")
         scratch.write_text(file.library + "\n", encoding="utf-8")
         scratch.replace(target)
+
+
+INSTALL_ADVICE = (
+    "install an OpenCL driver: on Debian or Ubuntu 'apt-get install pocl-opencl-icd' (as root),"
+    " or in any Python environment on an x86-64 processor 'pip install countperf[intel]'"
+)

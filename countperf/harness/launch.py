@@ -8,8 +8,8 @@ function's namespace notes the events of all launches, since a translation unit 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,13 +19,35 @@ from countperf.harness.description import Kernel, check_offsets, describe_kernel
 if TYPE_CHECKING:
     import pyopencl as cl
 
-    from countperf.harness.session import Session
+    from countperf.harness.device import Device
+
+
+class OpenClSession(Protocol):
+    """Part of an open OpenCL device that building and launching kernels needs."""
+
+    @property
+    def device(self) -> Device:
+        """Return the device."""
+        ...
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """Return the queue."""
+        ...
+
+    def build(self, source: str, options: Sequence[str] = ()) -> cl.Program:
+        """Build OpenCL C."""
+        ...
+
+    def allocate(self, size: int) -> cl.Buffer:
+        """Allocate device memory, byte."""
+        ...
 
 
 class _Recorder:
     """Stands for the module ``pyopencl`` in generated code, and notes every launch."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: OpenClSession) -> None:
         import pyopencl as cl
 
         self._module = cl
@@ -51,12 +73,12 @@ class _Recorder:
         return event
 
 
-def build_kernel(session: Session, t_unit: Any) -> Kernel:
+def build_kernel(session: OpenClSession, t_unit: Any) -> Kernel:
     """Generate OpenCL C for a translation unit and build it.
 
     Parameters
     ----------
-    session : Session
+    session : OpenClSession
         Device to build for.
     t_unit : loopy.TranslationUnit
         With one entry point whose argument types are known.
@@ -112,7 +134,7 @@ def _kernels_of(program: cl.Program) -> Any:
     return SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})
 
 
-def check_group(session: Session, kernel: cl.Kernel, group_shape: tuple[int, ...]) -> None:
+def check_group(session: OpenClSession, kernel: cl.Kernel, group_shape: tuple[int, ...]) -> None:
     """Compare a work group with what the device can run.
 
     Raises

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
 from countperf.harness.device import Device, DeviceLimits
-from countperf.harness.devices import INSTALL_ADVICE
 from countperf.harness.environment import read_processor
-from countperf.harness.icd import find_drivers, loader_setting
+from countperf.harness.icd import INSTALL_ADVICE, find_drivers, loader_setting
 from countperf.harness.session import Session
 
 if TYPE_CHECKING:

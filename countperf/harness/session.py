@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from countperf.errors import KernelBuildError
 from countperf.harness.device import Device
+from countperf.harness.launch import build_kernel
 from countperf.harness.portable import OPENCL_PRELUDE
 
 if TYPE_CHECKING:
@@ -121,8 +122,6 @@ class Session:
 
     def build_kernel(self, t_unit: Any) -> Kernel:
         """Generate code for a translation unit and build it."""
-        from countperf.harness.launch import build_kernel
-
         return build_kernel(self, t_unit)
 
     def finish(self) -> None:

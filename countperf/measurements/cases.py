@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from countperf.display import short_repr
 from countperf.errors import KernelSpecificationError
 
 if TYPE_CHECKING:
@@ -134,6 +135,9 @@ class KernelCase:
         }
         for name, value in changes.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.documents import parse_lines, read_bytes, split_lines, write_atomically
+from countperf.display import short_repr
+from countperf.documents import damaged_line, parse_lines, read_bytes, split_lines, write_atomically
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.header import Header
@@ -60,6 +61,9 @@ class MeasurementSet:
     measurements: tuple[Measurement, ...] = ()
     failures: tuple[FailedCase, ...] = ()
     resumptions: tuple[Resumption, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __len__(self) -> int:
         return len(self.measurements)
@@ -140,7 +144,9 @@ class MeasurementSet:
             lambda line, number: parse_line(line, number, path=path),
             path=path,
         )
-        for line in entries:
+        for number, line in enumerate(entries, start=2):
+            if not isinstance(line, Resumption):
+                _check_new(line.case, number, measured, lines, path)
             match line:
                 case Measurement() as entry:
                     failed.pop(entry.case, None)
@@ -164,3 +170,18 @@ class MeasurementSet:
         """Return the text of the set's file."""
         entries = (self.header, *self.resumptions, *self.measurements, *self.failures)
         return "".join(map(format_line, entries))
+
+
+def _check_new(
+    case: str,
+    number: int,
+    measured: Mapping[str, Measurement],
+    lines: Sequence[str],
+    path: Path | str | None,
+) -> None:
+    """Refuse a line of a case that an earlier line has measured: which of them holds is unknown."""
+    if case in measured:
+        field = f"line {number}: $.case"
+        said = f"{field}: {case} is measured in an earlier line; a case has one measurement"
+        offset = sum(len(line.encode()) + 1 for line in lines[: number - 1])
+        raise damaged_line(said, number, offset, path=path, field=field)

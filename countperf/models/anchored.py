@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.display import short_repr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
 from countperf.measurements.timing import TimingDocument
@@ -67,6 +68,8 @@ class AnchoredWeights:
         Standard deviation of logarithms that is left after them; zero if intervals only shrink.
     cold : bool
         Whether some of the runs began with cold caches.
+    given : object
+        The kernel as it was given, by which timings know it; by default `vector`.
     """
 
     weights: WeightSet
@@ -76,6 +79,10 @@ class AnchoredWeights:
     runs: int
     scatter: float = 0.0
     cold: bool = False
+    given: object = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def model(self) -> str:
@@ -109,11 +116,18 @@ class AnchoredWeights:
         """
         if kernel is not None:
             self._check(self.weights.counted(kernel))
-        found = self.weights.predict(self.vector, {**(parameters or {}), **more}, level=level)
+        values = {**(parameters or {}), **more}
+        found = self.weights.predict_counts(self.vector, values, level=level)
         low_high = found.interval_s
         return replace(
             found,
             model=self.model,
+            origin=WeightsAndKernel(
+                weights=self.weights,
+                kernel=self.vector if self.given is None else self.given,
+                parameters=values,
+                level=level,
+            ),
             time_s=self.factor * found.time_s,
             breakdown={name: self.factor * part for name, part in found.breakdown.items()},
             interval_s=None
@@ -216,6 +230,7 @@ def anchor(
         runs=len(logs),
         scatter=0.0 if calibration.local is None else math.sqrt(left + within),
         cold=any(isinstance(each, TimingDocument) and each.cold for each in given),
+        given=kernel,
     )
 
 
@@ -257,7 +272,7 @@ def _log_ratio(
         raise ParameterError(
             f"a measured time must be positive, not {time_s} s", parameter="time_s"
         )
-    predicted_s = float(weights.predict(vector, parameters).time_s)
+    predicted_s = float(weights.predict_counts(vector, parameters).time_s)
     if predicted_s <= 0:
         raise PredictionError(
             f"the {weights.model} model predicts {predicted_s} s for {vector.kernel!r} at"

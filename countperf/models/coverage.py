@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from countperf.display import short_repr
 from countperf.models.exercise import Exercise
 from countperf.models.records import Range
 from countperf.models.validity import EXTRAPOLATION_FACTOR, NOTABLE_SHARE
@@ -146,6 +147,9 @@ class Coverage:
     recorded: bool
     grade: Grade
     verdict: Verdict
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tuple[Grade, Verdict]:

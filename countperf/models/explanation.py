@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.display import short_repr
 from countperf.errors import ParameterError
 from countperf.models.charge import Charge
 from countperf.models.evaluation import multiplied_with
@@ -97,6 +98,9 @@ class Explanation:
     shapes: tuple[FittedParameter, ...]
     global_bytes: float
     flops: float
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def explain(weights: WeightSet, vector: PropertyVector, prediction: Prediction) -> Explanation:

@@ -1,8 +1,15 @@
-"""Finding fitted weights: the user's own, those shipped with the package, those of a checkout."""
+"""Finding fitted weights by name: those that ship, and the user's own.
+
+What ships is named by the slug of its device, ``pocl-epyc-zen5``; a fit of the user's own has a
+name of its own, ``mine/NAME``, and never takes the place of one that ships. The slug of a device
+without a shipped fit means the newest of the user's own for it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -10,14 +17,22 @@ from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
+from countperf.hardware.identity import DeviceIdentity
 from countperf.models.correction import PLAIN
 from countperf.models.definition import FittedModel
+from countperf.models.structural import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 
 DEFAULT_STEMS = ("weights", "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the
 model chosen for it, else that of the paper's model."""
 
+OWN = "mine/"
+"""What the names of the user's own fits begin with."""
+
+_MOST_FITS = 1000  # of the same name, apart from a number
+_HEAD_BYTES = 400  # of a document: its format and model come first
+_HEAD = re.compile(r'\s*{\s*"format": "countperf-weights",\s*"version": \d+,\s*"model": "([^"]*)"')
 _MODEL_FORMAT = FittedModel.model_fields["format"].default
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -30,44 +45,257 @@ def user_fits_folder() -> Path:
 
 
 def fits_folders() -> tuple[Path, ...]:
-    """Return the folders in which fits are looked for, the one that wins first.
+    """Return the folders of the fits that ship, the one that wins first.
 
-    They are the user's own, what an installed package ships (``countperf/_fits``), and ``fits/``
-    of a checkout.
+    They are what an installed package has (``countperf/_fits``), and ``fits/`` of a checkout.
     """
     checkout = _PACKAGE.parent
-    folders = [user_fits_folder(), _PACKAGE / "_fits"]
+    folders = [_PACKAGE / "_fits"]
     if (checkout / "pyproject.toml").is_file():
         folders.append(checkout / "fits")
     return tuple(folders)
 
 
-def available_weights(
-    *, model: str | None = None, folders: Sequence[Path | str] | None = None
-) -> dict[str, Path]:
-    """List fits: device slug to file, sorted by slug.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFit:
+    """A folder of fits of one device.
+
+    Attributes
+    ----------
+    name : str
+        By which weights are asked for.
+    folder : Path
+        Where the documents are.
+    is_own : bool
+        Whether it is the user's, not one that ships.
+    """
+
+    name: str
+    folder: Path
+    is_own: bool = False
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """The device; fits of the user's that older versions wrote have it in the weights only.
+
+        Raises
+        ------
+        DocumentError
+            The document that says so is bad.
+        """
+        path = self.folder / "identity.json"
+        if path.is_file():
+            return DeviceIdentity.read_file(path)
+        default = self.path_of(None)
+        content = parse_json(read_file_text(default), path=default)
+        device = content.get("device") if isinstance(content, dict) else None
+        return DeviceIdentity.from_object(device, path=default)
+
+    @property
+    def models(self) -> dict[str, Path]:
+        """The documents by the short names of their models, sorted."""
+        found: dict[str, Path] = {}
+        for path in sorted(self.folder.glob("*.json"), key=lambda path: path.stem != "weights"):
+            with path.open(encoding="utf-8", errors="replace") as file:
+                head = _HEAD.match(file.read(_HEAD_BYTES))
+            if head and ((name := short_name(head[1])) not in found or path.stem == name):
+                found[name] = path
+        return dict(sorted(found.items()))
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Names of models that can be asked for, sorted."""
+        return tuple(sorted({*self.models, *((PLAIN,) if self.default else ())}))
+
+    @property
+    def default(self) -> Path | None:
+        """The document that is meant where no model is named; None if there is none."""
+        for stem in DEFAULT_STEMS:
+            if (self.folder / f"{stem}.json").is_file():
+                return self.folder / f"{stem}.json"
+        newest = sorted(self.models.values(), key=lambda path: (path.stat().st_mtime, path.name))
+        return newest[-1] if newest else None
+
+    def path_of(self, model: str | None) -> Path:
+        """Return the document of a model.
+
+        Raises
+        ------
+        ParameterError
+            There is none; the message lists those there are.
+        """
+        found = self.default if model in (None, PLAIN) else self.models.get(model)
+        if found is None:
+            there = ", ".join(self.model_names) or "none"
+            raise ParameterError(
+                f"{self.name} has no weights of a model {model!r}; there are: {there}",
+                parameter="model",
+            )
+        return found
+
+
+def short_name(model: str) -> str:
+    """Return the name by which weights of a model are asked for.
+
+    Examples
+    --------
+    >>> short_name("structural-w8-flat"), short_name("overlap")
+    ('structural', 'overlap')
+    """
+    kind = model.partition("-")[0]
+    return kind if kind in (STRUCTURAL, COMPILED) else model
+
+
+def named_fits(
+    folders: Sequence[Path | str] | None = None, *, own: Path | str | None = None
+) -> dict[str, NamedFit]:
+    """List all fits by name: those that ship first, then the user's own.
 
     Parameters
     ----------
-    model : str, optional
-        Of which model; by default of the one chosen for each device (``weights.json``), else of the
-        paper's (``linear.json``).
     folders : sequence of Path or str, optional
-        Where to look, the one that wins first; by default `fits_folders`.
+        Where fits that ship are, the one that wins first; by default `fits_folders`.
+    own : Path or str, optional
+        Where the user's own are; by default `user_fits_folder`, or nowhere if `folders` are given.
     """
-    found: dict[str, Path] = {}
+    shipped: dict[str, NamedFit] = {}
     for folder in reversed(fits_folders() if folders is None else folders):
-        for stem in reversed(_stems(model)):
-            for path in Path(folder).glob(f"*/{stem}.json"):
-                found[path.parent.name] = path
-    return dict(sorted(found.items()))
+        for path in Path(folder).glob("*/"):
+            if (fit := NamedFit(name=path.name, folder=path)).default is not None:
+                shipped[fit.name] = fit
+    if own is None and folders is None:
+        own = user_fits_folder()
+    mine = [
+        NamedFit(name=f"{OWN}{path.name}", folder=path, is_own=True)
+        for path in (() if own is None else Path(own).glob("*/"))
+    ]
+    found = {fit.name: fit for fit in mine if fit.default is not None}
+    return dict(sorted(shipped.items())) | dict(sorted(found.items()))
+
+
+def _identity_of(fit: NamedFit) -> DeviceIdentity | None:
+    """Return the device of a fit; None if a damaged document does not say it.
+
+    One damaged fit must not be in the way of the others; `countperf.available_weights` names it.
+    """
+    try:
+        return fit.identity
+    except DocumentError:
+        return None
+
+
+def _slug_of(fit: NamedFit) -> str | None:
+    identity = _identity_of(fit)
+    return None if identity is None else identity.slug
+
+
+def _is_of(fit: NamedFit, device: DeviceIdentity) -> bool:
+    identity = _identity_of(fit)
+    return identity is not None and identity.matches(device)
+
+
+def _age(fit: NamedFit) -> float:
+    return fit.path_of(None).stat().st_mtime
+
+
+def fits_for(device: DeviceIdentity) -> tuple[NamedFit, ...]:
+    """Return the fits whose device matches: one that ships first, then the user's, newest first."""
+    found = [fit for fit in named_fits().values() if _is_of(fit, device)]
+    return tuple(sorted(found, key=lambda fit: (fit.is_own, -_age(fit))))
+
+
+def store_own_fit(
+    weights: WeightSet, *, name: str, replace: bool = False, own: Path | None = None
+) -> tuple[str, Path]:
+    """Store weights among the user's own; no other fit is overwritten unless that is asked for.
+
+    Parameters
+    ----------
+    weights : WeightSet
+        The weights.
+    name : str
+        Of the fit, without or with ``mine/``. If a fit of that name has the model already, or is of
+        another device, a number is added.
+    replace : bool, optional
+        Overwrite the weights of the same model and device that have the name.
+    own : Path, optional
+        Where the user's own fits are; by default `user_fits_folder`.
+
+    Returns
+    -------
+    (str, Path)
+        The name under which they are found, and the file.
+
+    Raises
+    ------
+    ParameterError
+        The name cannot be that of a folder.
+    OutputError
+        The file cannot be written; the error says where the weights are kept instead.
+    """
+    plain = checked_own_name(name)
+    place = user_fits_folder() if own is None else own
+    for number in range(1, _MOST_FITS):
+        folder = place / (plain if number == 1 else f"{plain}-{number}")
+        fit = NamedFit(name=f"{OWN}{folder.name}", folder=folder, is_own=True)
+        model = short_name(weights.model)
+        if fit.default is not None:
+            is_taken = model in fit.models and not replace
+            if is_taken or not _is_of(fit, weights.device):
+                continue
+        path = fit.models.get(model, folder / f"{model}.json")
+        folder.mkdir(parents=True, exist_ok=True)
+        weights.write_file(path, rescue=True)
+        weights.device.write_file(folder / "identity.json")
+        return fit.name, path
+    raise ParameterError(f"there are too many fits named {OWN}{plain}", parameter="name")
+
+
+def checked_own_name(name: str) -> str:
+    """Return the name of a fit of the user's without ``mine/``.
+
+    Raises
+    ------
+    ParameterError
+        It has other characters than letters, digits, dots, hyphens and underscores.
+    """
+    plain = name.removeprefix(OWN)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", plain):
+        raise ParameterError(
+            f"{name!r} cannot name a fit: use letters, digits, dots, hyphens and underscores,"
+            " such as quiet-night",
+            parameter="name",
+        )
+    return plain
+
+
+def find_fit(
+    name: str, folders: Sequence[Path | str] | None = None, *, own: Path | str | None = None
+) -> NamedFit | None:
+    """Return the fit of a name, or the user's newest of the device of that slug; else None.
+
+    Parameters
+    ----------
+    name : str
+        A slug, ``mine/NAME``, or the path of a folder of fits.
+    folders, own
+        As for `named_fits`.
+    """
+    known = named_fits(folders, own=own)
+    if name in known:
+        return known[name]
+    mine = [fit for fit in known.values() if fit.is_own and _slug_of(fit) == name]
+    if mine:
+        return max(mine, key=_age)
+    folder = Path(name)
+    found = NamedFit(name=name, folder=folder)
+    return found if folder.is_dir() and found.default is not None else None
 
 
 def shipped_policies() -> tuple[ExecutionPolicy, ...]:
     """Return the execution policies of the fits that ship with the package, sorted by device."""
-    _, *shipped = fits_folders()
-    chosen = available_weights(model="weights", folders=shipped).values()
-    policies = (WeightSet.read_file(path).definition.policy for path in chosen)
+    chosen = [fit.folder / "weights.json" for fit in named_fits(fits_folders()).values()]
+    policies = (WeightSet.read_file(path).definition.policy for path in chosen if path.is_file())
     return tuple(dict.fromkeys(policy for policy in policies if policy is not None))
 
 
@@ -102,51 +330,62 @@ def _format_of(path: Path) -> object:
     return content.get("format") if isinstance(content, dict) else None
 
 
-def _stems(model: str | None) -> tuple[str, ...]:
-    return DEFAULT_STEMS if model in (None, PLAIN) else (model,)
-
-
 def load_weights(
-    name: Path | str, *, model: str | None = None, folders: Sequence[Path | str] | None = None
+    name: Path | str,
+    *,
+    model: str | None = None,
+    folders: Sequence[Path | str] | None = None,
+    own: Path | str | None = None,
 ) -> WeightSet:
-    """Load fitted weights by device slug or from a path.
+    """Load fitted weights by name or from a path.
 
     Parameters
     ----------
     name : Path or str
-        A slug, such as ``pocl-epyc-zen5``; or the path of a weights document, or of the folder of a
-        device's fits.
+        The slug of a device, such as ``pocl-epyc-zen5``; ``mine/NAME`` for a fit of one's own; or
+        the path of a weights document, or of the folder of a device's fits.
     model : str, optional
-        Which model's weights, where a slug or a folder is given; by default those of the model
-        chosen for the device (``weights.json``), else of the paper's (``linear.json``); ``plain``
-        for the same without a correction by similar kernels (`WeightSet.plain`), also of a file.
-    folders : sequence of Path or str, optional
-        Where to look for slugs, the one that wins first; by default `fits_folders`.
+        Which model's weights; by default those of the model chosen for the device
+        (``weights.json``), else of the paper's (``linear.json``), else the newest; ``plain`` for
+        the same without a correction by similar kernels (`WeightSet.plain`), also of a file.
+    folders, own
+        As for `named_fits`.
 
     Raises
     ------
     DocumentError
         There is no such fit (the message lists those there are), or its document is bad.
+    ParameterError
+        The fit has no weights of that model; the message lists those it has.
     """
-    found = WeightSet.read_file(_path_of(name, model, folders))
-    return found.plain if model == PLAIN else found
+    fit = find_fit(str(name), folders, own=own)
+    path = Path(name) if fit is None else fit.path_of(model)
+    if fit is None and not isinstance(name, Path) and not _looks_like_a_path(path):
+        raise _unknown(name, folders, own)
+    found = WeightSet.read_file(path)
+    if model == PLAIN:
+        return found.plain
+    if model is not None and model not in (found.model, short_name(found.model)):
+        raise ParameterError(
+            f"the weights in {path} are of the model {short_name(found.model)}, not {model!r}:"
+            " leave the model out, or name another file",
+            parameter="model",
+        )
+    return found
 
 
-def _path_of(name: Path | str, model: str | None, folders: Sequence[Path | str] | None) -> Path:
-    path = Path(name)
-    if path.is_dir():
-        for stem in _stems(model):
-            if (path / f"{stem}.json").is_file():
-                return path / f"{stem}.json"
-    if path.is_file() or isinstance(name, Path) or path.suffix == ".json" or len(path.parts) > 1:
-        return path
-    known = available_weights(model=model, folders=folders)
-    if name in known:
-        return known[name]
+def _looks_like_a_path(path: Path) -> bool:
+    is_own = path.parts[:1] == (OWN.rstrip("/"),)
+    return path.is_file() or path.suffix == ".json" or (len(path.parts) > 1 and not is_own)
+
+
+def _unknown(
+    name: str, folders: Sequence[Path | str] | None, own: Path | str | None
+) -> DocumentError:
+    known = named_fits(folders, own=own)
     near = get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     there = ", ".join(known) or "none: measure and fit a device first"
-    raise DocumentError(
-        f"no {model or 'fitted'} weights are named {name!r}{hint} (available: {there})",
-        path=str(name),
+    return DocumentError(
+        f"no fitted weights are named {name!r}{hint} (available: {there})", path=name
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from countperf.display import short_repr
 from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
@@ -141,6 +143,11 @@ class WeightSet(Document):
     correction: Correction | None = None
     written_by: str = ""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
+
     @field_validator("weights")
     @classmethod
     def _terms_have_weights(
@@ -241,18 +248,69 @@ class WeightSet(Document):
         *,
         incomplete_ok: bool = False,
         level: Level = 0.95,
-        device: DeviceIdentity | None = None,
+        device: str | DeviceIdentity | None = None,
         force: bool = False,
-        suppliers: Suppliers | None = None,
+        anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
+        statistics: Mapping[str, float | str] | None = None,
         **more: ParameterValue,
     ) -> Prediction:
-        """Predict the time of one launch of a kernel.
+        """Predict the time of one launch of a kernel by these weights: `countperf.predict`.
 
         Parameters
         ----------
-        kernel : loopy.TranslationUnit, PropertyVector, or Mapping from str to int or str
-            The kernel, its property vector, or counts by property name written by hand.
+        kernel : loopy.TranslationUnit, str, PropertyVector, or Mapping from str to int or str
+            The kernel, a text that names it, its property vector, or counts by property name
+            written by hand. For a model that reads compiled code, it is compiled.
         parameters : Mapping from str to int or ndarray, optional
+            Values of the size parameters; arrays broadcast.
+        incomplete_ok, level, device, force, anchors, statistics
+            As for `countperf.predict`.
+        **more : int or ndarray
+            Further parameters, by name.
+
+        Returns
+        -------
+        Prediction
+            Time, interval, breakdown, and verdicts on its validity.
+
+        Raises
+        ------
+        CountperfError
+            As for `countperf.predict`.
+        """
+        import countperf
+
+        return countperf.predict(
+            kernel,
+            {**(parameters or {}), **more},
+            weights=self,
+            incomplete_ok=incomplete_ok,
+            level=level,
+            device=device,
+            force=force,
+            anchors=anchors,
+            statistics=statistics,
+        )
+
+    def predict_counts(
+        self,
+        kernel: object,
+        parameters: Mapping[str, ParameterValue],
+        *,
+        incomplete_ok: bool = False,
+        level: Level = 0.95,
+        device: DeviceIdentity | None = None,
+        force: bool = False,
+        suppliers: Suppliers | None = None,
+    ) -> Prediction:
+        """Predict the time of one launch from the counts of a kernel.
+
+        Parameters
+        ----------
+        kernel : PropertyVector, Mapping from str to int or str, or loopy.TranslationUnit
+            The kernel's property vector, with what its compiled code executes if the model reads
+            that; counts by property name written by hand; or a kernel, which gets counted.
+        parameters : Mapping from str to int or ndarray
             Values of the size parameters; arrays broadcast.
         incomplete_ok : bool, optional
             Leave out what has no weight, and mark the prediction incomplete.
@@ -263,14 +321,12 @@ class WeightSet(Document):
         force : bool, optional
             Use the weights even for a device that they do not match.
         suppliers : callable, optional
-            From a property to the measurement kernels that exercise it, for messages.
-        **more : int or ndarray
-            Further parameters, by name.
+            From a property to the measurement kernels that exercise it, for messages; by default
+            what the document has.
 
         Returns
         -------
         Prediction
-            Time, interval, breakdown, and verdicts on its validity.
 
         Raises
         ------
@@ -283,8 +339,8 @@ class WeightSet(Document):
             the kernel is no vector that has it; `ViewMismatchError` if the kernel's vector is of
             another view than the weights.
         ParameterError
-            A parameter is missing or outside the kernel's assumptions; the model has no finite time
-            there; or there is no interval of this level.
+            A parameter is missing, unknown, or outside the kernel's assumptions; the model has no
+            finite time there; or there is no interval of this level.
         CountingError
             The kernel cannot be counted exactly.
         """
@@ -292,8 +348,7 @@ class WeightSet(Document):
         self.check_device(device, force=force)
         vector = self.counted(kernel)
         self._check_what_has_no_formula(vector)
-        values = {**(parameters or {}), **more}
-        inputs = model_inputs(self.definition, vector.evaluate(values))
+        inputs = model_inputs(self.definition, vector.evaluate(parameters))
         missing = self.missing(inputs)
         if missing and not incomplete_ok:
             raise self._unmeasured(vector.kernel, missing, suppliers).error()
@@ -320,7 +375,7 @@ class WeightSet(Document):
             kernel=vector.kernel,
             device=self.device.slug if device is None else device.slug,
             model=self.model,
-            parameters=values,
+            parameters=dict(parameters),
             time_s=time_s,
             interval_s=interval_s,
             interval_level=level,
@@ -328,7 +383,7 @@ class WeightSet(Document):
             missing=missing,
             ignored=inputs.ignored,
             verdicts=verdicts,
-            origin=self._origin(kernel, values, level),
+            origin=self._origin(kernel, parameters, level),
         )
 
     def _origin(
@@ -500,17 +555,16 @@ class WeightSet(Document):
         kernel, parameters
             As in `predict`; one value for each parameter.
         **options
-            Whatever else `predict` takes.
+            Whatever else `predict` takes: sizes, and ``level``, ``statistics`` and so on.
 
         Raises
         ------
         PredictionError, CountingError, ParameterError
             As in `predict`; `ParameterError` for arrays too.
         """
-        from countperf.models.explanation import explain
+        import countperf
 
-        vector = self.counted(kernel)
-        return explain(self, vector, self.predict(vector, parameters, **options))
+        return countperf.explain(kernel, parameters, weights=self, **options)
 
     def coverage(
         self,

@@ -24,12 +24,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from countperf import __version__
 from countperf.documents import parse_json
 from countperf.errors import CacheWarning, DocumentError
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.properties.vector import VERSION, PropertyVector
 from countperf.symbolic.sets import isl_version
+from countperf.version import __version__
 
 DIRECTORY_VARIABLE = "COUNTPERF_CACHE_DIR"
 """Environment variable: the folder of the cache; empty for none."""

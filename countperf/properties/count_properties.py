@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
+from countperf.counting.size_ranges import size_ranges
+from countperf.counting.sizes import require_sizes
 from countperf.errors import CountingError, GranularityError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, Site, count_execution
 from countperf.properties.cache import remembered
@@ -36,8 +38,9 @@ def count_kernel(
     statistics : mapping from str to number or str, optional
         What data decides: mean trip counts by iname; probabilities of conditions by instruction id
         (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is
-        read from data, by array or by the access's text, such as ``{"x": "stride1"}`` (without
-        one it is ``indirect``). Counts into which they enter are marked as not exact.
+        read from data (without one it is ``indirect``), or whose work items step unevenly, by array
+        or by the access's text, such as ``{"x": "stride1"}``. Counts into which they enter are
+        marked as not exact.
     powers : {"emitted", "written"}
         Whether ``x**2`` is the multiplication that is generated (default) or one ``pow``.
     approximate : bool
@@ -104,10 +107,25 @@ def count_kernel(
         if view == "structure":
             executed = count_execution(t_unit, statistics=statistics)
             emitted = count_loopy_kernel(t_unit, statistics=statistics, powers=powers)
-            return with_structure(sorted_by_taxonomy(emitted), executed)
-        return sorted_by_taxonomy(count_loopy_kernel(t_unit, **options), view=view)
+            found = with_structure(sorted_by_taxonomy(emitted), executed)
+        else:
+            emitted = count_loopy_kernel(t_unit, **options)
+            found = sorted_by_taxonomy(emitted, view=view)
+        return _of_sizes_alone(found, emitted.parameters)
 
-    return remembered(t_unit, options, count, cache)
+    vector = remembered(t_unit, options, count, cache)
+    ranges: dict[str, range] = {}
+    for name in getattr(t_unit, "entrypoints", ()):
+        ranges |= size_ranges(t_unit[name])
+    vector.hold_sizes_to(ranges)
+    return vector
+
+
+def _of_sizes_alone(vector: PropertyVector, sizes: Collection[str]) -> PropertyVector:
+    """Return a vector whose counts depend on sizes alone; anything else is a fault of ours."""
+    counts = {name: count.quantity for name, count in vector.items()}
+    require_sizes(vector.kernel, sizes, counts)
+    return vector
 
 
 def _check_supplied_name(instruction_id: str, name: str) -> None:
@@ -162,7 +180,7 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
     synchronization: dict[str, tuple[PiecewiseQuasiPolynomial, str]] = {
         "barrier.local": (counts.local_barriers, "barrier.local"),
         "barrier.global": (counts.global_barriers, "barrier.global"),
-        "groups": (counts.work_groups, "launches"),
+        "groups": (counts.work_groups, "groups"),
         "launches": (counts.launches, "launches"),
     }
     for name, (quantity, key) in synchronization.items():
@@ -300,7 +318,7 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
         view="structure",
         defaults=executed.defaults,
     )
-    return with_structure(vector, executed)
+    return _of_sizes_alone(with_structure(vector, executed), executed.parameters)
 
 
 def _place(site: Site) -> str:

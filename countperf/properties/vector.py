@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from countperf.counting.keys import Granularity
+from countperf.counting.size_ranges import check_range
+from countperf.display import shortened
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.group_shape import GROUP_SHAPE
@@ -60,6 +62,7 @@ class _VectorDocument(Part):
     parameters: tuple[str, ...]
     assumptions: str
     assumption_guards: tuple[_GuardsPart, ...]
+    defaults: dict[str, str] = Field(default_factory=dict[str, str])
     counts: dict[str, _CountPart]
 
 
@@ -207,6 +210,7 @@ class PropertyVector(Mapping[str, Count]):
         self.assumption_guards = assumption_guards
         self.view: View = view
         self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
+        self._ranges: Mapping[str, range] = {}
 
     # {{{ mapping
 
@@ -248,7 +252,7 @@ class PropertyVector(Mapping[str, Count]):
     def __repr__(self) -> str:
         lines = [f"  {name}: {count}" for name, count in self._counts.items()]
         view = "" if self.view == "source" else f", {self.view} view"
-        return "\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines])
+        return shortened("\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines]))
 
     @property
     def is_exact(self) -> bool:
@@ -319,7 +323,18 @@ class PropertyVector(Mapping[str, Count]):
             defaults=self.defaults,
         )
         found._at_sizes = self._at_sizes
+        found._ranges = self._ranges
         return found
+
+    def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
+        """Have parameters refused that the kernel's arguments do not hold, which no document says.
+
+        Parameters
+        ----------
+        ranges : Mapping from str to range
+            Values that an argument's type has, by name.
+        """
+        self._ranges = dict(ranges)
 
     def knows(self, root: str) -> bool:
         """Whether there are counts whose names begin with some components, by formula or at sizes.
@@ -420,25 +435,29 @@ class PropertyVector(Mapping[str, Count]):
         """
         given = {**(parameters or {}), **more}
         missing = [name for name in self.parameters if name not in given]
-        for name in missing:
-            if name not in self.defaults and name not in self._idle:
-                listed = ", ".join(sorted(given)) or "none"
-                raise ParameterError(
-                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed}); "
-                    "pass every parameter in parameters={...}",
-                    parameter=name,
-                )
         for name in given:
             if name not in self.parameters:
                 listed = ", ".join(self.parameters) or "none"
                 raise ParameterError(
-                    f"kernel '{self.kernel}' has no parameter {name} (it has: {listed})",
+                    f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}",
+                    parameter=name,
+                )
+        for name in missing:
+            if name not in self.defaults and name not in self._idle:
+                listed = ", ".join(sorted(given)) or "none"
+                raise ParameterError(
+                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed});"
+                    f" add {name}=1024, or what it is to be",
                     parameter=name,
                 )
         values = {name: _integer(self.kernel, name, given.get(name, 0)) for name in self.parameters}
         for name in missing:
             if name in self.defaults:
                 values[name] = _value_of(self.defaults[name], values)
+        for name, held in self._ranges.items():
+            if name in values and np.size(values[name]):
+                for value in (np.min(values[name]), np.max(values[name])):
+                    check_range(self.kernel, name, int(value), held)
         self._check_assumptions(values)
         return values
 
@@ -675,7 +694,8 @@ def granularity_of(name: str) -> Granularity:
 
 def _integer(kernel: str, name: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
-        if isinstance(value, float | np.floating | Fraction) and value == int(value):
+        is_whole = isinstance(value, Fraction) and value.denominator == 1
+        if is_whole or (isinstance(value, float | np.floating) and float(value).is_integer()):
             return int(value)
         raise ParameterError(
             f"kernel '{kernel}': parameter {name} is {value!r}; pass an integer or an array of "

@@ -19,6 +19,7 @@ _STOPS = {
     "confident": "no variant left can be faster, at the stated confidence",
     "budget": "the budget is spent",
     "exhausted": "every variant was tried",
+    "interrupted": "it was interrupted",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -10,12 +10,15 @@ import pymbolic.primitives as p
 from pymbolic.mapper import Mapper
 
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quotients import floor_quotient
 
 Conjunction: TypeAlias = frozenset[QuasiPolynomial]
 """Quasi-polynomials that are all at least zero."""
 
 Condition: TypeAlias = frozenset[Conjunction]
 """Conjunctions of which at least one holds."""
+
+_LOGICAL = (p.Comparison, p.LogicalAnd, p.LogicalOr, p.LogicalNot)
 
 ALWAYS: Condition = frozenset([frozenset()])
 NEVER: Condition = frozenset()
@@ -124,25 +127,113 @@ class ToQuasiPolynomial(RefusingMapper):
 
     def map_floor_div(self, expr: Any) -> QuasiPolynomial:
         """Division by a constant is a floor; a negative divisor changes both signs."""
-        return self._with_divisor(expr, lambda numerator, d: numerator.floor_divide(d))
+        _, _, floor = self._divided(expr)
+        return floor
 
     def map_remainder(self, expr: Any) -> QuasiPolynomial:
         """Remainders by positive constants."""
-        return self._with_divisor(expr, lambda numerator, d: numerator.modulo(d))
+        numerator, divisor, floor = self._divided(expr)
+        return numerator - floor * divisor
 
-    def _with_divisor(
-        self, expr: Any, operate: Callable[[QuasiPolynomial, int], QuasiPolynomial]
+    def _divided(self, expr: Any) -> tuple[QuasiPolynomial, QuasiPolynomial, QuasiPolynomial]:
+        """Return numerator, divisor and the floor of their quotient."""
+        numerator, divisor = self.rec(expr.numerator), self.rec(expr.denominator)
+        return numerator, divisor, self._floor(expr, numerator, divisor)
+
+    def _floor(
+        self, expr: Any, numerator: QuasiPolynomial, divisor: QuasiPolynomial
     ) -> QuasiPolynomial:
-        divisor = self.rec(expr.denominator)
         if not divisor.is_constant or divisor.constant_term <= 0:
             raise NotAffineError(expr)
-        return operate(self.rec(expr.numerator), int(divisor.constant_term))
+        return numerator.floor_divide(int(divisor.constant_term))
 
     def map_type_cast(self, expr: Any) -> QuasiPolynomial:
         """Casts between integer types keep values that fit."""
         if expr.type.numpy_dtype.kind not in "iu":
             raise NotAffineError(expr)
         return self.rec(expr.child)
+
+
+class ToAddress(ToQuasiPolynomial):
+    """Maps subscripts to quasi-polynomials in which floors of quotients by sizes may occur.
+
+    Parameters
+    ----------
+    is_known : callable
+        Whether a name is a loop variable or a size parameter.
+    sizes : container of str
+        The size parameters.
+    definitions : callable
+        Returns the private scalars that are names for expressions, with these.
+    """
+
+    def __init__(
+        self,
+        is_known: Callable[[str], bool],
+        sizes: Container[str],
+        definitions: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        super().__init__(is_known)
+        self.sizes = sizes
+        self.definitions = definitions
+
+    def map_variable(self, expr: Any) -> QuasiPolynomial:
+        """As everywhere; names for expressions stand for these."""
+        if self.is_known(expr.name):
+            return QuasiPolynomial.name(expr.name)
+        definition = self.definitions().get(expr.name)
+        if definition is None:
+            raise NotAffineError(expr)
+        return self.rec(definition)
+
+    def _floor(
+        self, expr: Any, numerator: QuasiPolynomial, divisor: QuasiPolynomial
+    ) -> QuasiPolynomial:
+        if divisor.is_constant and divisor.constant_term > 0:
+            return _joined_floor(numerator, int(divisor.constant_term))
+        if not divisor or not all(name in self.sizes for name in divisor.names()):
+            raise NotAffineError(expr)
+        return floor_quotient(numerator, divisor)
+
+    def map_left_shift(self, expr: Any) -> QuasiPolynomial:
+        """A product with a power of two."""
+        return self.rec(expr.shiftee) * 2 ** self._constant(expr, expr.shift, _WORD_BITS)
+
+    def map_right_shift(self, expr: Any) -> QuasiPolynomial:
+        """A floor of a quotient by a power of two."""
+        shift = self._constant(expr, expr.shift, _WORD_BITS)
+        return _joined_floor(self.rec(expr.shiftee), 2**shift)
+
+    def map_bitwise_and(self, expr: Any) -> QuasiPolynomial:
+        """The lowest bits are the remainder by a power of two."""
+        if len(expr.children) == 2:
+            for value, mask in (expr.children, expr.children[::-1]):
+                if isinstance(mask, int | np.integer):
+                    size = self._constant(expr, mask, 2**_WORD_BITS) + 1
+                    if size & (size - 1) == 0:
+                        whole = self.rec(value)
+                        return whole - _joined_floor(whole, size) * size
+        raise NotAffineError(expr)
+
+    def _constant(self, expr: Any, part: Any, limit: int) -> int:
+        value = self.rec(part)
+        if not value.is_constant or not 0 <= value.constant_term < limit:
+            raise NotAffineError(expr)
+        return int(value.constant_term)
+
+
+_WORD_BITS = 63
+
+
+def _joined_floor(numerator: QuasiPolynomial, divisor: int) -> QuasiPolynomial:
+    """Return a floor of a quotient; of the floor of another one it is a single floor."""
+    inner = next(iter(numerator.floors()), None)
+    if inner is not None and inner.denominator:
+        rest = numerator - QuasiPolynomial.atom(inner)
+        if rest.is_constant:
+            joined = inner.numerator + rest * inner.denominator
+            return joined.floor_divide(inner.denominator * divisor)
+    return numerator.floor_divide(divisor)
 
 
 class ToCondition(RefusingMapper):
@@ -152,11 +243,18 @@ class ToCondition(RefusingMapper):
     ----------
     to_polynomial : ToQuasiPolynomial
         Maps the two sides of comparisons.
+    is_decided : callable
+        Whether the values that a name takes are known: not so for loops that data decides.
     """
 
-    def __init__(self, to_polynomial: ToQuasiPolynomial) -> None:
+    def __init__(
+        self,
+        to_polynomial: ToQuasiPolynomial,
+        is_decided: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         super().__init__()
         self.to_polynomial = to_polynomial
+        self.is_decided = is_decided
 
     def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> Condition:
         """Python's and NumPy's truth values hold always or never."""
@@ -165,9 +263,13 @@ class ToCondition(RefusingMapper):
         raise NotAffineError(expr)
 
     def map_comparison(self, expr: Any) -> Condition:
-        """Integer comparisons; not-equal is two alternatives."""
+        """Affine integer comparisons; not-equal is two alternatives. Equality of truth values."""
+        if isinstance(expr.left, _LOGICAL) and isinstance(expr.right, _LOGICAL):
+            return self._equivalence(expr)
         left, right = self.to_polynomial(expr.left), self.to_polynomial(expr.right)
         gap = left - right
+        if not gap.is_affine or not all(map(self.is_decided, gap.names())):
+            raise NotAffineError(expr)
         match expr.operator:
             case ">=":
                 alternatives = [[gap]]
@@ -184,6 +286,13 @@ class ToCondition(RefusingMapper):
             case _:
                 raise NotAffineError(expr)
         return frozenset(frozenset(a) for a in alternatives)
+
+    def _equivalence(self, expr: Any) -> Condition:
+        if expr.operator not in ("==", "!="):
+            raise NotAffineError(expr)
+        other = expr.right if expr.operator == "==" else p.LogicalNot(expr.right)
+        neither = p.LogicalAnd((p.LogicalNot(expr.left), p.LogicalNot(other)))
+        return self.rec(p.LogicalOr((p.LogicalAnd((expr.left, other)), neither)))
 
     def map_logical_and(self, expr: Any) -> Condition:
         """Join each alternative with each."""

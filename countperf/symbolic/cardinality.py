@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import islpy as isl
@@ -29,6 +30,8 @@ _COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = ke
 first, and the count in their quotients."""
 
 _MAXIMUM_FORMS = 4096
+_MANY_TERMS = 14
+"""Of two counts together, from which their minimum is found term by term, if they allow it."""
 
 _INSTALLED = remainder.installed_barvinok()
 
@@ -236,6 +239,11 @@ class Counter:
             return (_guards_of_congruences(context.rows),)
         return () if context.assumptions is None else tuple(guards_of(context.assumptions))
 
+    def assuming(self, nonnegative: Sequence[QuasiPolynomial]) -> Counter:
+        """Return a counter that also assumes that affine expressions are at least zero."""
+        region = self._region(frozenset(), frozenset(nonnegative), frozenset())
+        return Counter(region, approximate=self.approximate, summation=self._summation)
+
     # {{{ proofs
 
     def is_empty(
@@ -359,9 +367,25 @@ class Counter:
     def minimum(
         self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
     ) -> PiecewiseQuasiPolynomial:
-        """Return the pointwise minimum of two counts."""
+        """Return the pointwise minimum of two counts, which are at least zero.
+
+        Where that has too many parts, it is bounded from above by the count with fewer terms, and
+        says so.
+        """
         terms: list[Term] = []
-        for guards, zeros, (a, b) in self.regions([left, right]):
+        if len(left.terms) + len(right.terms) > _MANY_TERMS:
+            joined = self._minimum_of_parts(left, right)
+            if joined is not None:
+                return joined
+        try:
+            regions = self.regions([left, right])
+        except CountingError as error:
+            joined = self._minimum_of_parts(left, right)
+            if joined is not None:
+                return joined
+            fewer = min(left, right, key=lambda count: len(count.terms))
+            return fewer.approximated(frozenset([f"a bound of a minimum: {error}"]))
+        for guards, zeros, (a, b) in regions:
             if a == b or self.is_nonnegative(b - a, guards):
                 terms.append(Term(guards, zeros, a))
             elif self.is_nonnegative(a - b, guards):
@@ -370,6 +394,37 @@ class Counter:
                 terms.append(Term(guards | {b - a}, zeros, a))
                 terms.append(Term(guards | {a - b - 1}, zeros, b))
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
+
+    def _minimum_of_parts(
+        self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
+    ) -> PiecewiseQuasiPolynomial | None:
+        """Return a minimum as that of each two terms where both hold; None if terms overlap.
+
+        Outside the terms of one of the counts it is zero, and so is the minimum.
+        """
+        if not (self._has_disjoint_terms(left) and self._has_disjoint_terms(right)):
+            return None
+        terms: list[Term] = []
+        for a in left.terms:
+            for b in right.terms:
+                guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
+                if self.is_empty(guards, zeros):
+                    continue
+                gap = b.value - a.value
+                if not gap or self.is_nonnegative(gap, guards):
+                    terms.append(Term(guards, zeros, a.value))
+                elif self.is_nonnegative(-gap, guards):
+                    terms.append(Term(guards, zeros, b.value))
+                else:
+                    terms.append(Term(guards | {gap}, zeros, a.value))
+                    terms.append(Term(guards | {-gap - 1}, zeros, b.value))
+        return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
+
+    def _has_disjoint_terms(self, count: PiecewiseQuasiPolynomial) -> bool:
+        return all(
+            _contradict(a, b) or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
+            for a, b in combinations(count.terms, 2)
+        )
 
     def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[Region]:
         """Split the assumed parameters so that each count is one quasi-polynomial on each part.
@@ -403,6 +458,11 @@ class Counter:
         count = PiecewiseQuasiPolynomial([Term(plain, frozenset(), ONE)])
         (term,) = self.simplified(count).terms
         return (nonnegative - plain) | term.nonnegative, zero | term.zero
+
+
+def _contradict(left: Term, right: Term) -> bool:
+    """Whether a guard of one term says the opposite of a guard of the other."""
+    return any(-guard - 1 in right.nonnegative for guard in left.nonnegative)
 
 
 def _shifted(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> QuasiPolynomial:

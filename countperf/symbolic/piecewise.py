@@ -8,6 +8,7 @@ polynomial, so that minima and classes that depend on parameters are the same ki
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -29,7 +30,9 @@ Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]
 """What is at least zero, and what equals zero."""
 
 _NONE: frozenset[QuasiPolynomial] = frozenset()
-_MAXIMUM_REGIONS = 4096
+_MAXIMUM_REGIONS = 2048
+_MAXIMUM_TESTS = 12_000
+"""Of parts that may be empty: a second or so."""
 
 
 class PiecewiseQuasiPolynomial:
@@ -350,6 +353,7 @@ def disjoint_regions(
     CountingError
         There are too many parts.
     """
+    is_empty = _limited(is_empty)
     by_guards: dict[Guards, Any] = {}
     for index, count in enumerate(counts):
         for term in count.terms:
@@ -362,11 +366,27 @@ def disjoint_regions(
             split += _split_region(region, nonnegative, zero, tuple(values), is_empty)
         regions = split
         if len(regions) > _MAXIMUM_REGIONS:
-            raise CountingError(
-                f"a minimum or class splits into more than {_MAXIMUM_REGIONS} parts; state more "
-                "assumptions on the parameters (such as divisibility by the tile sizes)"
-            )
+            raise _too_many_parts(_MAXIMUM_REGIONS)
     return [r for r in regions if any(r[2])]
+
+
+def _too_many_parts(number: int) -> CountingError:
+    return CountingError(
+        f"a minimum or class splits into more than {number} parts; state more assumptions on the "
+        "parameters (such as divisibility by the tile sizes)"
+    )
+
+
+def _limited(is_empty: EmptinessTest) -> EmptinessTest:
+    """Return a test that gives up after a number of calls, the same on every machine."""
+    calls = itertools.count()
+
+    def limited(nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]) -> bool:
+        if next(calls) >= _MAXIMUM_TESTS:
+            raise _too_many_parts(_MAXIMUM_TESTS)
+        return is_empty(nonnegative, zero)
+
+    return limited
 
 
 def _split_region(

@@ -49,6 +49,26 @@ class Floor:
 
     __repr__ = __str__
 
+    @property
+    def is_affine(self) -> bool:
+        """Whether what is divided is affine, and by a constant."""
+        return self.numerator.is_affine
+
+    def names(self) -> set[str]:
+        """Return all names that occur."""
+        return self.numerator.names()
+
+    def evaluate(self, values: Mapping[str, int]) -> Number:
+        """Return the value at integer values of all names."""
+        return self.numerator.evaluate(values) // self.denominator
+
+    def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> QuasiPolynomial | None:
+        """Return the value with names replaced; None if none of them occurs."""
+        numerator = self.numerator.substitute(replacements)
+        if numerator is self.numerator:
+            return None
+        return numerator.floor_divide(self.denominator)
+
 
 Atom: TypeAlias = str | Floor
 Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
@@ -149,7 +169,7 @@ class QuasiPolynomial:
         """Return all names that occur, also inside floors."""
         found: set[str] = set()
         for atom in self.atoms():
-            found |= {atom} if isinstance(atom, str) else atom.numerator.names()
+            found |= {atom} if isinstance(atom, str) else atom.names()
         return found
 
     def degree(self, name: str) -> int:
@@ -164,7 +184,7 @@ class QuasiPolynomial:
             or (
                 len(monomial) == 1
                 and monomial[0][1] == 1
-                and (isinstance(monomial[0][0], str) or monomial[0][0].numerator.is_affine)
+                and (isinstance(monomial[0][0], str) or monomial[0][0].is_affine)
             )
             for monomial in self.terms
         )
@@ -289,10 +309,7 @@ class QuasiPolynomial:
         def replace(atom: Atom) -> QuasiPolynomial | None:
             if isinstance(atom, str):
                 return replacements.get(atom)
-            numerator = atom.numerator.substitute(replacements)
-            if numerator is atom.numerator:
-                return None
-            return numerator.floor_divide(atom.denominator)
+            return atom.substitute(replacements)
 
         return self.map_atoms(replace)
 
@@ -369,7 +386,7 @@ class QuasiPolynomial:
                 if isinstance(atom, str):
                     base: Number = values[atom]
                 else:
-                    base = atom.numerator.evaluate(values) // atom.denominator
+                    base = atom.evaluate(values)
                 product = product * base**exponent
             total += product
         return _number(total) if isinstance(total, Fraction) else total

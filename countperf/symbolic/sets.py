@@ -45,6 +45,16 @@ def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
 
 
+def constrained_parameters(integer_set: IntegerSet) -> tuple[str, ...]:
+    """Return the parameters that a set says something of."""
+    whole = as_set(integer_set)
+    return tuple(
+        name
+        for place, name in enumerate(names_of(whole, parameters=True))
+        if whole.involves_dims(_DT.param, place, 1)
+    )
+
+
 def _matrix(rows: Sequence[Row], columns: int) -> Any:
     matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
     for r, row in enumerate(rows):
@@ -509,6 +519,20 @@ def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
     return integer_set
 
 
+def without_parameters(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet | None:
+    """Return a set without some of its parameters, for any values of them at which it has points.
+
+    None if the points depend on them.
+    """
+    whole = as_set(integer_set)
+    wanted = set(names)
+    result = whole
+    for position in reversed(range(result.dim(_DT.param))):
+        if result.get_dim_name(_DT.param, position) in wanted:
+            result = result.project_out(_DT.param, position, 1)
+    return result if whole.is_equal(result.intersect_params(whole.params())) else None
+
+
 def under_assumptions(integer_set: IntegerSet, assumptions: IntegerSet | None) -> IntegerSet:
     """Return a set where its parameters are possible."""
     if assumptions is None:
@@ -546,7 +570,8 @@ def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
             result = result.add_constant_val(isl.Val(str(value)))
             continue
         ((atom, exponent), *rest) = monomial
-        if rest or exponent != 1 or (isinstance(atom, str) and atom not in places):
+        is_known = atom in places if isinstance(atom, str) else atom.is_affine
+        if rest or exponent != 1 or not is_known:
             raise CountingError(f"{expression} is not affine in {sorted(places)}")
         if isinstance(atom, Floor):
             inner = as_aff(atom.numerator, space)
@@ -618,6 +643,9 @@ def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> Inte
     Tilings of which the functions see only the fused dimension are undone first, so that the image
     comes out as simple as that of the untiled loops. The dimensions of the image are ``_i0`` ...
     """
+    for function in functions:
+        if not function.is_affine:
+            raise CountingError(f"{function} is not affine")
     needed = {name for f in functions for name in f.names()}
     integer_set = with_parameters(
         as_set(integer_set), needed - set(names_of(integer_set, parameters=False))
@@ -924,7 +952,7 @@ def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomi
     """Replace floors whose value the bounds of their names decide."""
 
     def replace(atom: Atom) -> QuasiPolynomial | None:
-        if isinstance(atom, str):
+        if isinstance(atom, str) or not atom.denominator:
             return None
         numerator = resolve_floors(atom.numerator, bounds)
         low = high = 0

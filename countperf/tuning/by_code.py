@@ -70,7 +70,7 @@ def _by_code(
         return point
     try:
         vector = count_kernel(unit, view="structure").with_code(compiled.counts)
-        prediction = weights.predict(vector, sizes, incomplete_ok=True)
+        prediction = weights.predict_counts(vector, sizes, incomplete_ok=True)
     except CountperfError:
         return point
     time_s = float(prediction.time_s)

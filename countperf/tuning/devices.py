@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from countperf.harness.runner import CaseRunner
 from countperf.tuning.exclusive_timing import Gate
 from countperf.tuning.points import Question
 from countperf.tuning.pools import pool_or
-from countperf.tuning.result import Budget, Plan, TuningResult
+from countperf.tuning.result import Budget, Plan, SearchInterrupt, TuningResult
 from countperf.tuning.search import Progress, tune_space
 
 
@@ -51,6 +51,20 @@ class DeviceResults:
     failed: dict[str, CountperfError]
 
 
+class DevicesInterrupt(KeyboardInterrupt):
+    """Ctrl-C in searches on several devices; what was found by then comes with it.
+
+    Attributes
+    ----------
+    results : DeviceResults
+        Complete as far as they go.
+    """
+
+    def __init__(self, results: DeviceResults, said: Sequence[str]) -> None:
+        super().__init__("; ".join(said))
+        self.results = results
+
+
 def tune_devices(
     searches: Sequence[DeviceSearch],
     budget: Budget,
@@ -60,6 +74,7 @@ def tune_devices(
     executor: Executor | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
+    longest_s: float | None = None,
 ) -> DeviceResults:
     """Search on several devices at a time; each is timed on by one run at a time.
 
@@ -75,7 +90,7 @@ def tune_devices(
     store : Path or str, optional
         A file for each device, beside the one that is named: ``search.jsonl`` becomes
         ``search-pocl-0.jsonl``.
-    plan, executor, workers, progress
+    plan, executor, workers, progress, longest_s
         As for `countperf.tuning.search.tune_space`; one executor counts for all.
 
     Returns
@@ -86,6 +101,8 @@ def tune_devices(
     ------
     TuningError
         No device has a result; the reasons are those of the devices.
+    DevicesInterrupt
+        Ctrl-C; with what was found by then.
     ParameterError
         A device is named twice.
     """
@@ -111,6 +128,7 @@ def tune_devices(
                 plan=plan,
                 executor=pool,
                 progress=say,
+                longest_s=longest_s,
                 gate=gate,
             )
 
@@ -121,13 +139,35 @@ def tune_devices(
                     found[label] = task.result()
                 except CountperfError as error:
                     failed[label] = error
-        except BaseException:
+        except BaseException as error:
             gate.close()  # the other searches end where they are; their journals are whole
+            if isinstance(error, KeyboardInterrupt):
+                raise _interrupted(dict(zip(labels, tasks, strict=True))) from error
             raise
     if not found:
         reasons = [f"{label}: {error}" for label, error in failed.items()]
         raise TuningError(f"no device has a result: {'; '.join(reasons)}", refusals=reasons)
     return DeviceResults(found=found, failed=failed)
+
+
+def _interrupted(tasks: Mapping[str, Future[TuningResult]]) -> DevicesInterrupt:
+    """Sum up searches that end where they are."""
+    found: dict[str, TuningResult] = {}
+    failed: dict[str, CountperfError] = {}
+    said: list[str] = []
+    for label, task in tasks.items():
+        error = task.exception()
+        result = error.result if isinstance(error, SearchInterrupt) else None
+        if error is None:
+            found[label] = task.result()
+        elif result is not None:
+            found[label] = result
+        else:
+            text = str(error) or "interrupted before the search began"
+            failed[label] = TuningError(text)
+        ended = "the search has ended" if error is None else str(error)
+        said.append(f"{label}: {ended or 'interrupted before the search began'}")
+    return DevicesInterrupt(DeviceResults(found=found, failed=failed), said)
 
 
 def device_store(store: Path | str, label: str) -> Path:

@@ -14,7 +14,11 @@ from typing import Protocol
 
 from countperf.errors import TuningError
 from countperf.hardware.identity import DeviceIdentity
-from countperf.tuning.pools import StandsStill
+from countperf.tuning.standstill import StandsStill
+
+
+class SearchStoppedError(TuningError):
+    """Nothing passes a gate any more, since another search was interrupted."""
 
 
 class Watched(Protocol):
@@ -49,7 +53,7 @@ class Gate:
     def _wait(self) -> None:
         self._changed.wait_for(lambda: self._is_closed or not self._is_timing)
         if self._is_closed:
-            raise TuningError("the search was interrupted", refusals=[])
+            raise SearchStoppedError("the search was interrupted", refusals=[])
 
     @contextmanager
     def watching(self, other: Watched) -> Generator[None]:

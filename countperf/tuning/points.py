@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SMALLEST_SHARE = 0.01
 _DIGITS = 4  # of shares
 _PROBED = 8  # variants, to find out which sizes kernels of a space have
+_PROBE_S = 10.0  # for each of them
 
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
@@ -187,20 +188,32 @@ def checked_space(
 
 @lru_cache(maxsize=32)
 def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the parameters of the first variant that can be counted, and which may be left out.
+    """Return the parameters of the first variant that can be counted, and those with defaults.
 
-    None if none can.
+    A process of its own builds and counts variants, since builders are anybody's code. Both are
+    empty if none of the first variants can be counted.
     """
+    from countperf.tuning.pools import process_pool
+    from countperf.tuning.sending import NOT_SENT
+    from countperf.tuning.workers import WorkerLostError
+
+    with process_pool(1) as pool:
+        for choice in islice(space.choices(), _PROBED):
+            try:
+                return pool.submit_within(_PROBE_S, _parameters_of, space, dict(choice)).result()
+            except (CountperfError, WorkerLostError):
+                continue
+            except NOT_SENT:
+                break
+    return (), frozenset()
+
+
+def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[tuple[str, ...], frozenset[str]]:
     from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 
-    for choice in islice(space.choices(), _PROBED):
-        try:
-            variant = scheduled_variant(_built(space, choice), "source")
-            vector = counted_variant(variant, "source", policy=False)
-        except CountperfError:
-            continue
-        return tuple(vector.parameters), frozenset(vector.defaults)
-    return (), frozenset()
+    variant = scheduled_variant(_built(space, choice), "source")
+    vector = counted_variant(variant, "source", policy=False)
+    return tuple(vector.parameters), frozenset(vector.defaults)
 
 
 def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
@@ -255,7 +268,7 @@ def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Poi
     except CountperfError as error:
         return refused("count", error)
     try:
-        prediction = question.weights.predict(
+        prediction = question.weights.predict_counts(
             vector, {**space.sizes, **question.sizes}, incomplete_ok=question.incomplete_ok
         )
     except (PredictionError, ModelNotApplicableError) as error:
@@ -302,7 +315,9 @@ def _shares(prediction: Prediction) -> dict[str, float]:
 def _built(space: SearchSpace, choice: Choice) -> Any:
     try:
         return space.build(**choice)
-    except Exception as error:  # builders are anybody's code, and Loopy raises what it likes
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # builders are anybody's code, and may call sys.exit
         raise SearchSpaceError(f"{type(error).__name__}: {error}") from error
 
 

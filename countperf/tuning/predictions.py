@@ -11,6 +11,7 @@ from countperf.tuning.result import Key, Plan
 
 _SLICE_S = 60.0  # after which what was predicted is written down
 _WAIT_S = 0.25  # for an answer of the executor, before other searches get their turn
+_OVERTIME_S = 1.0  # for a first prediction, where others were refused
 _SAMPLE = 8  # points that are predicted before the first measurement, from all over the space
 
 
@@ -56,7 +57,10 @@ class Predictions:
         self._share = plan.ranking_share
 
     def begin(self) -> Ranking:
-        """Predict for the first share of the seconds, and go on until there is a sample."""
+        """Predict for the first share of the seconds, and go on until there is a sample.
+
+        Where no variant can be predicted, that ends soon after the seconds.
+        """
         if self._ranker.has_predictions and self._left_s(self._plan.first_share) <= 0:
             return self._ranker.ranking()
         while self._is_under_way():
@@ -66,11 +70,13 @@ class Predictions:
                 began_s = self._now()
                 if began_s >= until_s and self._is_enough(before):
                     break
+                if self._is_in_vain(before):
+                    return self._ranker.ranking()
                 with self._gate.working():
                     if began_s < until_s:
                         self._ranker.work(min(began_s + _WAIT_S, until_s))
                     else:
-                        self._ranker.work(None, most=1)
+                        self._ranker.work(None, most=1, wait_s=_WAIT_S)
             self._write_down()
             if self._left_s(self._plan.first_share) <= 0:
                 break
@@ -140,6 +146,11 @@ class Predictions:
         if answered == before or not ranker.has_predictions:
             return False
         return answered >= _SAMPLE or self._left_s(self._plan.ranking_share) <= 0
+
+    def _is_in_vain(self, before: int) -> bool:
+        """Tell whether the seconds are over, and all variants that were looked at are refused."""
+        answered = self._ranker.answered > before and not self._ranker.has_predictions
+        return answered and self._left_s(1.0) < -_OVERTIME_S
 
     def _is_under_way(self) -> bool:
         with self._gate.working():

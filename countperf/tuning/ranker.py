@@ -11,14 +11,16 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
-from countperf.errors import SearchSpaceError
+from countperf.errors import ParameterError, SearchSpaceError
 from countperf.tuning.points import Point, Question, Refused, checked_space
-from countperf.tuning.pools import StandsStill, capacity, pool_or, shares_memory
+from countperf.tuning.pools import Pool, capacity, pool_or, shares_memory
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.result import Key
-from countperf.tuning.sending import NOT_SENT, Packed, predict_sent
+from countperf.tuning.sending import NOT_SENT, Packed, predict_each, predict_sent
 from countperf.tuning.space import Value
+from countperf.tuning.standstill import StandsStill
 from countperf.tuning.surrogate import Promise
+from countperf.tuning.workers import WorkerLostError
 
 KEPT = 10_000
 """How many of the best predicted points are kept unless the caller says otherwise."""
@@ -32,6 +34,10 @@ _IN_FLIGHT = 4
 _BRIEF_IN_FLIGHT = 24  # of chunks that measurements wait for
 _MOST_BRIEF = 192  # of those, on large clusters
 _CHUNK_S = 0.1
+_PATIENCE_S = 1.0  # with what is under way when nothing more is wanted
+
+LONGEST_S = 60.0
+"""After so long a process is given up that builds, counts and predicts one point, s."""
 
 Numbered = tuple[int, dict[str, Value]]
 
@@ -46,6 +52,7 @@ def rank_points(
     resume: Ranking | None = None,
     on_point: Callable[[Point], None] | None = None,
     now: Callable[[], float] = time.monotonic,
+    longest_s: float = LONGEST_S,
 ) -> Ranking:
     """Predict the points of a space.
 
@@ -62,13 +69,16 @@ def rank_points(
     points : int, optional
         Stop after so many; they are scattered over the space.
     deadline_s : float, optional
-        Stop when `now` has come so far, s; what is under way is finished.
+        Stop when `now` has come so far, s; what is under way may be finished.
     resume : Ranking, optional
         Where an earlier call stopped.
     on_point : callable, optional
         Is told of every point, refused ones included, as it comes.
     now : callable
         A clock, s.
+    longest_s : float
+        What a point may take, s, if the executor is a pool of ours: a process that takes longer, or
+        ends, is replaced, and its point refused.
 
     Returns
     -------
@@ -80,13 +90,20 @@ def rank_points(
     SearchSpaceError
         A constraint cannot be evaluated.
     ParameterError
-        A size is not positive, or is none of the space.
+        A size or `longest_s` is not positive, or a size is none of the space.
     """
     checked_space(question.space, question.sizes)
     with (
         pool_or(executor) as chosen,
         Ranker(
-            question, chosen, keep=keep, points=points, resume=resume, on_point=on_point, now=now
+            question,
+            chosen,
+            keep=keep,
+            points=points,
+            resume=resume,
+            on_point=on_point,
+            now=now,
+            longest_s=longest_s,
         ) as ranker,
     ):
         while not ranker.is_done and (deadline_s is None or now() < deadline_s):
@@ -111,7 +128,7 @@ class Ranker:
         Space, weights, sizes, limits.
     executor : concurrent.futures.Executor
         What builds, counts and predicts.
-    keep, points, resume, on_point, now
+    keep, points, resume, on_point, now, longest_s
         As for `rank_points`.
     by_promise : bool
         Whether most of a window are the points, among the next ones of the space, that should have
@@ -134,7 +151,11 @@ class Ranker:
         on_point: Callable[[Point], None] | None = None,
         now: Callable[[], float] = time.monotonic,
         by_promise: bool = False,
+        longest_s: float = LONGEST_S,
     ) -> None:
+        if not longest_s > 0:
+            message = f"longest_s is {longest_s}; it is a time in seconds, more than 0"
+            raise ParameterError(message, parameter="longest_s")
         space = question.found_space()
         visited = 0 if resume is None else resume.predicted + resume.refused
         self._question = question
@@ -142,6 +163,7 @@ class Ranker:
         self._executor = executor
         self._on_point = on_point
         self._now = now
+        self._longest_s = longest_s
         self._wait = getattr(executor, "wait_in_replay", wait)
         self._tally = Tally(keep, space, resume)
         self._position = 0 if resume is None else resume.position
@@ -173,7 +195,9 @@ class Ranker:
         """Whether there is a variant with a prediction."""
         return self._tally.predicted > 0
 
-    def work(self, until_s: float | None, *, most: int | None = None) -> None:
+    def work(
+        self, until_s: float | None, *, most: int | None = None, wait_s: float | None = None
+    ) -> None:
         """Keep the executor busy, and wait until there is an answer.
 
         Parameters
@@ -182,10 +206,12 @@ class Ranker:
             After which time by the clock nothing is begun or waited for, s.
         most : int, optional
             How many chunks may be under way.
+        wait_s : float, optional
+            How long to wait where `until_s` is None, s; by default until there is an answer.
         """
         began_s = self._now()
         self._submit(until_s, self._most_in_flight() if most is None else most)
-        self._collect(None if until_s is None else max(0.0, until_s - self._now()))
+        self._collect(wait_s if until_s is None else max(0.0, until_s - self._now()))
         self._spent_s += self._now() - began_s
 
     def feed(self) -> None:
@@ -204,11 +230,21 @@ class Ranker:
         self._chunks.extendleft(self._pending.pop(task) for task in reversed(withdrawn))
 
     def pause(self) -> None:
-        """Withdraw what has not begun, and wait for what has, so that the executor is idle."""
+        """Withdraw what has not begun, and wait for what has, so that the executor is idle.
+
+        A pool of ours ends what takes too long, which then counts as not begun.
+        """
         began_s = self._now()
         self.withdraw()
+        until_s = time.monotonic() + _PATIENCE_S
         while self._pending:
-            self._collect(None)
+            left_s = None
+            if isinstance(self._executor, Pool):
+                left_s = max(0.0, until_s - time.monotonic())
+                if not left_s:
+                    self._executor.drop(self._pending)
+                    left_s = _PATIENCE_S
+            self._collect(left_s)
         self._spent_s += self._now() - began_s
 
     @property
@@ -246,6 +282,8 @@ class Ranker:
     ) -> None:
         for task in self._pending:
             task.cancel()
+        if isinstance(self._executor, Pool):
+            self._executor.drop(self._pending)
 
     def _fill(self) -> None:
         """Make chunks of another window of points when all those before are under way."""
@@ -337,8 +375,12 @@ class Ranker:
             if not self._chunks:
                 return
             chunk = self._chunks.popleft()
-            choices = [choice for _, choice in chunk]
-            self._pending[self._executor.submit(predict_sent, self.asked, choices)] = chunk
+            self._pending[self._begin([choice for _, choice in chunk])] = chunk
+
+    def _begin(self, choices: list[dict[str, Value]]) -> Future[list[Point]]:
+        if isinstance(self._executor, Pool):
+            return self._executor.submit_within(self._longest_s, predict_each, self.asked, choices)
+        return self._executor.submit(predict_sent, self.asked, choices)
 
     @cached_property
     def asked(self) -> Packed | Question:
@@ -357,7 +399,7 @@ class Ranker:
         try:
             return Packed.of(self._question)
         except NOT_SENT as error:
-            if isinstance(self._executor, ProcessPoolExecutor):
+            if isinstance(self._executor, Pool | ProcessPoolExecutor):
                 raise self._not_sent(str(error)) from error
             return self._question
 
@@ -367,7 +409,10 @@ class Ranker:
         done, _ = self._wait(self._pending, seconds, return_when=FIRST_COMPLETED)
         for task in done:
             chunk = self._pending.pop(task)
-            for (number, _), point in zip(chunk, self._answer(task), strict=True):
+            points = self._answer(task, chunk)
+            if len(points) < len(chunk):
+                self._chunks.appendleft(chunk[len(points) :])
+            for (number, _), point in zip(chunk, points, strict=False):
                 self._done.add(number)
                 self._tally.add(number, point)
                 if self._promise is not None:
@@ -380,9 +425,21 @@ class Ranker:
             self._position = self._taken.popleft()
             self._done.discard(self._position)
 
-    def _answer(self, task: Future[list[Point]]) -> list[Point]:
+    def _answer(self, task: Future[list[Point]], chunk: list[Numbered]) -> list[Point]:
+        """Return the points of a chunk; the first ones if its process was lost at one of them."""
         try:
             return task.result()
+        except WorkerLostError as error:
+            points: list[Point] = list(error.parts)
+            if not error.is_dropped:
+                _, choice = chunk[len(points)]
+                reason = f"the process that built and counted it was lost: {error.reason}"
+                if error.is_late:
+                    reason += "; --longest (longest_s=) gives it more"
+                points.append(Refused(choice=choice, stage="build", reason=reason))
+            return points
+        except ImportError as error:  # of a module that the question refers to
+            raise self._not_sent(f"{type(error).__name__}: {error}") from error
         except Exception as error:
             reason = _why_not_sent(self._question)
             if reason is None:
@@ -392,7 +449,8 @@ class Ranker:
     def _not_sent(self, reason: str) -> SearchSpaceError:
         return SearchSpaceError(
             f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
-            "let its functions be functions of a module, or name it: 'path/file.py:name'"
+            "let its functions be functions of a module that they can import, which hold no locks,"
+            " files or the like, or name it: 'path/file.py:name'"
         )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from countperf.display import short_repr
 from countperf.errors import TuningError
 from countperf.tuning.points import Point, Predicted, Refused
 from countperf.tuning.space import SearchSpace
@@ -130,6 +131,9 @@ class Ranking:
     ahead: tuple[int, ...] = ()
     complete: bool
     seconds: float
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def refused(self) -> int:

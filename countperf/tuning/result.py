@@ -9,14 +9,15 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
+from countperf.display import short_repr
 from countperf.errors import ParameterError
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.ranking import Ranking, Reason, RefusalCount
 from countperf.tuning.space import Choice, Value
 
-Stop: TypeAlias = Literal["confident", "budget", "exhausted"]
+Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
 """Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
-every variant was tried."""
+every variant was tried; it was interrupted."""
 
 Key: TypeAlias = tuple[tuple[str, Value], ...]
 """A choice as something that can be looked up."""
@@ -215,7 +216,7 @@ class TuningResult:
         Variants with a prediction.
     ranking_complete : bool
         Whether all of the space was looked at.
-    stopped : {"confident", "budget", "exhausted"}
+    stopped : {"confident", "budget", "exhausted", "interrupted"}
         Why it ended.
     confidence : float
         Of the bound.
@@ -251,6 +252,30 @@ class TuningResult:
     unbounded: int
     spent_s: float
     ranking_s: float
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+class SearchInterrupt(KeyboardInterrupt):
+    """Ctrl-C in a search; what was found by then comes with it.
+
+    Attributes
+    ----------
+    result : TuningResult or None
+        Complete as far as it goes; None where no variant had run.
+    store : str or None
+        The file from which the same call goes on; None where there is none, and all but the result
+        is lost.
+    """
+
+    def __init__(self, result: TuningResult | None, store: str | None, counted: str) -> None:
+        kept = f"kept in {store}: the same call goes on from there"
+        if store is None:
+            kept = "nothing is kept; with a store (--store, store=) the same call would go on"
+        super().__init__(f"the search was interrupted: {counted}; {kept}")
+        self.result = result
+        self.store = store
 
 
 def ties(tried: tuple[Tried, ...], floor: float) -> tuple[Tried, tuple[Tried, ...]]:

@@ -12,19 +12,21 @@ from typing import Any
 
 from countperf.errors import DeviceError, DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
+from countperf.tuning.build_workers import Builders, Elsewhere
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.exclusive_timing import Gate
+from countperf.tuning.exclusive_timing import Gate, SearchStoppedError
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
 from countperf.tuning.points import Point, Predicted, Question, Refused, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
-from countperf.tuning.ranker import KEPT, Ranker
+from countperf.tuning.ranker import KEPT, LONGEST_S, Ranker
 from countperf.tuning.ranking import Ranking, by_stage
 from countperf.tuning.result import (
     Budget,
     Key,
     Plan,
+    SearchInterrupt,
     Stop,
     Tried,
     TuningResult,
@@ -38,13 +40,14 @@ from countperf.tuning.result import (
     tried_line,
 )
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.workers import Builders, Elsewhere
 
 Progress = Callable[[str], None]
 
 _MOST_ROUNDS = 3  # in which a variant is run that may have been disturbed
 _WAIT_S = 0.05  # for a variant to be built, before others are looked after
 _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
+_SHORTEST_S = 3.0  # that a variant may take in the shortest of searches
+_OVERTIME_S = 1.0  # for a variant that is being timed when the seconds are over
 RESERVED = 0.1
 """Fraction of the seconds that is kept for running the best again, if that takes so long."""
 
@@ -62,6 +65,7 @@ def tune_space(
     began_s: float | None = None,
     gate: Gate | None = None,
     on_point: Callable[[Point], None] | None = None,
+    longest_s: float | None = None,
 ) -> TuningResult:
     """Find the fastest variant of a space on a device within a budget.
 
@@ -89,6 +93,10 @@ def tune_space(
         Of several searches in this process; what keeps their timings apart.
     on_point : callable, optional
         Is told of every point that is predicted in this session, refused ones included.
+    longest_s : float, optional
+        What predicting, building or timing a variant may take, s, where processes of a pool of ours
+        do it: a process that takes longer, or ends, is replaced, and its variant refused. By
+        default a quarter of the budget, but 3 s at least and a minute at most.
 
     Returns
     -------
@@ -98,6 +106,8 @@ def tune_space(
     ------
     TuningError
         No variant could be predicted, or none ran.
+    SearchInterrupt
+        Ctrl-C, or another search of the same gate was interrupted; with what was found by then.
     ParameterError, SearchSpaceError
         A size is not positive or none of the space, or the space cannot be measured.
     IncompatibleMeasurementsError, DocumentError, MeasurementError, OutputError
@@ -111,7 +121,10 @@ def tune_space(
             journal = stack.enter_context(
                 Journal.open(store, search_header(question, space, runner, plan))
             )
-        search = _Search(question, space, runner, budget, plan, journal, progress, began_s)
+        longest_s = _longest_s(budget) if longest_s is None else longest_s
+        search = _Search(
+            question, space, runner, budget, plan, journal, progress, began_s, longest_s
+        )
         if (found := search.found_before()) is not None:
             return found
         pool = stack.enter_context(pool_or(executor))
@@ -123,13 +136,23 @@ def tune_space(
             on_point=on_point,
             now=runner.clock.now,
             by_promise=budget.seconds is not None,
+            longest_s=longest_s,
         )
         stack.enter_context(ranker)
         stack.enter_context(search.at(ranker, gate or Gate(), pool))
-        search.begin()
-        stopped = search.measure()
-        search.confirm()
+        try:
+            search.begin()
+            stopped = search.measure()
+            search.confirm()
+        except (KeyboardInterrupt, SearchStoppedError) as error:
+            raise search.interrupted() from error
         return search.end(stopped)
+
+
+def _longest_s(budget: Budget) -> float:
+    """Return what a variant may take unless the caller says otherwise, s."""
+    seconds = budget.seconds
+    return LONGEST_S if seconds is None else min(LONGEST_S, max(_SHORTEST_S, seconds / 4))
 
 
 class _Search:
@@ -145,12 +168,14 @@ class _Search:
         journal: Journal | None,
         progress: Progress | None,
         began_s: float | None,
+        longest_s: float,
     ) -> None:
         self._question = question
         self._space = space
         self._runner = runner
         self._budget = budget
         self._plan = plan
+        self._longest_s = longest_s
         self._journal = journal
         self._say = progress or (lambda _: None)
         self._entries = [] if journal is None else journal.entries
@@ -183,7 +208,15 @@ class _Search:
         most_s = min(self._plan.max_case_s, (self._budget.seconds or float("inf")) / 50)
         with ExitStack() as stack:
             stack.enter_context(gate.watching(ranker))
-            self._elsewhere = Elsewhere.of(pool, ranker.asked, self._runner, self._plan, most_s)
+            self._elsewhere = Elsewhere.of(
+                pool,
+                ranker.asked,
+                self._runner,
+                self._plan,
+                most_s,
+                longest_s=self._longest_s,
+                left_s=self._patience_s,
+            )
             if self._elsewhere is not None:
                 stack.enter_context(self._elsewhere)
                 stack.enter_context(gate.watching(self._elsewhere))
@@ -208,6 +241,12 @@ class _Search:
     def _left_s(self) -> float:
         seconds = self._budget.seconds
         return float("inf") if seconds is None else seconds - self._spent_s()
+
+    def _patience_s(self) -> float:
+        """Return what may be waited for at most, s; the first variant is always tried."""
+        if not self._known.tried and not self._known.refused:
+            return float("inf")
+        return max(0.0, self._left_s()) + _OVERTIME_S
 
     def _is_spent(self) -> bool:
         """Tell whether the budget is; the first variant is always tried."""
@@ -379,8 +418,8 @@ class _Search:
             samples, cut_short = self._time(point.choice, best_s, *(p.choice for p in following))
         except MeasurementError as error:
             refused = Refused(choice=point.choice, stage=stage_of(error), reason=str(error))
-            self._known.refuse(refused)
             self._write({"kind": "refused", **refused_object(refused)})
+            self._known.refuse(refused)
             self._say(f"failed: {self._space.label(point.choice)}: {error}")
         else:
             tried = Tried(
@@ -398,9 +437,9 @@ class _Search:
             elif not was_built:
                 ran_s = self._bench.warm_up_s + sum(samples)
                 build_s = max(0.0, self._runner.clock.now() - started - ran_s)
+            self._write(tried_line(tried))
             self._known.learn(tried, build_s)
             self._rounds[key] += 1
-            self._write(tried_line(tried))
             if best_s is None or tried.time_s < best_s:
                 self._say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
         self._begun.update(as_key(each.choice) for each in following)
@@ -459,8 +498,8 @@ class _Search:
             self._say(f"failed when run again: {self._space.label(tried.choice)}: {error}")
             return
         again = tried.again(more, cut_short=cut_short)
-        self._known.learn(again)
         self._write(tried_line(again))
+        self._known.learn(again)
 
     def _run_in(self, rounds: int) -> list[Key]:
         """Return the variants that were run in so many rounds, or more."""
@@ -481,6 +520,20 @@ class _Search:
             end = {"kind": "end", "stopped": stopped, "budget": self._budget.to_object()}
             self._journal.append({**end, "spent_s": spent_s})
         return result
+
+    def interrupted(self) -> SearchInterrupt:
+        """Sum up a search that does not go on now, and write down what was predicted meanwhile."""
+        spent_s = self._spent_s()
+        self._look()
+        store = None
+        if self._journal is not None:
+            store = str(self._journal.path)
+            if self._ranking != self._noted and self._ranking.predicted:
+                self._journal.append({**ranking_line(self._ranking), "spent_s": spent_s})
+        tried, failed = len(self._known.tried), len(self._known.refused)
+        counted = f"{self._ranking.predicted} variants predicted, {tried} ran, {failed} failed"
+        result = self._result("interrupted", spent_s) if tried else None
+        return SearchInterrupt(result, store, counted)
 
     def _result(self, stopped: Stop, spent_s: float) -> TuningResult:
         """Sum up."""

@@ -11,8 +11,10 @@ import pickle
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+
+import cloudpickle
 
 from countperf.tuning.points import Point, Question, predict_points
 from countperf.tuning.space import Choice
@@ -20,7 +22,7 @@ from countperf.tuning.space import Choice
 REMEMBERED = 4
 """Questions that a process keeps: the latest ones."""
 
-NOT_SENT = (pickle.PicklingError, AttributeError, TypeError)
+NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
 """What is raised of a question that cannot be pickled."""
 
 _LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
@@ -32,6 +34,9 @@ _lock = threading.Lock()
 @dataclass(frozen=True, slots=True)
 class Packed:
     """A question on its way.
+
+    Functions of the caller's main module, of notebooks and of functions go along by value, those of
+    other modules by name.
 
     Attributes
     ----------
@@ -50,10 +55,11 @@ class Packed:
 
         Raises
         ------
-        pickle.PicklingError, AttributeError, TypeError
+        pickle.PicklingError, AttributeError, TypeError, ValueError
             Something in it cannot be pickled.
         """
-        content = zlib.compress(pickle.dumps(question, pickle.HIGHEST_PROTOCOL), _LEVEL)
+        pickled: bytes = cloudpickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        content = zlib.compress(pickled, _LEVEL)
         return cls(hashlib.sha256(content).hexdigest(), content)
 
     def question(self) -> Question:
@@ -73,3 +79,9 @@ class Packed:
 def predict_sent(asked: Packed | Question, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points; what a process of the pool is asked to do."""
     return predict_points(asked.question() if isinstance(asked, Packed) else asked, choices)
+
+
+def predict_each(asked: Packed | Question, choices: Sequence[Choice]) -> Generator[Point]:
+    """Predict some points one by one, so that those before one that ends the process are known."""
+    for choice in choices:
+        yield from predict_sent(asked, [choice])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from countperf.display import short_repr
 from countperf.errors import SearchSpaceError
 from countperf.tuning.expressions import check_expression, holds
 
@@ -89,6 +90,9 @@ class SearchSpace:
     tolerance: float = 1e-4
     element_type: str = "f32"
     together: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __post_init__(self) -> None:
         if not self.parameters:

@@ -1,279 +1,214 @@
-"""Variants built, checked and timed by processes of their own, so that several build at a time.
+"""A pool of processes, each of which can be lost, or ended, without harm to the others.
 
-Code generation holds up all threads of a process, and a driver may compile one kernel at a time in
-each: so variants are divided among processes. A variant stays with the process that built it, which
-times it later on; that nothing else is done meanwhile is up to whoever asks. A variant that brings
-its process down fails like one that does not build. Devices other than the processors of this
-machine would be disturbed, and their variants are built by the search's process.
+Pools of the standard library are broken as a whole when one process ends, cannot end a task that
+hangs, and run the caller's script again in each process, so that scripts need a guard. Here a task
+whose process ends, or that takes longer than it may, fails alone, and another process takes the
+place of its own; the caller's main module stays where it is.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import itertools
+import multiprocessing
+import pickle
+import signal
+import sys
+import threading
 import time
-from abc import abstractmethod
-from collections.abc import Collection, Iterable
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import lru_cache
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import BrokenExecutor, Executor, Future
+from dataclasses import dataclass, field
+from multiprocessing import spawn
+from multiprocessing.connection import Pipe, wait
+from multiprocessing.context import BaseContext
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from countperf.errors import MeasurementError
-from countperf.harness.clock import EventClock
-from countperf.harness.runner import CaseRunner, KernelRunner
-from countperf.tuning.measuring import Bench
-from countperf.tuning.points import Question
-from countperf.tuning.pools import StandsStill, Standstill, can_stop, capacity, process_pool
-from countperf.tuning.result import Key, Plan, as_key
-from countperf.tuning.sending import Packed
-from countperf.tuning.space import Choice
+import cloudpickle
 
-MOST = 8
-"""Processes: what is chosen together learns nothing from one another."""
+from countperf.tuning.orphans import GUARD, kill_group
+from countperf.tuning.serving import serve
+from countperf.tuning.standstill import STOPS, Standstill, can_stop
+
+START_S = 60.0
+"""After so long a process that does not get ready is given up, s."""
+
+_NAME = "countperf-worker"
+_SLOWEST = 2.0  # factor by which limits are stretched where others use the processors
+_SHORTEST_S = 0.02  # between two looks at what is late
+_GRACE_S = 1.0  # for idle processes to end by themselves
+
+_numbers = itertools.count()
+_starting = threading.Lock()
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What the processes need to know.
+class WorkerLostError(BrokenExecutor):
+    """The process of a task has ended, or was ended.
 
     Attributes
     ----------
-    asked : Packed
-        The question, of which they take space and sizes.
-    label : str
-        Of the device, as for `countperf.harness.devices.select_device`.
-    plan : Plan
-        How many runs.
-    most_s : float
-        After so long a variant gets no further runs, s.
+    reason : str
+        Why, as the end of a sentence: "it ended with status 1".
+    parts : list
+        What a task that yields parts had yielded by then.
+    is_late : bool
+        Whether it was ended since the task took too long.
+    is_dropped : bool
+        Whether its pool was told to end it, which says nothing of the task.
     """
 
-    asked: Packed
-    label: str
-    plan: Plan
-    most_s: float
+    def __init__(
+        self,
+        reason: str,
+        parts: list[Any],
+        *,
+        is_late: bool = False,
+        is_dropped: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.is_late = is_late
+        self.reason = reason
+        self.parts = parts
+        self.is_dropped = is_dropped
 
 
-class Builders(AbstractContextManager[Any]):
-    """What builds variants, several at a time, and times them; a context manager.
+@dataclass(eq=False)
+class _Task:
+    future: Future[Any]
+    call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+    limit_s: float | None
+    parts: list[Any] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: Any
+    number: int
+    connection: Any  # of a type that depends on the system
+    began_s: float  # to start, or its task, or the next part of it
+    stood_s: float = 0.0  # by then
+    waited_s: float = 0.0  # for a processor, by then
+    is_ready: bool = False
+    task: _Task | None = None
+
+    def begin(self) -> None:
+        self.began_s = time.monotonic()
+        self.stood_s = STOPS.stood_s(self.number)
+        self.waited_s = _waited_s(self.number)
+
+    def left_s(self) -> float | None:
+        """Return what is left of the time that it may take for what it does, s."""
+        if self.is_ready and self.task is None:
+            return None
+        limit_s = START_S
+        if self.is_ready and self.task is not None:
+            if self.task.limit_s is None:
+                return None
+            limit_s = self.task.limit_s
+        stood_s = STOPS.stood_s(self.number) - self.stood_s
+        spent_s = time.monotonic() - self.began_s - stood_s
+        waited_s = _waited_s(self.number) - self.waited_s
+        return limit_s - max(spent_s - waited_s, spent_s / _SLOWEST)
+
+
+class Pool(Executor):
+    """A pool of processes that can stand still, be lost, and be ended.
 
     Parameters
     ----------
     processes : int
-        How many build at a time.
+        How many at most; they start when there are tasks for them.
+    context : multiprocessing.context.BaseContext
+        How they are started.
+    initial : (callable, tuple), optional
+        What each is to call, with which arguments, before its first task; what that raises is
+        ignored.
 
     Attributes
     ----------
-    processes : int
-        As given.
+    standstill : Standstill or None
+        What has them stand still; None where systems cannot.
     """
 
-    def __init__(self, processes: int) -> None:
-        self.processes = processes
-        self._places: dict[Key, int] = {}
-        self._builds: dict[Key, Future[float | None]] = {}
+    def __init__(self, processes: int, context: BaseContext, initial: Call | None = None) -> None:
+        self._max_workers = processes  # as of the pools of the standard library
+        self._context: Any = context
+        self._initial = initial
+        self.standstill = Standstill(self.running) if can_stop() else None
+        self._lock = threading.Lock()
+        self._queue: deque[_Task] = deque()
+        self._dropped: set[Future[Any]] = set()
+        self._workers: list[_Worker] = []
+        self._woken, self._wake = Pipe(duplex=False)
+        self._is_woken = False
+        self._is_shut = self._is_ended = False
+        self._manager: threading.Thread | None = None
 
-    @property
-    @abstractmethod
-    def standstill(self) -> StandsStill | None:
-        """What has the processes that are building stand still; None where nothing can."""
+    # {{{ what callers do
 
-    @property
-    def building(self) -> Collection[Key]:
-        """Variants that are being built, or wait for it."""
-        return [key for key, build in self._builds.items() if not build.done()]
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a process do something, which may take as long as it likes."""
+        return self._enqueue(_Task(Future(), (fn, args, kwargs), None))
 
-    def begin(self, choices: Iterable[Choice]) -> None:
-        """Have variants built and checked, those that were not before."""
-        for choice in choices:
-            key = as_key(choice)
-            if key not in self._places:
-                busy = [self._places[other] for other in self.building]
-                place = min(range(self.processes), key=busy.count)
-                self._builds[key] = self._build(place, choice)
-                self._places[key] = place
-
-    @abstractmethod
-    def _build(self, place: int, choice: Choice) -> Future[float | None]:
-        """Have a process build a variant; return processor time, s, or None if that fails."""
-
-    def is_free(self, choice: Choice) -> bool:
-        """Tell whether the process of a variant is building no other one, nor this one."""
-        place = self._places.get(as_key(choice))
-        return all(self._places[key] != place for key in self.building)
-
-    def built_s(self, choice: Choice) -> float | None:
-        """Return the processor time that building a variant took, s; None if it failed."""
-        build = self._builds.get(as_key(choice))
-        if build is None or not build.done() or build.exception() is not None:
-            return None
-        return build.result()
-
-    @abstractmethod
-    def wait(self, seconds: float) -> None:
-        """Wait until another variant is built, but no longer than so long, s."""
-
-    @abstractmethod
-    def pause(self) -> None:
-        """Wait until nothing is built."""
-
-    @abstractmethod
-    def load(self, choice: Choice) -> None:
-        """Put a variant's arguments into memory; see `Elsewhere.load`."""
-
-    @abstractmethod
-    def time(
-        self, choice: Choice, best_s: float | None, left_s: float
-    ) -> tuple[tuple[float, ...], bool]:
-        """Time a variant; see `Elsewhere.time`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-
-class Elsewhere(Builders):
-    """Processes that build and time variants; a context manager.
-
-    Parameters
-    ----------
-    task : Task
-        What they are to do.
-    processes : int
-        How many.
-
-    Attributes
-    ----------
-    processes : int
-        How many there are.
-    """
-
-    def __init__(self, task: Task, processes: int) -> None:
-        super().__init__(processes)
-        self._task = task
-        self._lanes = [process_pool(1) for _ in range(processes)]
-        self._standstill = Standstill(self._busy) if can_stop() else None
-        self._opening: dict[int, Future[None]] = {}
-
-    @classmethod
-    def of(
-        cls,
-        executor: Executor,
-        asked: Packed | Question,
-        runner: CaseRunner,
-        plan: Plan,
-        most_s: float,
-    ) -> Builders | None:
-        """Return what builds variants for a runner; None if its own process has to.
-
-        As many processes as the executor has, if that is a pool of this machine; that of a replay
-        has a stand-in.
-        """
-        in_replay = getattr(executor, "builders_in_replay", None)
-        if in_replay is not None:
-            return in_replay(runner, plan, most_s)
-        if not (isinstance(executor, ProcessPoolExecutor) and isinstance(asked, Packed)):
-            return None
-        if not (isinstance(runner, KernelRunner) and runner.identity.device_type == "cpu"):
-            return None
-        if not isinstance(runner.clock, EventClock):
-            return None  # the others have that one
-        label = runner.session.device.label
-        task = Task(asked=asked, label=label, plan=plan, most_s=most_s)
-        return cls(task, min(MOST, capacity(executor)))
-
-    @property
-    def standstill(self) -> StandsStill | None:
-        """What has the processes that are building stand still; None where systems cannot."""
-        return self._standstill
-
-    def _build(self, place: int, choice: Choice) -> Future[float | None]:
-        return self._submit(place, _build, dict(choice))
-
-    def wait(self, seconds: float) -> None:
-        """Wait until another variant is built, but no longer than so long, s."""
-        building = [self._builds[key] for key in self.building]
-        wait(building, timeout=seconds, return_when=FIRST_COMPLETED)
-
-    def pause(self) -> None:
-        """Wait until nothing is built."""
-        wait(self._opening.values())
-        wait(self._builds.values())
-
-    def load(self, choice: Choice) -> None:
-        """Have a variant put its arguments into memory when it is built, ahead of timing it.
-
-        What goes wrong does so again when it is timed.
-        """
-        self.begin([choice])
-        key = as_key(choice)
-        if self._builds[key].exception() is None:
-            self._submit(self._places[key], _load, dict(choice)).exception()
-
-    def time(
-        self, choice: Choice, best_s: float | None, left_s: float
-    ) -> tuple[tuple[float, ...], bool]:
-        """Time a variant that is built, as `countperf.tuning.measuring.Bench.time`.
+    def submit_within(self, limit_s: float, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Have a process do something, and end the process where that takes too long.
 
         Parameters
         ----------
-        choice : Mapping from str to value
-            The variant.
-        best_s : float or None
-            Best time so far, s.
-        left_s : float
-            What is left of the budget, s.
+        limit_s : float
+            What it may take, s, times not included for which the processes stand still or, on
+            Linux, wait for a processor; twice as long in any case. Of a function that is a
+            generator, this is what each part may take that it yields.
+        fn : callable
+            What is to be done. The result of a generator is the list of what it yields.
 
-        Raises
-        ------
-        MeasurementError
-            It does not build, or run, its numbers are wrong, or the process came to an end.
-        DeviceError
-            The processes do not find the device.
+        Returns
+        -------
+        concurrent.futures.Future
+            Raises `WorkerLostError` where the process ends.
         """
-        self.begin([choice])
-        key = as_key(choice)
-        place = self._places[key]
-        try:
-            self._builds[key].result()
-            return self._submit(place, _time, dict(choice), best_s, left_s).result()
-        except BrokenExecutor as error:
-            self._replace(place)
-            raise MeasurementError(
-                f"the process that was to build and run {dict(choice)} came to an end"
-            ) from error
+        return self._enqueue(_Task(Future(), (fn, args, {}), limit_s))
 
-    def _busy(self) -> list[int]:
-        """Return the numbers of the processes that are building, or about to be able to."""
-        busy = {self._places[key] for key in self.building}
-        busy.update(place for place, opening in self._opening.items() if not opening.done())
-        return [number for place in busy for number in self._lanes[place].running()]
+    def drop(self, futures: Iterable[Future[Any]]) -> None:
+        """End what is under way of these, with the processes that do it."""
+        with self._lock:
+            self._dropped.update(futures)
+        self._notify()
 
-    def _submit(self, place: int, function: Any, *given: Any) -> Future[Any]:
-        try:
-            return self._lanes[place].submit(function, self._task, *given)
-        except BrokenExecutor:  # by what it did before
-            self._replace(place)
-            return self._lanes[place].submit(function, self._task, *given)
+    def running(self) -> list[int]:
+        """Return the numbers of its processes."""
+        return [worker.number for worker in list(self._workers)]
 
-    def _replace(self, place: int) -> None:
-        """Have a new process in place of one that ended, which knows no variant."""
-        self._lanes[place].end()
-        self._lanes[place] = process_pool(1)
-        lost = [key for key, where in self._places.items() if where == place]
-        for key in lost:
-            del self._places[key], self._builds[key]
+    @property
+    def is_starting(self) -> bool:
+        """Whether a process is there that is not ready yet."""
+        return any(not worker.is_ready for worker in list(self._workers))
 
-    def __enter__(self) -> Self:
-        self._opening = {place: self._submit(place, _open) for place in range(self.processes)}
-        return self
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more tasks, and end the processes when all are done."""
+        with self._lock:
+            self._is_shut = True
+            cancelled = list(self._queue) if cancel_futures else []
+        for task in cancelled:
+            task.future.cancel()
+        self._notify()
+        if wait and self._manager is not None:
+            self._manager.join()
+
+    def end(self) -> None:
+        """End the processes, whatever they are doing."""
+        self._is_ended = True
+        for number in self.running():
+            kill_group(number)
+        self.shutdown(cancel_futures=True)
 
     def __exit__(
         self,
@@ -281,59 +216,225 @@ class Elsewhere(Builders):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for lane in self._lanes:
-            lane.end()
+        if error is None:
+            self.shutdown()
+        else:
+            self.end()
 
+    def _enqueue(self, task: _Task) -> Future[Any]:
+        with self._lock:
+            if self._is_shut:
+                raise RuntimeError("no tasks are taken after the shutdown of a pool")
+            self._queue.append(task)
+            if self._manager is None:
+                self._manager = threading.Thread(target=self._manage, name=_NAME, daemon=True)
+                self._manager.start()
+                _pools.add(self)
+        self._notify()
+        return task.future
 
-# {{{ what the processes do
+    def _notify(self) -> None:
+        with self._lock:
+            if not self._is_woken:
+                self._is_woken = True
+                self._wake.send_bytes(b"!")
 
+    # }}}
 
-class _Place:
-    """The state of such a process."""
+    # {{{ the thread that looks after the processes
 
-    def __init__(self, task: Task) -> None:
-        from countperf.harness.devices import discover, select_device
+    def _manage(self) -> None:
+        try:
+            while not self._is_ended:
+                self._end_dropped()
+                self._assign()
+                if self._is_shut and not self._queue and not any(w.task for w in self._workers):
+                    break
+                self._await()
+        finally:
+            for worker in list(self._workers):
+                with contextlib.suppress(OSError):
+                    worker.connection.close()
+            for worker in list(self._workers):
+                if not self._is_ended:
+                    worker.process.join(_GRACE_S)
+                self._lose(worker, "its pool was ended", is_dropped=True)
+            for task in self._queue:
+                task.future.cancel()
+            self._queue.clear()
 
-        question = task.asked.question()
-        space = question.found_space()
-        # that it works the search's own process has tried
-        device = select_device(task.label, discover().devices)
-        self.until_s = float("inf")
-        self.bench = Bench(
-            space,
-            question.sizes,
-            KernelRunner.open(device),
-            task.plan,
-            most_s=task.most_s,
-            left_s=lambda: self.until_s - time.monotonic(),
+    def _assign(self) -> None:
+        """Give waiting tasks to idle processes, and have others started while there are fewer."""
+        while self._queue and not self._is_ended:
+            worker = next((w for w in self._workers if w.task is None), None)
+            if worker is None and len(self._workers) >= self._max_workers:
+                return
+            task = self._queue.popleft()
+            if not task.future.set_running_or_notify_cancel():
+                continue
+            try:
+                worker = worker or self._started()
+            except (OSError, EOFError) as error:
+                task.future.set_exception(WorkerLostError(f"it did not start: {error}", []))
+                continue
+            worker.task = task
+            if worker.is_ready:
+                self._send(worker, task)
+
+    def _started(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process: Any = self._context.Process(
+            target=serve,
+            args=(theirs, str(Path.cwd()), list(sys.path)),
+            name=f"{_NAME}-{next(_numbers)}",
         )
+        with _starting, _main_left_out():
+            process.start()
+        theirs.close()
+        worker = _Worker(process, process.pid, ours, time.monotonic())
+        GUARD.add(worker.number)
+        self._workers.append(worker)
+        with contextlib.suppress(OSError):  # it has ended; that is seen soon
+            ours.send_bytes(cloudpickle.dumps(self._initial))
+        return worker
+
+    def _send(self, worker: _Worker, task: _Task) -> None:
+        try:
+            content: bytes = cloudpickle.dumps(task.call, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # noqa: BLE001  objects may raise anything
+            worker.task = None
+            task.future.set_exception(error)
+            return
+        worker.begin()
+        with contextlib.suppress(OSError):  # it has ended; that is seen soon
+            worker.connection.send_bytes(content)
+
+    def _await(self) -> None:
+        """Wait until something happens, and see to it."""
+        limits = [left_s for w in self._workers if (left_s := w.left_s()) is not None]
+        sources: list[Any] = [self._woken]
+        for worker in self._workers:
+            sources += [worker.connection, worker.process.sentinel]
+        there = set(wait(sources, max(_SHORTEST_S, min(limits)) if limits else None))
+        if self._woken in there:
+            with self._lock:
+                self._woken.recv_bytes()
+                self._is_woken = False
+        for worker in list(self._workers):
+            if worker.connection in there:
+                self._receive(worker)
+            elif worker.process.sentinel in there:
+                self._lose(worker, _how_it_ended(worker))
+            elif (left_s := worker.left_s()) is not None and left_s <= 0:
+                limit_s = worker.task.limit_s if worker.is_ready and worker.task else START_S
+                self._lose(worker, f"it took longer than {limit_s:.3g} s", is_late=True)
+
+    def _receive(self, worker: _Worker) -> None:
+        try:
+            content = worker.connection.recv_bytes()
+        except (EOFError, OSError):
+            self._lose(worker, _how_it_ended(worker))
+            return
+        task = worker.task
+        try:
+            kind, value = pickle.loads(content)
+        except Exception as error:  # noqa: BLE001  what comes back may raise anything
+            kind, value = "error", error
+        if kind == "ready":
+            worker.is_ready = True
+            if task is not None:
+                self._send(worker, task)
+        elif task is not None and kind == "part":
+            task.parts.append(value)
+            worker.begin()
+        elif task is not None:
+            worker.task = None
+            self._finish(task, kind, value)
+
+    def _finish(self, task: _Task, kind: str, value: Any) -> None:
+        if kind == "parts":
+            task.future.set_result(task.parts)
+        elif kind == "done":
+            task.future.set_result(value)
+        elif kind == "exit":
+            task.future.set_exception(WorkerLostError(value, task.parts))
+        else:
+            task.future.set_exception(value)
+
+    def _end_dropped(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, set()
+        for worker in list(self._workers):
+            if worker.task is not None and worker.task.future in dropped:
+                self._lose(worker, "its pool had no more time for it", is_dropped=True)
+        for task in self._queue:
+            if task.future in dropped:
+                task.future.cancel()
+
+    def _lose(self, worker: _Worker, reason: str, **kind: bool) -> None:
+        """End a process, if it has not ended, and have its task fail."""
+        self._workers.remove(worker)
+        kill_group(worker.number)
+        worker.process.kill()
+        worker.process.join()
+        with contextlib.suppress(OSError):
+            worker.connection.close()
+        GUARD.remove(worker.number)
+        STOPS.forget(worker.number)
+        if worker.task is not None:
+            task, worker.task = worker.task, None
+            task.future.set_exception(WorkerLostError(reason, task.parts, **kind))
+
+    # }}}
 
 
-@lru_cache(maxsize=1)
-def _place(task: Task) -> _Place:
-    return _Place(task)
+def _waited_s(number: int) -> float:
+    """Return for how long a process has waited for a processor so far, s; 0 if not known."""
+    try:
+        _, waited_ns, *_ = Path(f"/proc/{number}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return 0.0
+    return int(waited_ns) * 1e-9
 
 
-def _open(task: Task) -> None:
-    _place(task)
+def _how_it_ended(worker: _Worker) -> str:
+    worker.process.join(_GRACE_S)
+    status = worker.process.exitcode
+    if status is None:
+        return "it closed its connection"
+    if status < 0:
+        try:
+            return f"it was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"it was ended by signal {-status}"
+    return f"it ended with status {status}"
 
 
-def _build(task: Task, choice: Choice) -> float:
-    began_s = time.process_time()
-    _place(task).bench.build(choice)
-    return time.process_time() - began_s
+@contextlib.contextmanager
+def _main_left_out() -> Generator[None]:
+    """Have processes of ours not run the caller's main module again when they start.
+
+    Nothing of it is needed there: what a search space refers to in it is sent with the space.
+    """
+    original = spawn.get_preparation_data
+
+    def prepared(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = original(name)
+        if name.startswith(_NAME):
+            found.pop("init_main_from_name", None)
+            found.pop("init_main_from_path", None)
+        return found
+
+    spawn.get_preparation_data = prepared
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = original
 
 
-def _load(task: Task, choice: Choice) -> None:
-    _place(task).bench.load(choice)
-
-
-def _time(
-    task: Task, choice: Choice, best_s: float | None, left_s: float
-) -> tuple[tuple[float, ...], bool]:
-    place = _place(task)
-    place.until_s = time.monotonic() + left_s
-    return place.bench.time(choice, best_s)
-
-
-# }}}
+@atexit.register
+def _end_all() -> None:
+    """End pools that nobody ended, before `multiprocessing` waits for their processes."""
+    if multiprocessing.parent_process() is None:
+        for pool in list(_pools):
+            pool.end()

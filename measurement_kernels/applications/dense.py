@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
+from typing import Any
 
-from measurement_kernels.applications.common import (
+import numpy as np
+from numpy.typing import NDArray
+
+from measurement_kernels.arguments import ScalarArgument, Sizes, arrays
+from measurement_kernels.loopy_kernels import (
     ONE_PER_ITEM,
     Arrays,
+    LoopyKernel,
     Results,
+    Tile,
     any_sizes,
-    application,
+    computed_from,
+    in_f64,
+    mapped,
+    sizes_along,
 )
-from measurement_kernels.arguments import ScalarArgument, Sizes, arrays
-from measurement_kernels.loopy_kernels import Tile, in_f64, mapped, sizes_along
 from measurement_kernels.paper import tiled_product
 
+_application = partial(LoopyKernel, purpose="application")
 _ALPHA, _BETA = ScalarArgument(name="alpha", value=1.5), ScalarArgument(name="beta", value=0.75)
 
 # {{{ products of matrices
 
 
-def _gemm(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, b, c = in_f64(arguments, "a b c")
-    return {"c": 0.75 * c + 1.5 * (a @ b)}
-
-
-def _two_products(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, b, c, d = in_f64(arguments, "a b c d")
+def _two_products(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], d: NDArray[Any]) -> Results:
     t = 1.5 * (a @ b)
     return {"t": t, "d": t @ c + 0.75 * d}
-
-
-def _syrk(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, c = in_f64(arguments, "a c")
-    return {"c": np.triu(c, 1) + np.tril(0.75 * c + 1.5 * (a @ a.T))}
-
-
-def _trmm(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, b = in_f64(arguments, "a b")
-    return {"c": 1.5 * (b + np.tril(a, -1).T @ b)}
 
 
 def _covariance(arguments: Arrays, parameters: Sizes) -> Results:
@@ -53,14 +42,8 @@ def _covariance(arguments: Arrays, parameters: Sizes) -> Results:
     return {"mean": mean, "centered": centered, "cov": covariances}
 
 
-def _batch(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, b = in_f64(arguments, "a b")
-    return {"c": a @ b}
-
-
 _PRODUCTS = (
-    application(
+    _application(
         family="gemm",
         groups=((16, 16),),
         description="matrix product added to a matrix, tiles of both factors in local memory",
@@ -71,9 +54,9 @@ _PRODUCTS = (
         domain="{ [i, j, k] : 0 <= i < n and 0 <= j < m and 0 <= k < l }",
         instructions="c[i, j] = beta*c[i, j] + alpha*sum(k, a[i, k]*b[k, j])",
         transform=tiled_product(),
-        expected=_gemm,
+        expected=computed_from("a b c", lambda a, b, c: {"c": 0.75 * c + 1.5 * (a @ b)}),
     ),
-    application(
+    _application(
         name="two_mm",
         family="2mm",
         groups=((32, 8),),
@@ -96,9 +79,9 @@ _PRODUCTS = (
             d[p, q] = sum(r, t[p, r]*c[r, q]) + beta*d[p, q] {dep=wait}
         """,
         transform=mapped(i=1, j=0, p=1, q=0),
-        expected=_two_products,
+        expected=computed_from("a b c d", _two_products),
     ),
-    application(
+    _application(
         family="syrk",
         groups=((16, 16),),
         element_types=("f64",),
@@ -110,9 +93,11 @@ _PRODUCTS = (
         domain="{ [i, j, k] : 0 <= j <= i < n and 0 <= k < m }",
         instructions="c[i, j] = beta*c[i, j] + alpha*sum(k, a[i, k]*a[j, k])",
         transform=ONE_PER_ITEM,
-        expected=_syrk,
+        expected=computed_from(
+            "a c", lambda a, c: {"c": np.triu(c, 1) + np.tril(0.75 * c + 1.5 * (a @ a.T))}
+        ),
     ),
-    application(
+    _application(
         family="trmm",
         groups=((32, 8),),
         description="product of a triangular matrix, transposed, and a matrix",
@@ -124,9 +109,9 @@ _PRODUCTS = (
         domain=("{ [i, j] : 0 <= i < n and 0 <= j < m }", "{ [k] : i < k < n }"),
         instructions="c[i, j] = alpha*(b[i, j] + sum(k, a[k, i]*b[k, j]))",
         transform=ONE_PER_ITEM,
-        expected=_trmm,
+        expected=computed_from("a b", lambda a, b: {"c": 1.5 * (b + np.tril(a, -1).T @ b)}),
     ),
-    application(
+    _application(
         family="covariance",
         groups=((32, 8),),
         description="means, centered data and covariances of columns, three launches",
@@ -156,7 +141,7 @@ _PRODUCTS = (
         transform=mapped(j=0, p=1, q=0, r=1, s=0),
         expected=_covariance,
     ),
-    application(
+    _application(
         family="batched-gemm",
         groups=((16, 16),),
         description="products of many 16 by 16 matrices, both factors in local memory",
@@ -172,7 +157,7 @@ _PRODUCTS = (
             Tile("b", "k j", "e", {"b_matrix": None, "b_row": 1, "b_column": 0}),
             tags={"e": "g.0", "i": "l.1", "j": "l.0"},
         ),
-        expected=_batch,
+        expected=computed_from("a b", lambda a, b: {"c": a @ b}),
     ),
 )
 
@@ -181,27 +166,8 @@ _PRODUCTS = (
 # {{{ matrices times vectors: every item takes a row or a column, as in PolyBench's GPU versions
 
 
-def _atax(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, x = in_f64(arguments, "a x")
-    t = a @ x
-    return {"t": t, "y": a.T @ t}
-
-
-def _mvt(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, x, y, v, w = in_f64(arguments, "a x y v w")
-    return {"x": x + a @ v, "y": y + a.T @ w}
-
-
-def _gesummv(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    a, b, x = in_f64(arguments, "a b x")
-    return {"y": 1.5 * (a @ x) + 1.25 * (b @ x)}
-
-
 _VECTORS = (
-    application(
+    _application(
         family="atax",
         groups=((128, 1),),
         description="a transposed times a times x, two launches",
@@ -216,9 +182,9 @@ _VECTORS = (
             y[p] = sum(q, a[q, p]*t[q]) {dep=wait}
         """,
         transform=mapped(i=0, p=0),
-        expected=_atax,
+        expected=computed_from("a x", lambda a, x: {"t": a @ x, "y": a.T @ (a @ x)}),
     ),
-    application(
+    _application(
         family="mvt",
         groups=((256, 1),),
         description="products with a matrix and with its transpose, added to vectors",
@@ -232,9 +198,11 @@ _VECTORS = (
             y[i] = y[i] + sum(k, a[k, i]*w[k])
         """,
         transform=mapped(i=0),
-        expected=_mvt,
+        expected=computed_from(
+            "a x y v w", lambda a, x, y, v, w: {"x": x + a @ v, "y": y + a.T @ w}
+        ),
     ),
-    application(
+    _application(
         family="gesummv",
         groups=((64, 1),),
         description="sum of two products of a matrix and a vector",
@@ -249,7 +217,7 @@ _VECTORS = (
         domain="{ [i, j] : 0 <= i, j < n }",
         instructions="y[i] = alpha*sum(j, a[i, j]*x[j]) + beta*sum(j, b[i, j]*x[j])",
         transform=mapped(i=0),
-        expected=_gesummv,
+        expected=computed_from("a b x", lambda a, b, x: {"y": 1.5 * (a @ x) + 1.25 * (b @ x)}),
     ),
 )
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import loopy as lp
 import numpy as np
 from loopy import TranslationUnit
 from numpy.typing import NDArray
 
-from measurement_kernels.applications.common import (
-    ONE_PER_ITEM,
-    Arrays,
-    Results,
-    any_sizes,
-    application,
-)
 from measurement_kernels.arguments import (
     ArrayArgument,
     Extent,
@@ -27,9 +21,21 @@ from measurement_kernels.arguments import (
 )
 from measurement_kernels.groups import GroupShape
 from measurement_kernels.index_arrays import ROW_LOOPS, row_starts, row_sums, uneven_lengths
-from measurement_kernels.loopy_kernels import in_f64, mapped, sizes_along, tile_of
+from measurement_kernels.loopy_kernels import (
+    ONE_PER_ITEM,
+    Arrays,
+    LoopyKernel,
+    Results,
+    any_sizes,
+    computed_from,
+    in_f64,
+    mapped,
+    sizes_along,
+    tile_of,
+)
 from measurement_kernels.units import prefetch
 
+_application = partial(LoopyKernel, purpose="application")
 # {{{ stencils on regular grids, and a small filter
 
 _SECOND_DIFFERENCES = " + ".join(
@@ -42,16 +48,12 @@ _SECOND_DIFFERENCES = " + ".join(
 )
 
 
-def _jacobi_2d(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    (a,) = in_f64(arguments, "a")
+def _jacobi_2d(a: NDArray[Any]) -> Results:
     around = a[1:-1, :-2] + a[1:-1, 2:] + a[2:, 1:-1] + a[:-2, 1:-1]
     return {"b": 0.2 * (a[1:-1, 1:-1] + around)}
 
 
-def _heat_3d(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    (a,) = in_f64(arguments, "a")
+def _heat_3d(a: NDArray[Any]) -> Results:
     b = a[1:-1, 1:-1, 1:-1].copy()
     for axis in range(3):
         inner = tuple(slice(None) if k == axis else slice(1, -1) for k in range(3))
@@ -81,7 +83,7 @@ def _conv2d(arguments: Arrays, parameters: Sizes) -> Results:
 
 
 _STENCILS = (
-    application(
+    _application(
         family="jacobi-2d",
         groups=((32, 8),),
         description="mean of a point and its four neighbors",
@@ -94,9 +96,9 @@ _STENCILS = (
             b[i, j] = 0.2*(a[i+1, j+1] + a[i+1, j] + a[i+1, j+2] + a[i+2, j+1] + a[i, j+1])
         """,
         transform=ONE_PER_ITEM,
-        expected=_jacobi_2d,
+        expected=computed_from("a", _jacobi_2d),
     ),
-    application(
+    _application(
         family="heat-3d",
         groups=((32, 4),),
         element_types=("f64",),
@@ -108,9 +110,9 @@ _STENCILS = (
         domain="{ [i, j, k] : 0 <= i, j, k < n }",
         instructions=f"b[i, j, k] = {_SECOND_DIFFERENCES} + a[i+1, j+1, k+1]",
         transform=mapped(j=1, k=0),
-        expected=_heat_3d,
+        expected=computed_from("a", _heat_3d),
     ),
-    application(
+    _application(
         family="fdtd-2d",
         groups=((32, 8),),
         description="time step of Maxwell's equations in the plane, two launches",
@@ -141,7 +143,7 @@ _STENCILS = (
         transform=mapped(i=1, j=0, p=1, q=0),
         expected=_fdtd_2d,
     ),
-    application(
+    _application(
         family="conv2d",
         groups=((16, 16),),
         description="3 by 3 filter, tile and halo in local memory",
@@ -183,14 +185,8 @@ def _by_elements(unit: TranslationUnit, group_shape: GroupShape) -> TranslationU
     )
 
 
-def _derivatives(arguments: Arrays, parameters: Sizes) -> Results:
-    del parameters
-    d, g, u = in_f64(arguments, "d g u")
-    return {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)}
-
-
 _GALERKIN = (
-    application(
+    _application(
         family="dg-derivative",
         groups=((NODES, 8),),
         description="derivatives on elements of 20 nodes, the field in local memory",
@@ -205,7 +201,10 @@ _GALERKIN = (
         domain=f"{{ [e, i, j, r] : 0 <= e < elements and 0 <= i, j < {NODES} and 0 <= r < 3 }}",
         instructions="res[e, i] = sum(r, g[r, e]*sum(j, d[r, j, i]*u[e, j]))",
         transform=_by_elements,
-        expected=_derivatives,
+        expected=computed_from(
+            "d g u",
+            lambda d, g, u: {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)},
+        ),
     ),
 )
 
@@ -263,7 +262,7 @@ def _sparse_product(arguments: Arrays, parameters: Sizes) -> Results:
 
 
 _SPARSE = tuple(
-    application(
+    _application(
         name=f"spmv_{variant}",
         family="spmv",
         variant=variant,

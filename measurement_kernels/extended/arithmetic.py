@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry
-from measurement_kernels.program_entries import program_entry
 from measurement_kernels.programs import (
     Fetch,
     Formula,
@@ -15,6 +14,7 @@ from measurement_kernels.programs import (
     Shape,
     Step,
     along,
+    program_entry,
 )
 
 _ITEMS = 128
@@ -74,14 +74,9 @@ def _chains(
         step=_STEP,
         behind_barriers=behind_barriers,
     )
-    return program_entry(
-        program,
-        shape,
-        "chains-behind-barriers" if behind_barriers else "independent-chains",
-        f"{kind}-{number}",
-        f"{number} chains of {kind} per item",
-        (0, 2),
-    )
+    family = "chains-behind-barriers" if behind_barriers else "independent-chains"
+    text = f"{number} chains of {kind} per item"
+    return program_entry(program, shape, family, f"{kind}-{number}", text, (0, 2))
 
 
 def chains_program(
@@ -129,11 +124,9 @@ def chains_program(
         arrays(f"a[n], {table}output r[n]"),
         element_type,
     )
-    return program, Shape(
-        along("i", (items,)),
-        steps=(Step("k", step),) if behind_barriers else (),
-        fetches=(TABLE,) if behind_barriers else (),
-    )
+    if behind_barriers:
+        return program, Shape(along("i", (items,)), steps=(Step("k", step),), fetches=(TABLE,))
+    return program, Shape(along("i", (items,)))
 
 
 # }}}
@@ -193,18 +186,11 @@ def _function_loop(
         arrays("a[n], t[m], output r[n]"),
         element_type,
     )
-    return program_entry(
-        program,
-        Shape(
-            along("i", (items,)),
-            steps=(Step("k", _STEP),) if place == "sync" else (),
-            fetches=(TABLE,) if place == "sync" else (),
-        ),
-        "function-loops",
-        f"{function}-{callers}-{place}",
-        f"sums of {function}, called by {callers} items",
-        (0, 2),
-    )
+    shape = Shape(along("i", (items,)))
+    if place == "sync":
+        shape = Shape(along("i", (items,)), steps=(Step("k", _STEP),), fetches=(TABLE,))
+    name, text = f"{function}-{callers}-{place}", f"sums of {function}, called by {callers} items"
+    return program_entry(program, shape, "function-loops", name, text, (0, 2))
 
 
 # }}}

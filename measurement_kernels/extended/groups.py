@@ -9,7 +9,6 @@ from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.extended.arithmetic import UPDATES, chains_program
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.program_entries import program_entry
 from measurement_kernels.programs import (
     Divided,
     Formula,
@@ -17,6 +16,7 @@ from measurement_kernels.programs import (
     Recurrence,
     Shape,
     along,
+    program_entry,
 )
 
 
@@ -76,13 +76,10 @@ def group_shapes() -> Iterator[CatalogEntry]:
                 sizes = (SizeParameter("n", columns, base=600_000),)
             else:
                 sizes = (SizeParameter("n", rows, base=600), SizeParameter("m", columns, base=1000))
-            yield program_entry(
-                *_map(f"groups_{variant}", value, names, group, sizes),
-                "group-shapes",
-                f"{variant}-{len(sizes)}d-{columns * rows}",
-                f"{variant} of an array",
-                (0, 2) if rows == 1 else (0, 1),
-            )
+            program, shape = _map(f"groups_{variant}", value, names, group, sizes)
+            name, text = f"{variant}-{len(sizes)}d-{columns * rows}", f"{variant} of an array"
+            steps = (0, 2) if rows == 1 else (0, 1)
+            yield program_entry(program, shape, "group-shapes", name, text, steps)
 
 
 # }}}
@@ -254,17 +251,11 @@ def _guarded(variant: str, group: GroupShape, element_type: str) -> CatalogEntry
         arrays(work.arguments),
         element_type,
     )
-    along_rows = Divided("j", 0, columns)
-    return program_entry(
-        program,
-        Shape((along_rows, Divided("i", 1, rows)))
-        if rows > 1
-        else Shape((along_rows,), groups=("i",)),
-        "guards",
-        variant,
-        f"{variant}, in groups that need not divide the sizes",
-        (0, 1),
-    )
+    shape = Shape((Divided("j", 0, columns), Divided("i", 1, rows)))
+    if rows == 1:
+        shape = Shape(along("j", (columns,)), groups=("i",))
+    text = f"{variant}, in groups that need not divide the sizes"
+    return program_entry(program, shape, "guards", variant, text, (0, 1))
 
 
 # }}}

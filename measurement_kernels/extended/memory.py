@@ -8,8 +8,7 @@ from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.extended.arithmetic import TABLE
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.program_entries import program_entry
-from measurement_kernels.programs import Fetch, Formula, Program, Shape, Step, along
+from measurement_kernels.programs import Fetch, Formula, Program, Shape, Step, along, program_entry
 
 _PLANE_TILE = ("i_item", "j_item"), ("i_group", "j_group")
 
@@ -94,19 +93,11 @@ def _item_sum(
         (SizeParameter("n", items, base=1536), SizeParameter("m", 32, base=1056 // chains)),
         arrays(f"a[{extents}], {second}{table}output r[n]"),
     )
-    prefetched = vector == "prefetched"
-    return program_entry(
-        program,
-        Shape(
-            along("i", (items,)),
-            steps=(Step("k", 32),) if prefetched else (),
-            fetches=(TABLE,) if prefetched else (),
-        ),
-        "item-loops",
-        f"{direction}-{kind}",
-        f"sums along each {direction} with {chains} accumulators",
-        (0, 1),
-    )
+    shape = Shape(along("i", (items,)))
+    if vector == "prefetched":
+        shape = Shape(along("i", (items,)), steps=(Step("k", 32),), fetches=(TABLE,))
+    text = f"sums along each {direction} with {chains} accumulators"
+    return program_entry(program, shape, "item-loops", f"{direction}-{kind}", text, (0, 1))
 
 
 # }}}
@@ -132,14 +123,10 @@ def working_sets() -> Iterator[CatalogEntry]:
             ),
             arrays(f"a[rows, {items}], output r[n, {items}]"),
         )
-        yield program_entry(
-            program,
-            Shape(along("i", (items,)), groups=("g",), priority="p,k"),
-            "working-set",
-            f"{kibibytes}-kib",
-            f"{passes} passes of each group over {kibibytes} KiB",
-            (0,) if large else (0, 2),
-        )
+        shape = Shape(along("i", (items,)), groups=("g",), priority="p,k")
+        text = f"{passes} passes of each group over {kibibytes} KiB"
+        steps = (0,) if large else (0, 2)
+        yield program_entry(program, shape, "working-set", f"{kibibytes}-kib", text, steps)
 
 
 # }}}
@@ -185,14 +172,10 @@ def shared_lines() -> Iterator[CatalogEntry]:
                     arrays(f"x[n, m], output r[{extents}]"),
                 )
                 first = 1 if kind == "stored-apart" else 0
-                yield program_entry(
-                    program,
-                    Shape(along("ij", items, each, first_axis=first), block="unr"),
-                    "shared-lines",
-                    f"{kind}-{each[0]}x{each[1]}-{base}",
-                    f"a matrix copied or transposed by tiles, pitch of {base} elements",
-                    (0, 1),
-                )
+                shape = Shape(along("ij", items, each, first_axis=first), block="unr")
+                name = f"{kind}-{each[0]}x{each[1]}-{base}"
+                text = f"a matrix copied or transposed by tiles, pitch of {base} elements"
+                yield program_entry(program, shape, "shared-lines", name, text, (0, 1))
 
 
 # }}}
@@ -243,15 +226,10 @@ def _strided(
         (SizeParameter("n", 128, base=2**21 // max(loads, stores)),),
         arrays(f"a[{loads}*n + {margin}], {role} r[{stores}*n]"),
     )
-    fetch = Fetch("a", ("i_item",), ("i_group",), (0,))
-    return program_entry(
-        program,
-        Shape(along("i", (128,)), fetches=(fetch,) if local else ()),
-        "local-access" if local else "strided-access",
-        variant,
-        "strided or misaligned access of each item",
-        (0, 2),
-    )
+    fetches = (Fetch("a", ("i_item",), ("i_group",), (0,)),) if local else ()
+    shape = Shape(along("i", (128,)), fetches=fetches)
+    family, text = "strided-access", "strided or misaligned access of each item"
+    return program_entry(program, shape, "local-access" if local else family, variant, text, (0, 2))
 
 
 def _shifted_tile(variant: str, width: int, halo: int, axes: tuple[int, int]) -> CatalogEntry:
@@ -265,14 +243,9 @@ def _shifted_tile(variant: str, width: int, halo: int, axes: tuple[int, int]) ->
         (SizeParameter("n", height, base=520), SizeParameter("m", width, base=1000)),
         arrays(f"a[n, m + {halo}], output r[n, m]"),
     )
-    return program_entry(
-        program,
-        Shape(along("ij", (height, width)), fetches=(Fetch("a", *_PLANE_TILE, axes),)),
-        "local-access",
-        variant,
-        "tile in local memory, fetched along rows or columns, read with shifts",
-        (0, 1),
-    )
+    shape = Shape(along("ij", (height, width)), fetches=(Fetch("a", *_PLANE_TILE, axes),))
+    text = "tile in local memory, fetched along rows or columns, read with shifts"
+    return program_entry(program, shape, "local-access", variant, text, (0, 1))
 
 
 # }}}
@@ -320,14 +293,9 @@ def _between_lanes(direction: str, items: int, pitch: int) -> CatalogEntry:
         ),
         arrays(f"a[{read_shape}], output r[{write_shape}]"),
     )
-    return program_entry(
-        program,
-        Shape(along("i", (items,)), groups=("j", "q")),
-        "walks-of-lanes",
-        f"{direction}-of-{pitch}",
-        f"{direction}s of neighbors in {items} rows of {pitch} elements",
-        (0, 2),
-    )
+    shape = Shape(along("i", (items,)), groups=("j", "q"))
+    text = f"{direction}s of neighbors in {items} rows of {pitch} elements"
+    return program_entry(program, shape, "walks-of-lanes", f"{direction}-of-{pitch}", text, (0, 2))
 
 
 def _down_columns(direction: str, number: int, pitch: int) -> CatalogEntry:
@@ -349,14 +317,9 @@ def _down_columns(direction: str, number: int, pitch: int) -> CatalogEntry:
         ),
         arrays(arguments),
     )
-    return program_entry(
-        program,
-        Shape(along("i", (64,)), groups=("q",)),
-        "walks-in-loops",
-        f"{direction}-{number}-of-{pitch}",
-        f"{direction}s along columns of {number} rows of {pitch} elements",
-        (0, 2),
-    )
+    shape, name = Shape(along("i", (64,)), groups=("q",)), f"{direction}-{number}-of-{pitch}"
+    text = f"{direction}s along columns of {number} rows of {pitch} elements"
+    return program_entry(program, shape, "walks-in-loops", name, text, (0, 2))
 
 
 def _along_rows(items: int, pitch: int, matrices: str, element_type: str) -> CatalogEntry:
@@ -374,14 +337,9 @@ def _along_rows(items: int, pitch: int, matrices: str, element_type: str) -> Cat
         arrays("".join(f"{name}[n, m], " for name in names) + "c[m], output r[n]"),
         element_type,
     )
-    return program_entry(
-        program,
-        Shape(along("i", (items,))),
-        "rows-in-loops",
-        f"{matrices}-of-{pitch}",
-        f"sums along rows of {pitch} elements of {matrices} array(s), by each item",
-        (0, 2, 4),
-    )
+    shape, name = Shape(along("i", (items,))), f"{matrices}-of-{pitch}"
+    text = f"sums along rows of {pitch} elements of {matrices} array(s), by each item"
+    return program_entry(program, shape, "rows-in-loops", name, text, (0, 2, 4))
 
 
 # }}}

@@ -18,8 +18,7 @@ from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.extended.arithmetic import UPDATES, chains_program
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.program_entries import program_entry
-from measurement_kernels.programs import Fetch, Formula, Program, Shape, Step, along
+from measurement_kernels.programs import Fetch, Formula, Program, Shape, Step, along, program_entry
 
 _STEP = 8
 _STATES = {
@@ -113,19 +112,14 @@ def group_reductions() -> Iterator[CatalogEntry]:
                 (SizeParameter("n", base=480), SizeParameter("m", items, base=900)),
                 arrays(f"{array}, output r[n]"),
             )
+            text, builder = f"sums of a group along each {variant}", partial(_build, program, items)
             yield program_entry(
-                program,
-                (items, 1),
-                "group-reduction",
-                variant,
-                f"sums of a group along each {variant}",
-                (0, 1),
-                builder=partial(_build_reduction, program, items),
+                program, (items, 1), "group-reduction", variant, text, (0, 1), builder=builder
             )
 
 
 @cache
-def _build_reduction(program: Program, items: int) -> TranslationUnit:
+def _build(program: Program, items: int) -> TranslationUnit:
     unit = lp.tag_inames(program.unit(), {"i": "g.0"})
     unit = lp.split_iname(unit, "k", items, outer_iname="k_each", inner_iname="k_item")
     unit = lp.split_reduction_outward(unit, "k_item")

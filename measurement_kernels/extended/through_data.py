@@ -39,8 +39,7 @@ from measurement_kernels.index_arrays import (
     uneven_lengths,
 )
 from measurement_kernels.loopy_kernels import LoopyKernel, in_f64, mapped
-from measurement_kernels.program_entries import program_entry
-from measurement_kernels.programs import Formula, Program, Shape, along
+from measurement_kernels.programs import Formula, Program, Shape, along, program_entry
 
 _ROW = 24
 _SMALL = 2048

@@ -39,11 +39,11 @@ side by side: vectors of copies, private arrays in memory, loops over items that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from measurement_kernels.entry import CatalogEntry
-from measurement_kernels.program_entries import program_entry
+from measurement_kernels.programs import program_entry
 from measurement_kernels.random_shapes.derived import even_sizes, guarded
 from measurement_kernels.random_shapes.draws import Draw, DrawKernel
 from measurement_kernels.random_shapes.indirect import STATISTICS, gather, scatter
@@ -52,154 +52,81 @@ from measurement_kernels.random_shapes.maps import elementwise, permutation
 from measurement_kernels.random_shapes.products import matmul, small_operator
 from measurement_kernels.random_shapes.windows import channel_filter, stencil
 
+_MEMBERS: dict[str, tuple[int, int, int, DrawKernel]] = {
+    "random-matmul": (90, 60, 14, matmul),
+    "blocked-matmul": (14, 36, 0, partial(matmul, blocked=True)),
+    "random-stencil": (80, 60, 14, stencil),
+    "blocked-stencil": (14, 36, 0, partial(stencil, blocked=True)),
+    "random-elementwise": (45, 25, 10, elementwise),
+    "random-item-loop": (45, 25, 10, item_loop),
+    "random-channel-filter": (30, 50, 10, channel_filter),
+    "blocked-filter": (14, 36, 0, partial(channel_filter, blocked=True)),
+    "random-arithmetic": (40, 15, 10, arithmetic),
+    "random-transpose": (30, 40, 8, permutation),
+    "blocked-transpose": (10, 30, 0, partial(permutation, blocked=True)),
+    "random-small-operator": (40, 30, 10, small_operator),
+    "blocked-operator": (10, 30, 0, partial(small_operator, blocked=True)),
+    "random-interaction": (50, 30, 12, interaction),
+    "random-integer": (35, 20, 0, integer),
+    "random-guarded": (50, 30, 12, guarded),
+    "random-even-sizes": (0, 64, 24, even_sizes),
+    "blocked-even-sizes": (0, 44, 0, partial(even_sizes, blocked=True)),
+    "random-gather": (32, 16, 8, gather),
+    "random-scatter": (32, 16, 8, scatter),
+}
+"""Numbers of members with any lengths, with powers of two and in f64, and what draws them."""
 
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """A family: how many members have any lengths, powers of two, and f64; what draws them."""
-
-    name: str
-    description: str
-    any_lengths: int
-    powers_of_two: int
-    double: int
-    draw_kernel: DrawKernel
-
-
-_EVEN_SIZES = "kernel of another random family, at sizes that are powers of two"
-_BLOCK = ", a block of results per item"
-_FAMILIES = tuple(
-    _Family(*each)
-    for each in (
-        ("random-matmul", "matrix product or a relative, of random shape", 90, 60, 14, matmul),
-        (
-            "blocked-matmul",
-            f"matrix product or a relative{_BLOCK}",
-            14,
-            36,
-            0,
-            partial(matmul, blocked=True),
-        ),
-        ("random-stencil", "stencil of random points and shape", 80, 60, 14, stencil),
-        (
-            "blocked-stencil",
-            f"stencil of random points{_BLOCK}",
-            14,
-            36,
-            0,
-            partial(stencil, blocked=True),
-        ),
-        ("random-elementwise", "random map of arrays, of random shape", 45, 25, 10, elementwise),
-        (
-            "random-item-loop",
-            "random sums and recurrences of single items",
-            45,
-            25,
-            10,
-            item_loop,
-        ),
-        (
-            "random-channel-filter",
-            "random filter over several channels, of random shape",
-            30,
-            50,
-            10,
-            channel_filter,
-        ),
-        (
-            "blocked-filter",
-            f"filter of random windows{_BLOCK}",
-            14,
-            36,
-            0,
-            partial(channel_filter, blocked=True),
-        ),
-        (
-            "random-arithmetic",
-            "random chains of arithmetic, of random shape",
-            40,
-            15,
-            10,
-            arithmetic,
-        ),
-        (
-            "random-transpose",
-            "random permutation of axes, of random shape",
-            30,
-            40,
-            8,
-            permutation,
-        ),
-        (
-            "blocked-transpose",
-            f"random permutation of axes{_BLOCK}",
-            10,
-            30,
-            0,
-            partial(permutation, blocked=True),
-        ),
-        (
-            "random-small-operator",
-            "random small matrices applied to many elements, of random shape",
-            40,
-            30,
-            10,
-            small_operator,
-        ),
-        (
-            "blocked-operator",
-            f"small matrices applied to many elements{_BLOCK}",
-            10,
-            30,
-            0,
-            partial(small_operator, blocked=True),
-        ),
-        ("random-interaction", "random sums over pairs of points", 50, 30, 12, interaction),
-        ("random-integer", "random chains of integer arithmetic", 35, 20, 0, integer),
-        (
-            "random-guarded",
-            "kernel of another random family, in groups that need not divide its sizes",
-            50,
-            30,
-            12,
-            guarded,
-        ),
-        ("random-even-sizes", _EVEN_SIZES, 0, 64, 24, even_sizes),
-        ("blocked-even-sizes", _EVEN_SIZES + _BLOCK, 0, 44, 0, partial(even_sizes, blocked=True)),
-        ("random-gather", "random reads of tables by numbers", 32, 16, 8, gather),
-        ("random-scatter", "random stores at places that are read", 32, 16, 8, scatter),
-    )
-)
+_DESCRIPTIONS = {
+    "random-matmul": "matrix product or a relative, of random shape",
+    "blocked-matmul": "matrix product or a relative",
+    "random-stencil": "stencil of random points and shape",
+    "blocked-stencil": "stencil of random points",
+    "random-elementwise": "random map of arrays, of random shape",
+    "random-item-loop": "random sums and recurrences of single items",
+    "random-channel-filter": "random filter over several channels, of random shape",
+    "blocked-filter": "filter of random windows",
+    "random-arithmetic": "random chains of arithmetic, of random shape",
+    "random-transpose": "random permutation of axes, of random shape",
+    "blocked-transpose": "random permutation of axes",
+    "random-small-operator": "random small matrices applied to many elements, of random shape",
+    "blocked-operator": "small matrices applied to many elements",
+    "random-interaction": "random sums over pairs of points",
+    "random-integer": "random chains of integer arithmetic",
+    "random-guarded": "kernel of another random family, in groups that need not divide its sizes",
+    "random-even-sizes": "kernel of another random family, at sizes that are powers of two",
+    "blocked-even-sizes": "kernel of another random family, at sizes that are powers of two",
+    "random-gather": "random reads of tables by numbers",
+    "random-scatter": "random stores at places that are read",
+}
 
 
 def entries() -> Iterator[CatalogEntry]:
     """List the kernels of all families."""
-    for family in _FAMILIES:
-        for number in range(family.any_lengths + family.powers_of_two + family.double):
-            yield _member(family, number)
+    for family, (any_lengths, powers_of_two, double, draw_kernel) in _MEMBERS.items():
+        for number in range(any_lengths + powers_of_two + double):
+            is_double = number >= any_lengths + powers_of_two
+            regular = number % 2 == 0 if is_double else number >= any_lengths
+            draw = Draw(f"{family}/{number}", regular=regular)
+            yield _member(family, number, draw, draw_kernel, "f64" if is_double else "f32")
 
 
-def _member(family: _Family, number: int) -> CatalogEntry:
+def _member(
+    family: str, number: int, draw: Draw, draw_kernel: DrawKernel, element_type: str
+) -> CatalogEntry:
     """Draw a kernel; draw again while choices do not fit together or Loopy has no code for them."""
-    is_double = number >= family.any_lengths + family.powers_of_two
-    regular = number % 2 == 0 if is_double else number >= family.any_lengths
-    draw = Draw(f"{family.name}/{number}", regular=regular)
-    drawn = family.draw_kernel(draw)
+    drawn = draw_kernel(draw)
     while drawn is None or drawn[1].group_shape[0] == 1:  # one item along axis 0: no code
-        drawn = family.draw_kernel(draw)
+        drawn = draw_kernel(draw)
     program, shape = drawn
-    if is_double:
-        program = replace(program, element_type="f64")
+    statistics = STATISTICS if draw_kernel in (gather, scatter) else {}
+    blocked = ", a block of results per item" if family.startswith("blocked-") else ""
     return program_entry(
-        program,
+        replace(program, element_type=element_type),
         shape,
-        family.name,
+        family,
         f"{number:03d}",
-        family.description,
+        _DESCRIPTIONS[family] + blocked,
         (0, 1) if draw.chance(0.5) else (0,),
         collection="random",
-        statistics={
-            argument.name: STATISTICS[argument.name]
-            for argument in program.arguments
-            if argument.name in STATISTICS and family.draw_kernel in (gather, scatter)
-        },
+        statistics={a.name: statistics[a.name] for a in program.arguments if a.name in statistics},
     )

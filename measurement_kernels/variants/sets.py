@@ -299,7 +299,7 @@ def variant_cases(
     exponent : int
         Sizes are powers of two made from it; see `CatalogEntry.parameters`.
     count : int, optional
-        How many variants.
+        Number of variants; by default all.
 
     Raises
     ------

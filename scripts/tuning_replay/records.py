@@ -1,8 +1,9 @@
-"""Records of a space on a device: what its variants took, measured once, for replays of searches.
+"""Records of a space on a device: times of its variants, measured once, for replays of searches.
 
-A record is a file: a header that says of what it is, then a line for each variant, with the time of
-building it and checking its numbers and the times of its runs, or why it failed. Nothing of a model
-is in it, so that searches with any model can be played again from it (`tuning_replay.replay`).
+A record is a file: a header that identifies the space, the sizes and the device, then a line for
+each variant, with the time of building it and checking its numbers and the times of its runs, or
+the reason why it failed. It holds nothing of a model, so that searches with any model can be
+replayed from it (`tuning_replay.replay`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _REASON = 200  # characters of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What was measured of a variant.
+    """Measurement of a variant.
 
     Attributes
     ----------

@@ -1,11 +1,11 @@
-"""Searches played again from records: every variant measured once, then any search in no time.
+"""Replays of searches from records of whole spaces.
 
-`predicted_record` asks a model about the variants of a record, and takes the processor time that it
-needs for each. `ReplayRunner`, `ReplayExecutor` and `ReplayBuilders` stand in for the device, for
-the pool, and for the processes that build: they return what was recorded and predicted, and let a
-clock advance by what it took. Whatever is predicted or built at a time shares the processors
-(`ReplayProcessors`); while a variant is timed, nothing is. What a search computes between
-measurements can be counted as well (`ThinkingClock`).
+`predicted_record` predicts the variants of a record and measures the processor time of each
+prediction. `ReplayRunner`, `ReplayExecutor` and `ReplayBuilders` stand in for the device, for the
+pool, and for the processes that build: they return recorded times and predictions, and advance a
+clock by the time that each step took. Predictions and builds share the processors
+(`ReplayProcessors`); nothing else runs while a variant is timed. The time that a search computes
+between measurements can be counted as well (`ThinkingClock`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
 from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
+from countperf.tuning.build_workers import MOST, Builders
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Point, Predicted, Question, predict_points
-from countperf.tuning.pools import StandsStill
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
-from countperf.tuning.workers import MOST, Builders
+from countperf.tuning.standstill import StandsStill
 from tuning_replay.records import Measured, Record
 
 _MOMENT_S = 1e-9
@@ -46,7 +46,7 @@ _ERRORS: Mapping[str | None, type[MeasurementError]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model says of a variant.
+    """Prediction of a variant, and its cost.
 
     Attributes
     ----------
@@ -291,7 +291,7 @@ class ReplayProcessors:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """What takes a processor for a while.
+    """Task that occupies a processor for a while.
 
     Attributes
     ----------
@@ -399,14 +399,14 @@ class ReplayExecutor(Executor):
     def builders_in_replay(
         self, runner: CaseRunner, plan: Plan, most_s: float
     ) -> ReplayBuilders | None:
-        """Return what stands in for `countperf.tuning.workers.Elsewhere`, where that would be."""
+        """Return replayed build workers where a search would have real ones."""
         if runner.identity.device_type != "cpu":
             return None
         return ReplayBuilders(self._recording.record, self._processors, plan, most_s, self._seed)
 
 
 class ReplayBuilders(Builders):
-    """Stands in for the processes that build and time; see `countperf.tuning.workers.Elsewhere`.
+    """Replayed build workers, in place of `countperf.tuning.build_workers.Elsewhere`.
 
     Parameters
     ----------
@@ -523,7 +523,7 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a search found in a record, and what it would have found in no hurry.
+    """Result of a search in a record, and its result with unlimited time.
 
     Attributes
     ----------
@@ -542,7 +542,7 @@ class Replay:
 
     @property
     def bound_holds(self) -> bool | None:
-        """Whether the regret is within its bound; None where there is no bound."""
+        """True if the regret is within its bound; None if there is no bound."""
         bound = self.result.regret_bound
         return None if bound is None else self.regret <= bound
 

@@ -125,7 +125,11 @@ def test_near_names_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_missing_sizes_are_named(kernel_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["count", f"{kernel_file}:scale", "m=3"]) == 1
-    assert "no value for parameter n" in capsys.readouterr().err
+    assert "has no parameter m; its sizes are: n" in capsys.readouterr().err
+    assert main(["predict", f"{kernel_file}:scale", "--weights", "pocl-epyc-zen5"]) == 1
+    error = capsys.readouterr().err
+    assert "no value for parameter n" in error
+    assert "add n=1024" in error
 
 
 @pytest.mark.parametrize("arguments", [["count"], ["count", "n-body", "n"], ["fly"], []])

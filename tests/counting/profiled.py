@@ -76,7 +76,7 @@ def row_sums() -> Any:
     unit = make(
         "{ [i, k]: 0 <= k <= i < n }",
         """
-        <> total = 0 {id=begin}
+        <> total = 0 {id=begin, inames=i}
         total = total + x[k, i] {id=add, dep=begin}
         z[i] = total {dep=add}
         """,
@@ -91,7 +91,7 @@ def four_accumulators() -> Any:
     unit = make(
         "{ [i, k, u, v, w]: 0 <= i < n and 0 <= k < 8 and 0 <= u, v, w < 4 }",
         """
-        <float32> sums[u] = 0 {id=begin}
+        <float32> sums[u] = 0 {id=begin, inames=i:u}
         sums[v] = sums[v] + x[4*k + v, i] {id=add, dep=begin}
         y[w, i] = sums[w] {dep=add}
         """,

@@ -74,7 +74,7 @@ def _count(case: KernelCase, t_unit: Any) -> PropertyVector:
     if case.is_simple:
         return count_kernel(t_unit, cache=False)
     classes = (UtilizationClass(name="stride1"),)
-    with mock.patch("countperf.counting.kernel._Footprints.classes", return_value=classes):
+    with mock.patch("countperf.counting.access_classes.Footprints.classes", return_value=classes):
         return count_kernel(t_unit, cache=False)
 
 

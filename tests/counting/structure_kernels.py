@@ -21,8 +21,13 @@ def tiled_matmul(tile: int = 16) -> Any:
     kernel = lp.split_iname(kernel, "i", tile, outer_tag="g.1", inner_tag="l.1")
     kernel = lp.split_iname(kernel, "j", tile, outer_tag="g.0", inner_tag="l.0")
     kernel = lp.split_iname(kernel, "k", tile)
-    kernel = lp.add_prefetch(kernel, "a", ["i_inner", "k_inner"], default_tag="l.auto")
-    return lp.add_prefetch(kernel, "b", ["k_inner", "j_inner"], default_tag="l.auto")
+    outer = frozenset(["i_outer", "j_outer", "k_outer"])
+    kernel = lp.add_prefetch(
+        kernel, "a", ["i_inner", "k_inner"], fetch_outer_inames=outer, default_tag="l.auto"
+    )
+    return lp.add_prefetch(
+        kernel, "b", ["k_inner", "j_inner"], fetch_outer_inames=outer, default_tag="l.auto"
+    )
 
 
 def register_blocked_matmul(width: int = 8) -> Any:
@@ -134,7 +139,7 @@ def late_loops(width: int = 8) -> Any:
 
 
 def guarded(width: int = 8) -> Any:
-    """Partial groups, a condition on the item, one on the loop, and a redundant axis."""
+    """Partial groups, a condition on the item, one on the loop, and axes that say nothing."""
     kernel = lp.make_kernel(
         "{ [i, j, k] : 0 <= i < n and 0 <= j < m and 0 <= k < n }",
         """
@@ -155,7 +160,8 @@ def guarded(width: int = 8) -> Any:
         silenced_warnings=["write_race*"],
     )
     kernel = lp.split_iname(kernel, "i", width, outer_tag="g.0", inner_tag="l.0")
-    return lp.split_iname(kernel, "j", 3, outer_tag="g.1", inner_tag="l.1")
+    kernel = lp.split_iname(kernel, "j", 3, outer_tag="g.1", inner_tag="l.1")
+    return lp.add_inames_for_unused_hw_axes(kernel)
 
 
 def small_elements() -> Any:

@@ -219,6 +219,7 @@ def _blocked_product(block: str) -> Any:
         t_unit,
         "a",
         ["i", "k_inner"],
+        fetch_outer_inames=frozenset(["k_outer", "j_inner"]),
         default_tag=None,
         temporary_address_space=lp.AddressSpace.LOCAL,
     )
@@ -272,8 +273,8 @@ def test_the_longest_of_the_chains_that_wait_together() -> None:
     t_unit = lp.make_kernel(
         "{ [i, k]: 0 <= i < 32 and 0 <= k < n }",
         """
-        <float32> s = 0 {id=s}
-        <float32> t = 1 {id=t}
+        <float32> s = 0 {id=s, inames=i}
+        <float32> t = 1 {id=t, inames=i}
         for k
             s = s + a[i] {id=add, dep=s}
             t = (t - a[i])*(t + a[i]) {id=step, dep=t}

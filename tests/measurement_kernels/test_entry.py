@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from countperf.errors import ParameterError
-from measurement_kernels.arguments import ArrayArgument
+from countperf.errors import KernelSpecificationError, ParameterError
+from measurement_kernels.arguments import ArrayArgument, Extent, arrays
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry
 
@@ -150,3 +150,22 @@ def test_partly_written_output_comes_in_and_keeps_its_gaps() -> None:
     z = each.reference(made, {"n": 256})["z"]
     np.testing.assert_array_equal(z[:, 1:], made["z"][:, 1:])
     assert not np.any(z[:, 0] == made["z"][:, 0])
+
+
+def test_arrays_are_read_from_a_text() -> None:
+    assert arrays("a[n, 3], column-major b[2*n + 1, m + 2], updated x[4*n], output r1[n]") == (
+        ArrayArgument(name="a", shape=(Extent("n"), 3)),
+        ArrayArgument(name="b", shape=(Extent("n", 1, 2), Extent("m", 2)), order="F"),
+        ArrayArgument(name="x", shape=(Extent("n", 0, 4),), role="updated"),
+        ArrayArgument(name="r1", shape=(Extent("n"),), role="output"),
+    )
+    assert arrays("") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [("a[n], b", "'b'"), ("a[n - 1]", "'n - 1'"), ("read a[n]", "'read a"), ("a[]", "''")],
+)
+def test_malformed_arrays_are_refused(text: str, part: str) -> None:
+    with pytest.raises(KernelSpecificationError, match=f"{part}.* cannot be read; write arrays"):
+        arrays(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models import library
-from countperf.models.library import available_weights, fits_folders, load_weights, policy_of
+from countperf.models.library import find_fit, fits_folders, load_weights, named_fits, policy_of
 from countperf.models.standard import from_expression
 from tests.models.builders import make_device, make_weights
 
@@ -30,7 +31,38 @@ def test_a_slug_is_found_in_the_folders_in_order(tmp_path: Path) -> None:
 
     assert load_weights("pocl-a", folders=folders).weights[0].value_s == 1.0
     assert load_weights("pocl-b", folders=folders).weights[0].value_s == 3.0
-    assert list(available_weights(folders=folders)) == ["pocl-a", "pocl-b"]
+    assert list(named_fits(folders)) == ["pocl-a", "pocl-b"]
+
+
+def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path) -> None:
+    own, shipped = tmp_path / "own", tmp_path / "shipped"
+    _store(shipped, "pocl-a", 1.0)
+    _store(own, "pocl-a", 2.0)  # as older versions wrote them: the folder is the slug
+    _store(own, "pocl-b", 3.0)
+    newer = own / "second-try"
+    make_weights({"launches": 4.0}, device=make_device(slug="pocl-b")).write_file(
+        newer / "overlap.json"
+    )
+    make_device(slug="pocl-b").write_file(newer / "identity.json")
+    os.utime(newer / "overlap.json", (2e9, 2e9))
+
+    def value(name: str) -> float:
+        return load_weights(name, folders=[shipped], own=own).weights[0].value_s
+
+    assert list(named_fits([shipped], own=own)) == [
+        "pocl-a",
+        "mine/pocl-a",
+        "mine/pocl-b",
+        "mine/second-try",
+    ]
+    assert (value("pocl-a"), value("mine/pocl-a")) == (1.0, 2.0)
+    assert (value("mine/pocl-b"), value("mine/second-try")) == (3.0, 4.0)
+    assert value("pocl-b") == 4.0  # nothing ships for it: the newest of one's own
+    found = find_fit("mine/second-try", [shipped], own=own)
+    assert found is not None
+    assert (found.identity.slug, found.is_own) == ("pocl-b", True)
+    with pytest.raises(DocumentError, match="no fitted weights are named 'mine/third'"):
+        value("mine/third")
 
 
 def test_a_path_is_a_file_or_a_folder_of_fits(tmp_path: Path) -> None:
@@ -40,24 +72,20 @@ def test_a_path_is_a_file_or_a_folder_of_fits(tmp_path: Path) -> None:
 
 
 def test_the_chosen_model_is_the_default_and_the_others_go_by_name(tmp_path: Path) -> None:
-    own, shipped = tmp_path / "own", tmp_path / "shipped"
+    shipped = tmp_path / "shipped"
     _store(shipped, "pocl-a", 1.0)
     _store(shipped, "pocl-a", 2.0, model="weights")
     _store(shipped, "pocl-b", 3.0)
-    _store(shipped, "pocl-c", 4.0)
-    _store(shipped, "pocl-c", 5.0, model="weights")
-    _store(own, "pocl-c", 6.0)
-    folders = [own, shipped]
+    folders = [shipped]
 
     def value(slug: str, model: str | None = None) -> float:
         return load_weights(slug, model=model, folders=folders).weights[0].value_s
 
     assert [value(slug) for slug in ("pocl-a", "pocl-b")] == [2.0, 3.0]
     assert value("pocl-a", "linear") == 1.0
-    assert value("pocl-c") == 6.0  # the user's own fit wins over one that ships
     assert load_weights(shipped / "pocl-a").weights[0].value_s == 2.0
     assert load_weights(shipped / "pocl-a", model="linear").weights[0].value_s == 1.0
-    with pytest.raises(DocumentError, match=r"no overlap weights are named 'pocl-a'"):
+    with pytest.raises(ParameterError, match=r"no weights of a model 'overlap'; there are: linear"):
         value("pocl-a", "overlap")
 
 
@@ -83,7 +111,7 @@ def test_a_path_that_is_not_there_is_called_a_path(tmp_path: Path) -> None:
         load_weights("nowhere/linear.json")
 
 
-def test_the_users_own_folder_wins_and_a_checkout_has_its_fits(
+def test_an_installed_package_and_a_checkout_have_their_fits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(library, "_PACKAGE", tmp_path / "countperf")
@@ -91,7 +119,7 @@ def test_the_users_own_folder_wins_and_a_checkout_has_its_fits(
     (tmp_path / "pyproject.toml").touch()
     checkout = fits_folders()
 
-    assert installed == (library.user_fits_folder(), tmp_path / "countperf" / "_fits")
+    assert installed == (tmp_path / "countperf" / "_fits",)
     assert checkout == (*installed, tmp_path / "fits")
 
 

@@ -132,7 +132,7 @@ def test_suppliers_passed_by_the_caller_win_over_those_stored() -> None:
     weights = make_weights({"launches": 1e-6}, suppliers={"flop.div.f64": ("old",)})
 
     with pytest.raises(UnmeasuredPropertyError, match=r"a or b or c \(1 more\)"):
-        weights.predict({"flop.div.f64": 1}, suppliers=lambda _: ["a", "b", "c", "d"])
+        weights.predict_counts({"flop.div.f64": 1}, {}, suppliers=lambda _: ["a", "b", "c", "d"])
 
 
 def test_a_property_without_a_weight_does_not_matter_where_it_is_zero() -> None:

@@ -33,6 +33,7 @@ import islpy as isl
 import loopy as lp
 import numpy as np
 import pymbolic.primitives as p
+from loopy.check import pre_codegen_checks
 from loopy.kernel.data import GroupInameTag, LocalInameTag, UnrolledIlpTag, UnrollTag
 from loopy.schedule import (
     Barrier,
@@ -246,6 +247,7 @@ class Interpreter:
         self.callables = t_unit.callables_table
         with unattended():
             self.kernel: Any = linearized(t_unit)
+            pre_codegen_checks(t_unit.with_kernel(self.kernel))
         self.inames: frozenset[str] = self.kernel.all_inames()
         self.unrolled = {
             name

@@ -101,9 +101,9 @@ def test_another_process_finds_the_same_vector(tmp_path: Path, counted: list[str
         lambda: (lp.tag_inames(_scaling(), "i:unr"), {}),
         lambda: (_scaling(dtype="float64"), {}),
         lambda: (_scaling(), {"powers": "written"}),
-        lambda: (_scaling(), {"statistics": {"i": 4}}),
-        lambda: (_scaling(), {"statistics": {"i": 4.0}}),
-        lambda: (_scaling(), {"statistics": {"i": Fraction(9, 2)}}),
+        lambda: (_gated(), {"statistics": {"gated": 1}}),
+        lambda: (_gated(), {"statistics": {"gated": 1.0}}),
+        lambda: (_gated(), {"statistics": {"gated": Fraction(1, 2)}}),
     ],
 )
 def test_every_difference_is_another_key(

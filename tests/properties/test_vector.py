@@ -136,7 +136,7 @@ def test_an_absent_property_is_zero_and_a_wrong_name_an_error() -> None:
     ("given", "parameter", "message"),
     [
         ({"n": 3}, "m", "no value for parameter m (given: n)"),
-        ({"n": 3, "m": 1, "k": 2}, "k", "has no parameter k (it has: m, n)"),
+        ({"n": 3, "m": 1, "k": 2}, "k", "has no parameter k; its sizes are: m, n"),
         ({"n": 3, "m": 1.5}, "m", "pass an integer"),
         ({"n": "3", "m": 1}, "n", "pass an integer"),
         ({"n": np.array([1.0]), "m": 1}, "n", "array of float64"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -85,3 +88,34 @@ def make_space(**changes: Any) -> SearchSpace:
         "reference": doubled,
     }
     return SearchSpace(**{**fields, **changes})
+
+
+def build_or_fail(group: int, how: str) -> Any:
+    """Double a vector, in groups of 32 only after something that builders should not do."""
+    if group == 32 and multiprocessing.parent_process() is not None:
+        match how:
+            case "end":
+                os._exit(7)
+            case "leave":
+                sys.exit("no more")
+            case "crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "sleep":
+                time.sleep(1000)
+            case "hold":  # the interpreter, as endless calls of isl do
+                len(str(7 ** (1 << 26)))
+            case _:
+                pass
+    return build_double(group, 1, False)
+
+
+FAILING = replace(
+    DOUBLE,
+    name="failing",
+    parameters={
+        "group": [32, 16, 64],
+        "how": ["hold", "sleep", "end", "leave", "crash", "well"],
+    },
+    build=build_or_fail,
+    sizes={"n": 4096},
+)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -331,7 +332,8 @@ def test_what_is_done_ahead_of_a_gap_is_not_done_again() -> None:
 
 
 def test_a_space_that_cannot_be_sent_is_an_error_that_says_so() -> None:
-    space = replace(DOUBLE, build=lambda **_: None)
+    lock = threading.Lock()
+    space = replace(DOUBLE, build=lambda **_: lock)
 
     with (
         ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,

@@ -1,139 +1,208 @@
-"""Variants built and timed by processes of their own; real processes on a real device."""
+"""Pools whose processes may be lost, with real processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from countperf.errors import MeasurementError, WrongResultError
-from countperf.harness.device import Device
-from countperf.harness.runner import KernelRunner
-from countperf.tuning import SearchSpace
-from countperf.tuning.points import Question
 from countperf.tuning.pools import process_pool
-from countperf.tuning.result import Budget, Plan
-from countperf.tuning.search import tune_space
-from countperf.tuning.sending import Packed
-from countperf.tuning.workers import Elsewhere
-from tests.tuning.spaces import DOUBLE, FATAL, WRONG
-from tests.tuning.test_ranking import Inline
-from tests.tuning.test_search import QUESTION
-from tuning_replay.replay import ThinkingClock
+from countperf.tuning.workers import Pool, WorkerLostError
 
-FIRST = {"group": 16, "each": 1, "fetch": False}
-SECOND = {"group": 32, "each": 2, "fetch": False}
-THIRD = {"group": 64, "each": 2, "fetch": False}
-UNDONE = {"group": 16, "each": 8, "fetch": True}
-PLAN = Plan(runs=3)
-
-
-def _question(space: SearchSpace) -> Question:
-    return replace(QUESTION, space=space, sizes={"n": 4096})
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPoolExecutor]:
+def pool() -> Iterator[Pool]:
     with process_pool(2) as found:
         yield found
 
 
-def _elsewhere(pool: ProcessPoolExecutor, space: SearchSpace, device: Device) -> Elsewhere:
-    asked = Packed.of(_question(space))
-    found = Elsewhere.of(pool, asked, KernelRunner.open(device), PLAN, PLAN.max_case_s)
-    assert isinstance(found, Elsewhere)
-    assert found.processes == 2
-    return found
+def leave() -> None:
+    os._exit(3)
 
 
-@pytest.mark.device
-def test_variants_are_built_at_a_time_and_timed_one_by_one(
-    pool: ProcessPoolExecutor, device: Device
+def step_out() -> None:
+    sys.exit("no more")
+
+
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def sleep_on() -> None:
+    time.sleep(1000)
+
+
+def hold_the_interpreter() -> None:
+    """Take a very long time in one call, while which no other thread gets a turn."""
+    len(str(7 ** (1 << 26)))
+
+
+def count_to(last: int, end: Callable[[], None]) -> Generator[int]:
+    yield from range(last)
+    end()
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("task", "reason", "is_late"),
+    [
+        (leave, "it ended with status 3", False),
+        (step_out, "it raised SystemExit: no more", False),
+        (crash, "it was ended by SIGSEGV", False),
+        (sleep_on, "it took longer than 0.5 s", True),
+        (hold_the_interpreter, "it took longer than 0.5 s", True),
+    ],
+)
+def test_a_task_that_loses_its_process_fails_alone(
+    pool: Pool, task: Callable[[], None], reason: str, is_late: bool
 ) -> None:
-    with _elsewhere(pool, DOUBLE, device) as elsewhere:
-        elsewhere.begin([FIRST, SECOND, UNDONE])  # the last one waits for a process
-        assert len(elsewhere.building) == 3
-        assert not elsewhere.is_free(FIRST)
-        assert elsewhere.built_s(FIRST) is None
-        elsewhere.wait(60.0)
-        assert len(elsewhere.building) < 3
-        elsewhere.pause()
-        assert not elsewhere.building
-        assert elsewhere.is_free(FIRST)
-        assert (elsewhere.built_s(FIRST) or 0.0) > 0
-        assert elsewhere.built_s(UNDONE) is None
-        elsewhere.load(UNDONE)
-        for choice in (FIRST, SECOND, THIRD, FIRST):  # one is not built, one is timed again
-            elsewhere.load(choice if choice is not SECOND else FIRST)
-            samples, cut_short = elsewhere.time(choice, None, 60.0)
-            assert len(samples) == 3
-            assert min(samples) > 0
-            assert not cut_short
-        with pytest.raises(MeasurementError, match="no fetch of eight"):
-            elsewhere.time(UNDONE, None, 60.0)
-        assert len(elsewhere.time(SECOND, None, 0.0)[0]) == 2  # the fewest: the time is up
+    sys.set_int_max_str_digits(0)
+    lost = pool.submit_within(0.5, task)
+    others = [pool.submit(abs, -number) for number in range(20)]
+
+    error = lost.exception()
+
+    assert isinstance(error, WorkerLostError)
+    assert (error.reason, error.is_late, error.is_dropped) == (reason, is_late, False)
+    assert [other.result() for other in others] == list(range(20))
 
 
-@pytest.mark.device
-def test_wrong_numbers_come_when_it_is_the_variants_turn(
-    pool: ProcessPoolExecutor, device: Device
-) -> None:
-    with _elsewhere(pool, WRONG, device) as elsewhere:
-        elsewhere.begin([FIRST])
-        elsewhere.pause()
-        with pytest.raises(WrongResultError):
-            elsewhere.time(FIRST, None, 60.0)
+@POSIX
+def test_what_a_task_yielded_before_it_was_lost_is_known(pool: Pool) -> None:
+    lost = pool.submit_within(60, count_to, 3, leave)
+
+    error = lost.exception()
+
+    assert isinstance(error, WorkerLostError)
+    assert error.parts == [0, 1, 2]
+    assert pool.submit_within(60, count_to, 3, print).result() == [0, 1, 2]
 
 
-@pytest.mark.device
-def test_a_variant_that_ends_its_process_fails_alone(
-    pool: ProcessPoolExecutor, device: Device
-) -> None:
-    with _elsewhere(pool, FATAL, device) as elsewhere:
-        elsewhere.begin([FIRST, {**UNDONE, "fetch": False}])
-        elsewhere.pause()
-        with pytest.raises(MeasurementError, match="came to an end"):
-            elsewhere.time({**UNDONE, "fetch": False}, None, 60.0)
-        elsewhere.load({**UNDONE, "fetch": False})
-        for choice in (FIRST, SECOND, THIRD):
-            elsewhere.load(choice)
-            assert len(elsewhere.time(choice, None, 60.0)[0]) == 3
+def parts_with_pauses() -> Generator[int]:
+    for number in range(4):
+        time.sleep(0.5)
+        yield number
 
 
-@pytest.mark.device
-def test_a_search_tries_what_others_built(pool: ProcessPoolExecutor, device: Device) -> None:
-    found = tune_space(
-        _question(DOUBLE),
-        KernelRunner.open(device),
-        Budget(measurements=5),
-        executor=pool,
-        plan=replace(PLAN, confidence=0.999),
+def test_a_limit_is_for_each_part(pool: Pool) -> None:
+    began_s = time.monotonic()
+
+    assert pool.submit_within(30, parts_with_pauses).result() == [0, 1, 2, 3]
+    assert time.monotonic() - began_s >= 2
+
+
+@POSIX
+def test_times_in_which_processes_stand_still_do_not_count() -> None:
+    with process_pool(1) as pool:
+        assert pool.standstill is not None
+        pool.submit(os.getpid).result()
+        task = pool.submit_within(3.0, time.sleep, 0.5)
+        with pool.standstill.reached():
+            time.sleep(3.5)
+        assert task.result() is None
+
+
+def test_what_is_dropped_is_not_blamed(pool: Pool) -> None:
+    task = pool.submit(time.sleep, 1000)
+    while not task.running():
+        time.sleep(0.01)
+
+    pool.drop([task])
+
+    error = task.exception()
+    assert isinstance(error, WorkerLostError)
+    assert error.is_dropped
+
+
+def test_errors_come_back_and_what_cannot_be_sent_is_refused(pool: Pool) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        pool.submit(int, "one").result()
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pool.submit(repr, threading.Lock()).result()
+    with pytest.raises(RuntimeError, match="cannot pickle"):
+        pool.submit(threading.Lock).result()
+
+
+def test_functions_within_functions_are_sent(pool: Pool) -> None:
+    numbers = [3, 4]
+
+    assert pool.submit(lambda: sum(numbers)).result() == 7
+
+
+def test_a_pool_that_is_ended_waits_for_nothing() -> None:
+    pool = process_pool(1)
+    task, waiting = pool.submit(time.sleep, 1000), pool.submit(abs, -1)
+    while not pool.running():
+        time.sleep(0.01)
+
+    pool.end()
+
+    assert isinstance(task.exception(), WorkerLostError)
+    assert waiting.cancelled()
+    assert not pool.running()
+    with pytest.raises(RuntimeError, match="after the shutdown"):
+        pool.submit(abs, -1)
+
+
+def test_processes_are_where_the_caller_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), *sys.path])
+    with process_pool(1) as pool:
+        assert pool.submit(os.getcwd).result() == str(tmp_path)
+        assert pool.submit(list, sys.path).result() == sys.path
+        assert pool.submit(_path).result() == sys.path
+
+
+def _path() -> list[str]:
+    return sys.path
+
+
+_UNGUARDED = """
+print("run", flush=True)
+from countperf.tuning.pools import process_pool
+class Own:
+    def __init__(self, value): self.value = value
+def halved(own): return Own(own.value / factor)
+factor = 2
+pool = process_pool(2)
+found = [pool.submit(halved, Own(number)).result() for number in (2, 4)]
+assert all(isinstance(each, Own) for each in found)
+print([each.value for each in found])
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "text", "input"])
+def test_no_script_is_run_again(way: str, tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(_UNGUARDED)
+    command = [sys.executable, *{"script": [str(file)], "text": ["-c", _UNGUARDED]}.get(way, ["-"])]
+
+    done = subprocess.run(
+        command,
+        input=_UNGUARDED if way == "input" else None,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
-    assert len(found.tried) + len(found.failed) == 5 or found.stopped == "confident"
-    assert found.winner.time_s == min(tried.time_s for tried in found.tried)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == ["run", "[1.0, 2.0]", ""]
 
 
-@pytest.mark.device
-def test_others_are_left_alone(pool: ProcessPoolExecutor, device: Device) -> None:
-    question = _question(DOUBLE)
-    runner = KernelRunner.open(device)
+def test_processes_hold_no_pipe_of_the_caller(pool: Pool) -> None:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc")
+    files: list[Any] = [pool.submit(os.readlink, f"/proc/self/fd/{n}").result() for n in range(3)]
 
-    asked = Packed.of(question)
-    assert Elsewhere.of(Inline(), asked, runner, PLAN, 1.0) is None
-    other = KernelRunner(runner.session, ThinkingClock())
-    assert Elsewhere.of(pool, asked, other, PLAN, 1.0) is None
-    unsent = replace(question, space=replace(DOUBLE, build=lambda **_: None))
-    assert Elsewhere.of(pool, unsent, runner, PLAN, 1.0) is None
-
-
-def test_a_question_is_unpacked_once_in_each_process() -> None:
-    packed = Packed.of(QUESTION)
-    again = Packed.of(QUESTION)
-
-    assert packed == again
-    assert packed.question() is again.question()
-    assert packed.question() is not QUESTION
-    assert packed.question().sizes == QUESTION.sizes
+    assert files == [os.devnull] * 3

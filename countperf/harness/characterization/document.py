@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat
 
+from countperf.display import short_repr
 from countperf.documents import Document, Part
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.parameters import DeviceParameters
@@ -68,6 +69,11 @@ class Characterization(Document):
     left_out: dict[str, str] = Field(default_factory=dict)
     parameters: DeviceParameters
     finished: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
 
     def find(self, name: str) -> Finding | None:
         """Return the finding of that name, if there is one."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from countperf.errors import KernelBuildError
-from countperf.harness.cuda.session import CudaProgram, CudaSession, DeviceMemory, as_argument
+from countperf.harness.cuda.memory import DeviceMemory, as_argument
 from countperf.harness.cuda.target import (
     CudaCode,
     generate_cuda,
@@ -25,16 +26,64 @@ from countperf.harness.cuda.target import (
 )
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
 
+if TYPE_CHECKING:
+    from countperf.harness.device import Device
+
+
+class GpuProgram(Protocol):
+    """Built kernels of one source."""
+
+    def function(self, name: str) -> Any:
+        """Return CuPy's raw kernel of that name."""
+        ...
+
+
+class GpuSession(Protocol):
+    """Part of an open GPU that building and launching kernels needs."""
+
+    @property
+    def device(self) -> Device:
+        """Return the GPU."""
+        ...
+
+    @property
+    def handle(self) -> Any:
+        """Return what the driver knows of the GPU."""
+        ...
+
+    def module(self, source: str, options: Sequence[str] = ()) -> GpuProgram:
+        """Compile CUDA C."""
+        ...
+
+    def allocate(self, size: int) -> DeviceMemory:
+        """Allocate device memory, byte."""
+        ...
+
+    def enqueue(
+        self, function: Any, groups: tuple[int, ...], group: tuple[int, ...], arguments: Any
+    ) -> None:
+        """Launch a kernel."""
+        ...
+
+    def span(self, *, hold: bool = False) -> AbstractContextManager[list[Any]]:
+        """Note the events before and after what is enqueued in the context."""
+        ...
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        ...
+
+
 _Shape = Sequence[int]
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 
-def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
+def build_kernel(session: GpuSession, t_unit: Any) -> Kernel:
     """Generate CUDA for a translation unit and build it.
 
     Parameters
     ----------
-    session : CudaSession
+    session : GpuSession
         GPU to build for.
     t_unit : loopy.TranslationUnit
         With one entry point whose argument types are known.
@@ -56,7 +105,7 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
     options = tuple(entry.options.build_options)
 
     @cache
-    def build(wide: bool) -> tuple[CudaCode, CudaProgram]:
+    def build(wide: bool) -> tuple[CudaCode, GpuProgram]:
         code = generate_cuda(t_unit, wide_indices=wide)
         program = session.module(code.source, options)
         for name in code.kernels:
@@ -92,9 +141,9 @@ class _Plan:
 
     def __init__(
         self,
-        session: CudaSession,
+        session: GpuSession,
         code: CudaCode,
-        program: CudaProgram,
+        program: GpuProgram,
         arguments: Mapping[str, Any],
     ) -> None:
         self._session = session
@@ -146,7 +195,7 @@ def _is_wide(kernel: Kernel, code: CudaCode, arguments: Mapping[str, Any]) -> bo
     return needs_wide_indices(counts, extents)
 
 
-def check_resources(session: CudaSession, name: str, function: Any) -> None:
+def check_resources(session: GpuSession, name: str, function: Any) -> None:
     """Compare what a kernel declares with what the GPU has.
 
     Raises
@@ -161,7 +210,7 @@ def check_resources(session: CudaSession, name: str, function: Any) -> None:
         raise KernelBuildError(message)
 
 
-def check_group(session: CudaSession, function: Any, group: tuple[int, ...]) -> None:
+def check_group(session: GpuSession, function: Any, group: tuple[int, ...]) -> None:
     """Compare a work group with what the GPU can run.
 
     Raises
@@ -180,7 +229,7 @@ def check_group(session: CudaSession, function: Any, group: tuple[int, ...]) -> 
         )
 
 
-def check_grid(session: CudaSession, name: str, groups: tuple[int, ...]) -> None:
+def check_grid(session: GpuSession, name: str, groups: tuple[int, ...]) -> None:
     """Compare the number of groups with what the GPU can launch.
 
     Raises

@@ -12,6 +12,8 @@ import numpy as np
 
 from countperf.errors import KernelBuildError, MeasurementError
 from countperf.harness.cuda.driver import CudaDriver
+from countperf.harness.cuda.launch import build_kernel
+from countperf.harness.cuda.memory import DeviceMemory, as_argument
 from countperf.harness.cuda.state import GpuState
 from countperf.harness.portable import CUDA_PRELUDE
 
@@ -79,23 +81,6 @@ class CudaSpan:
         return _Profile(0, round(elapsed_ms * 1e6))
 
 
-class DeviceMemory:
-    """Memory of a GPU; freed with the last reference.
-
-    Attributes
-    ----------
-    ptr : int
-        Its address.
-    size : int
-        Its bytes.
-    """
-
-    def __init__(self, owner: Any, size: int) -> None:
-        self._owner = owner
-        self.ptr = int(owner.ptr)
-        self.size = size
-
-
 class CudaProgram:
     """Kernels of one source, built."""
 
@@ -126,11 +111,6 @@ class CudaProgram:
         with self._session.span() as spans:
             self._session.enqueue(function, (groups,), (group_size,), given)
         return spans
-
-
-def as_argument(value: Any) -> Any:
-    """Return what a kernel is passed: the address of device memory, or the scalar itself."""
-    return np.uint64(value.ptr) if isinstance(value, DeviceMemory) else value
 
 
 class CudaSession:
@@ -213,8 +193,6 @@ class CudaSession:
 
     def build_kernel(self, t_unit: Any) -> Kernel:
         """Generate CUDA for a translation unit and build it."""
-        from countperf.harness.cuda.launch import build_kernel
-
         return build_kernel(self, t_unit)
 
     # }}}

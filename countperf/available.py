@@ -1,0 +1,145 @@
+"""The weights that there are on this machine, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from countperf.display import shortened
+from countperf.documents import read_file_text
+from countperf.documents.files import parse_json
+from countperf.errors import DocumentError
+from countperf.hardware.identity import DeviceIdentity
+from countperf.models.library import NamedFit, named_fits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableFit:
+    """Fitted weights of a device that can be asked for by name.
+
+    Attributes
+    ----------
+    name : str
+        For ``load_weights`` and ``--weights``: the device's slug, or ``mine/NAME``.
+    device : str
+        Slug of the device.
+    models : tuple of str
+        What ``model=`` and ``--model`` take.
+    date : str
+        When the device was measured, ISO 8601; empty if the document does not say.
+    held_out_error : float or None
+        Geometric mean of the relative errors of the default model, each family of kernels predicted
+        from the others; None if none could be left out.
+    is_here : bool
+        Whether a device of this machine matches that of the weights.
+    problem : str
+        Why the default document cannot be read; empty if it can.
+    """
+
+    name: str
+    device: str
+    models: tuple[str, ...]
+    date: str
+    held_out_error: float | None
+    is_here: bool
+    problem: str = ""
+
+
+class AvailableWeights(Sequence[AvailableFit]):
+    """A table of the fits there are: those that ship first, then the user's own.
+
+    Parameters
+    ----------
+    fits : sequence of AvailableFit
+        The rows.
+    """
+
+    def __init__(self, fits: Sequence[AvailableFit]) -> None:
+        self._fits = tuple(fits)
+
+    @overload
+    def __getitem__(self, place: int) -> AvailableFit: ...
+    @overload
+    def __getitem__(self, place: slice) -> AvailableWeights: ...
+    def __getitem__(self, place: int | slice) -> AvailableFit | AvailableWeights:
+        found = self._fits[place]
+        return AvailableWeights(found) if isinstance(found, tuple) else found
+
+    def __len__(self) -> int:
+        return len(self._fits)
+
+    def __iter__(self) -> Iterator[AvailableFit]:
+        return iter(self._fits)
+
+    def __repr__(self) -> str:
+        from countperf.report.weights_table import weights_table_text
+
+        return shortened(weights_table_text(self))
+
+    def _repr_html_(self) -> str:
+        return self.to_frame().to_html(index=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the table as a pandas data frame, a row for each fit, a column per attribute."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_objects())
+
+    def to_objects(self) -> list[dict[str, Any]]:
+        """Return the rows as JSON-able values."""
+        return [
+            {
+                "name": fit.name,
+                "device": fit.device,
+                "models": list(fit.models),
+                "date": fit.date,
+                "held_out_error": fit.held_out_error,
+                "is_here": fit.is_here,
+                "problem": fit.problem,
+            }
+            for fit in self._fits
+        ]
+
+
+def available_weights() -> AvailableWeights:
+    """List the fitted weights that there are: those that ship, and the user's own.
+
+    Returns
+    -------
+    AvailableWeights
+        A sequence of `AvailableFit`, printable, with ``to_frame()``.
+    """
+    from countperf.harness.devices import discover
+
+    present = tuple(device.identity for device in discover().devices)
+    return AvailableWeights([_row(fit, present) for fit in named_fits().values()])
+
+
+def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit:
+    """Describe a fit by its default document, of which few fields are read: it may be large."""
+    device, date, error, is_here, problem = fit.folder.name, "", None, False, ""
+    assert fit.default is not None
+    try:
+        content: Any = parse_json(read_file_text(fit.default), path=fit.default)
+        identity = DeviceIdentity.from_object(content["device"], path=fit.default)
+        device = identity.slug
+        date = (content.get("source") or {}).get("recorded_at", "")
+        error = (content.get("quality") or {}).get("held_out_error")
+        is_here = any(identity.matches(each) for each in present)
+    except DocumentError as bad:
+        problem = str(bad)
+    except (KeyError, TypeError, AttributeError) as bad:
+        problem = f"{fit.default} is no weights document: {type(bad).__name__}: {bad}"
+    return AvailableFit(
+        name=fit.name,
+        device=device,
+        models=fit.model_names,
+        date=date,
+        held_out_error=error,
+        is_here=is_here,
+        problem=problem,
+    )

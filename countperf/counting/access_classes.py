@@ -1,0 +1,497 @@
+"""Classes of memory accesses: strides along local axis 0, and the use of what lies between.
+
+The stride is that of the flattened address, whatever the subscripts: ``a[i // 12, i % 12]`` of an
+array with twelve columns has stride 1. Where lanes do not step evenly,
+
+1. steps that follow where a floor of a quotient by a size parameter changes, as at the end of a row
+   in ``a[i, (j + 2) % m]``, are left out: the other lanes decide;
+2. lanes that access the element of the lane before them, or one beside that (``a[j // 2]``), are
+   counted apart: as ``uniform`` and as ``stride1``;
+3. else the step of more than half of the lanes, in the long run, decides for all of them;
+4. else each step counts apart where it is made.
+
+What has no class by these rules is refused, unless the caller states one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple
+
+from loopy.symbolic import LinearSubscript
+
+from countperf.counting.accesses import (
+    Address,
+    Layout,
+    UtilizationClass,
+    address_of,
+    class_without_neighbors,
+    layout_of,
+    step_along,
+    utilization_classes,
+)
+from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
+from countperf.counting.definitions import names_in
+from countperf.counting.domains import Domains, Grid
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess
+from countperf.counting.lane_steps import Step, are_neighbors, steps_along
+from countperf.counting.statistics import ACCESS_CLASSES, Statistics
+from countperf.counting.widening import (
+    by_strides,
+    digits_of,
+    footprint_and_widened,
+    is_within_rows,
+)
+from countperf.errors import (
+    CountingError,
+    DataDependentControlFlowError,
+    UncountableSetError,
+    UnsupportedExpressionError,
+)
+from countperf.symbolic import sets
+from countperf.symbolic.affine import ALWAYS, Condition
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
+
+__all__ = ["AccessCount", "Occurrence", "access_counts"]
+
+Cases = tuple[Case | FirstIteration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessCount:
+    """How often an access is executed, and the class that it belongs to.
+
+    Attributes
+    ----------
+    access : MemoryAccess
+        What is accessed.
+    stride : QuasiPolynomial or None
+        Signed stride along local axis 0 in elements; None if the address is read from data, or if
+        the caller states the class.
+    classes : tuple of UtilizationClass
+        Utilization classes and where in the parameters they apply; empty for local memory.
+    executions : PiecewiseQuasiPolynomial
+        Executions by all work items.
+    reasons : frozenset of str
+        Why they or the classes are not exact; empty if they are.
+    """
+
+    access: MemoryAccess
+    stride: QuasiPolynomial | None
+    classes: tuple[UtilizationClass, ...]
+    executions: PiecewiseQuasiPolynomial
+    reasons: frozenset[str] = frozenset()
+
+
+class Occurrence(NamedTuple):
+    """Executions of an access under the same conditions, in one device program."""
+
+    executions: PiecewiseQuasiPolynomial
+    cases: Cases
+    grid: Grid
+    number: Number
+
+
+Place = tuple[Address, frozenset[str], Cases]
+"""Where an array is accessed: address, loops around it, conditions."""
+Places = Mapping[tuple[MemoryAccess, frozenset[str]], Sequence[Occurrence]]
+
+
+class _Stride(NamedTuple):
+    """A stride, by subscript where it is known, and the lanes that make it."""
+
+    flat: QuasiPolynomial
+    digits: tuple[QuasiPolynomial, ...] | None
+    where: Condition
+
+
+def access_counts(
+    domains: Domains,
+    statistics: Statistics,
+    occurrences: Places,
+    reasons: Mapping[Any, frozenset[str]],
+    footprints: Footprints,
+) -> list[AccessCount]:
+    """Count the accesses of a kernel by class.
+
+    Parameters
+    ----------
+    domains : Domains
+        Of the kernel.
+    statistics : Statistics
+        The caller's, with classes of accesses.
+    occurrences : mapping from (MemoryAccess, loops) to sequence of Occurrence
+        What is counted.
+    reasons : mapping from (MemoryAccess, loops) to frozenset of str
+        Why executions are not exact.
+    footprints : Footprints
+        Of all accesses of the kernel.
+
+    Raises
+    ------
+    UnsupportedExpressionError
+        An access has no class, and the caller states none.
+    """
+    result: list[AccessCount] = []
+    for (access, within), parts in occurrences.items():
+        executions = PiecewiseQuasiPolynomial.sum([part.executions for part in parts])
+        if not executions:
+            continue
+        why = reasons.get((access, within), frozenset()) if reasons else frozenset[str]()
+        layout = footprints.layout(access)
+        address = footprints.address(access)
+        if access.address_space != "global":
+            result.append(_plain(access, None, (), executions, why))
+            continue
+        if address is None and footprints.reads_data(access):
+            result.append(_through_data(access, statistics, executions, why))
+            continue
+        try:
+            if address is None:
+                raise footprints.refusal(access, "is no quasi-polynomial of loops and sizes")
+            strides = footprints.strides(access, within, address)
+            classes = [footprints.classes(access, layout, each) for each in strides]
+        except (UnsupportedExpressionError, DataDependentControlFlowError):
+            if statistics.pattern_of(access.array, access.text) is None:
+                raise
+            result.append(_through_data(access, statistics, executions, why))
+            continue
+        if layout.assumed and any(each.flat for each in strides):
+            why |= {layout.assumed}
+        for stride, found in zip(strides, classes, strict=True):
+            number = (
+                executions
+                if stride.where == ALWAYS
+                else _executions_where(domains, within, parts, stride.where)
+            )
+            if number:
+                result.append(_plain(access, stride.flat, found, number, why))
+    return result
+
+
+def _plain(
+    access: MemoryAccess,
+    stride: QuasiPolynomial | None,
+    classes: tuple[UtilizationClass, ...],
+    executions: PiecewiseQuasiPolynomial,
+    reasons: frozenset[str],
+) -> AccessCount:
+    return AccessCount(
+        access=access, stride=stride, classes=classes, executions=executions, reasons=reasons
+    )
+
+
+def _through_data(
+    access: MemoryAccess,
+    statistics: Statistics,
+    executions: PiecewiseQuasiPolynomial,
+    reasons: frozenset[str],
+) -> AccessCount:
+    """Return the count of an access whose class only the caller knows, or which is ``indirect``."""
+    stated = statistics.pattern_of(access.array, access.text)
+    if stated:
+        reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
+    name = stated[0] if stated else "indirect"
+    return _plain(access, None, (UtilizationClass(name=name),), executions, reasons)
+
+
+def _executions_where(
+    domains: Domains, within: frozenset[str], parts: Sequence[Occurrence], where: Condition
+) -> PiecewiseQuasiPolynomial:
+    case = Case(alternatives=where, holds=True)
+    return PiecewiseQuasiPolynomial.sum(
+        [
+            domains.executions(within, (*part.cases, case), part.grid).scale(part.number)
+            for part in parts
+        ]
+    )
+
+
+class Footprints:
+    """Footprints of arrays and the utilization classes that they decide, each found once.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Preprocessed.
+    domains : Domains
+        Of it.
+    cases : mapping from (MemoryAccess, loops) to conditions
+        All accesses of the kernel, and under which conditions they are executed.
+    opaque : mapping from (array, direction) to str
+        Arrays that an instruction without a counting rule may access, and the instruction.
+    to_index : callable
+        Maps strides and extents to quasi-polynomials.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        domains: Domains,
+        cases: Mapping[tuple[MemoryAccess, frozenset[str]], set[Cases]],
+        opaque: Mapping[tuple[str, str], str],
+        to_index: Callable[[Any], QuasiPolynomial],
+    ) -> None:
+        self.kernel = kernel
+        self.domains = domains
+        self.cases = cases
+        self.opaque = opaque
+        self.to_index = to_index
+        self.to_address = cache(domains.to_address.rec)
+        self._layouts: dict[tuple[str, int], Layout] = {}
+        self._cells: dict[tuple[str, str], tuple[Any, Layout, bool]] = {}
+        self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
+
+    # {{{ addresses
+
+    def layout(self, access: MemoryAccess) -> Layout:
+        """Return how the array of an access lies in memory."""
+        element = (access.array, access.component_of)
+        if element not in self._layouts:
+            array = self.kernel.arg_dict.get(access.array)
+            if array is None:
+                array = self.kernel.temporary_variables[access.array]
+            self._layouts[element] = layout_of(
+                self.kernel, array, self.to_index, access.component_of
+            )
+        return self._layouts[element]
+
+    def address(self, access: MemoryAccess) -> Address | None:
+        """Return the address of an access; None if data decides, or if it has no formula."""
+        return address_of(access, self.layout(access), self.to_address)
+
+    def reads_data(self, access: MemoryAccess) -> bool:
+        """Whether data decides the address of an access."""
+        known = self.domains.inames | self.domains.sizes | self.domains.definitions.keys()
+        parts = (part.index if isinstance(part, LinearSubscript) else part for part in access.index)
+        return any(not names_in(part) <= known for part in parts)
+
+    def refusal(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
+        """Return the error for an access without a class, with the way out."""
+        return UnsupportedExpressionError(
+            f"kernel '{self.kernel.name}': the address of {access.text} {what}; there is no stride "
+            f"class for it, though it reads no data; state one, statistics="
+            f"{{{access.array!r}: 'stride1'}} (or {', '.join(ACCESS_CLASSES[:4])} ...)",
+            kernel=self.kernel.name,
+            where=access.array,
+        )
+
+    def strides(
+        self, access: MemoryAccess, within: frozenset[str], address: Address
+    ) -> list[_Stride]:
+        """Return the strides of an access along local axis 0, with the lanes that have them.
+
+        Raises
+        ------
+        UnsupportedExpressionError
+            Lanes step unevenly, and no rule gives the access a class.
+        """
+        domains = self.domains
+        zero = QuasiPolynomial()
+        lanes = [name for name in within if domains.local_axes.get(name) == 0]
+        if not lanes:
+            return [_Stride(zero, (zero,) * len(address.index), ALWAYS)]
+        (lane, *_) = lanes
+        address = address.with_values(domains.determined(within))
+        bounds: sets.Bounds = dict.fromkeys(within, (None, None))
+        counted, _ = domains.trip_statistics(within)
+        if any(lane in part.names() for part in address.index if not part.is_linear):
+            bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}
+        found = [step_along(part, lane, bounds) for part in address.index]
+        digits = tuple(step for step in found if step is not None)
+        if len(digits) == len(found):
+            return [_Stride(address.flattened(digits), digits, ALWAYS)]
+        flat = domains.with_known_quotients(counted, address.flat)
+        steps = steps_along(flat, lane, bounds, domains.domain(counted))
+        strides = _sorted_out(steps, counted | domains.sizes)
+        if not strides:
+            raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
+        layout = self.layout(access)
+        return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
+
+    # }}}
+
+    # {{{ classes
+
+    def classes(
+        self, access: MemoryAccess, layout: Layout, stride: _Stride
+    ) -> tuple[UtilizationClass, ...]:
+        """Return the classes of an access to global memory."""
+        flat = stride.flat
+        number = abs(int(flat.constant_term)) if flat.is_constant else None
+        if number == 0:
+            return (UtilizationClass(name="uniform"),)
+        if number == 1:
+            return (UtilizationClass(name="stride1"),)
+        key = (access.array, access.direction, flat, stride.digits)
+        found = self._classes.get(key)
+        if found is None:
+            found = self._found_classes(access, layout, stride, number)
+            self._classes[key] = found
+        return found
+
+    def _found_classes(
+        self, access: MemoryAccess, layout: Layout, stride: _Stride, number: int | None
+    ) -> tuple[UtilizationClass, ...]:
+        """Return classes by the footprint; by the access alone, marked, if it is not countable."""
+        what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
+        reason = ""
+        for in_blocks in (False, True):
+            try:
+                with sets.limited_operations(FOOTPRINT_OPERATIONS, what):
+                    return self._by_footprint(access, layout, stride, in_blocks=in_blocks)
+            except CountingError as error:
+                refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
+                is_refused = isinstance(error, refusals)
+                if is_refused and not self.domains.counter.approximate:
+                    raise
+                reason = reason or str(error)
+        return (class_without_neighbors(number, reason),)
+
+    def _by_footprint(
+        self, access: MemoryAccess, layout: Layout, stride: _Stride, *, in_blocks: bool
+    ) -> tuple[UtilizationClass, ...]:
+        cells, layout, is_flattened = self._accessed_cells(access)
+        digits = stride.digits
+        if layout is not self.layout(access):
+            digits = digits_of(stride.flat, layout)
+        found = footprint_and_widened(
+            cells,
+            layout,
+            stride.flat,
+            digits,
+            self.domains.counter,
+            is_flattened=is_flattened,
+            in_blocks=in_blocks,
+        )
+        if found is None:
+            raise UncountableSetError(
+                f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
+                f"for stride {stride.flat} in a layout with strides "
+                f"({', '.join(map(str, layout.strides))}); give the array a compact layout",
+                where=access.array,
+            )
+        flat = stride.flat
+        return utilization_classes(
+            abs(int(flat.constant_term)) if flat.is_constant else None, *found
+        )
+
+    def _accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
+        """Return the cells accessed in a direction, in which layout, and whether by offset."""
+        key = (access.array, access.direction)
+        found = self._cells.get(key)
+        if found is None:
+            places = self._places(access, key)
+            if any(address.has_products for address, _, _ in places):
+                found = self._cells_by_strides(access, places)
+            else:
+                cells = accessed_cells(places, self.domains, lambda address: address.index)
+                is_flattened = any(address.is_flattened for address, _, _ in places)
+                found = cells, self.layout(access), is_flattened
+            self._cells[key] = found
+        return found
+
+    def _cells_by_strides(
+        self, access: MemoryAccess, places: Sequence[Place]
+    ) -> tuple[Any, Layout, bool]:
+        """Return cells whose subscripts multiply sizes, as ``a[i*n + j]`` does, by the strides."""
+        flats = [address.flat for address, _, _ in places]
+        for constants_in_rows in (False, True):
+            written = by_strides(flats, self.domains.sizes, constants_in_rows=constants_in_rows)
+            if written is None:
+                break
+            layout, indices = written
+            replaced = [
+                (Address(index=index, strides=layout.strides, is_flattened=False), within, cases)
+                for index, (_, within, cases) in zip(indices, places, strict=True)
+            ]
+            cells = accessed_cells(replaced, self.domains, lambda address: address.index)
+            if is_within_rows(cells, layout, self.domains.counter):
+                return cells, layout, False
+        raise UncountableSetError(
+            f"kernel '{self.kernel.name}', array '{access.array}': no exact footprint, since "
+            f"{flats[0]} is not affine; give the array the axes that its subscripts are made of",
+            where=access.array,
+        )
+
+    def _places(self, access: MemoryAccess, key: tuple[str, str]) -> list[Place]:
+        """Return where an array is accessed in one direction."""
+        if key in self.opaque:
+            raise self._without_footprint(
+                access,
+                f"instruction '{self.opaque[key]}', which has no counting rule, may access it too",
+            )
+        places: list[Place] = []
+        for (other, within), all_cases in self.cases.items():
+            if (other.array, other.direction) != key:
+                continue
+            if other.component_of != access.component_of:
+                raise self._without_footprint(
+                    access, "its vectors are accessed whole and by components"
+                )
+            address = self.address(other)
+            address = address and address.simplified()
+            if (address is None and self.reads_data(other)) or (
+                address is not None and self._is_ragged(address)
+            ):
+                raise DataDependentControlFlowError(
+                    f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
+                    f"data decides which elements {other.text} is, so that its strided "
+                    "accesses have no class; pass one, "
+                    f"statistics={{{access.array!r}: '4ofn'}}",
+                    kernel=self.kernel.name,
+                    where=access.array,
+                    statistics={access.array: "4ofn"},
+                )
+            if address is None:
+                raise self.refusal(other, "is no quasi-polynomial of loops and sizes")
+            places += [(address, within, cases) for cases in all_cases]
+        if len({address.is_flattened for address, _, _ in places}) > 1:
+            places = [(address.as_flat(), within, cases) for address, within, cases in places]
+        return places
+
+    def _is_ragged(self, address: Address) -> bool:
+        """Return whether an address depends on a loop whose values data decides."""
+        loops = self.domains.data_loops
+        return bool(loops) and any(part.names() & loops.keys() for part in address.index)
+
+    def _without_footprint(self, access: MemoryAccess, why: str) -> UnsupportedExpressionError:
+        return UnsupportedExpressionError(
+            f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since {why}; its "
+            f"strided accesses have no class; state one, statistics={{{access.array!r}: '4ofn'}}",
+            kernel=self.kernel.name,
+            where=access.array,
+        )
+
+    # }}}
+
+
+def _sorted_out(
+    steps: tuple[Step, ...], countable: AbstractSet[str]
+) -> list[tuple[QuasiPolynomial, Condition]]:
+    """Return the steps that count by the rules of this module, and where; none if none do.
+
+    Steps cannot count apart where conditions name loops of which only mean trip counts are known.
+    """
+    if not steps:
+        return []
+    can_split = all(
+        guard.is_affine and guard.names() <= countable
+        for step in steps
+        for conditions in step.where
+        for guard in conditions
+    )
+    if len(steps) == 1:
+        return [(steps[0].change, ALWAYS)]
+    if are_neighbors(steps) and can_split:
+        if all(step.change for step in steps):
+            return [(steps[0].change, ALWAYS)]
+        return [(step.change, step.where) for step in steps]
+    if steps[0].share > Fraction(1, 2):
+        return [(steps[0].change, ALWAYS)]
+    return [(step.change, step.where) for step in steps] if can_split else []

@@ -1,0 +1,210 @@
+"""Loops whose values data decides, such as those over the nonzeros of a matrix row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopy.kernel.data import ConcurrentTag
+from loopy.schedule import EnterLoop
+
+from countperf.counting.statistics import Statistics
+from countperf.errors import CountingError, DataDependentControlFlowError
+from countperf.symbolic import sets
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+
+__all__ = ["DataLoop", "check_trip_counts", "data_loops", "entered_loops", "refuse_loops_beside"]
+
+_OPERATIONS = 500_000
+"""Of isl: beyond, a trip count counts as unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoop:
+    """A loop whose values data decides.
+
+    Attributes
+    ----------
+    iname : str
+        Its loop variable.
+    reads : tuple of str
+        Variables in its bounds that are no size parameters.
+    trips : PiecewiseQuasiPolynomial or None
+        Its trip count where the sizes alone decide it, as of a loop from ``s`` to ``s + 4``.
+    """
+
+    iname: str
+    reads: tuple[str, ...]
+    trips: PiecewiseQuasiPolynomial | None
+
+
+def entered_loops(kernel: Any) -> Iterator[str]:
+    """Yield the loops of a schedule, outer ones before those inside them."""
+    for item in kernel.linearization:
+        if isinstance(item, EnterLoop):
+            yield item.iname
+
+
+def data_loops(
+    kernel: Any,
+    sizes: Collection[str],
+    joint_domain: Callable[[frozenset[str]], sets.IntegerSet],
+) -> dict[str, DataLoop]:
+    """Return the loops around instructions whose values depend on more than sizes.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        Scheduled.
+    sizes : collection of str
+        Size parameters.
+    joint_domain : callable
+        From loop variables to their common domain, which may have further dimensions.
+
+    Returns
+    -------
+    dict from str to DataLoop
+        By loop variable, sorted.
+    """
+    inames = kernel.all_inames()
+    parameters = {n for domain in kernel.domains for n in sets.names_of(domain, parameters=True)}
+    if parameters <= inames | set(sizes):
+        return {}
+    used = frozenset[str]().union(*(i.within_inames for i in kernel.instructions))
+    place = {name: number for number, name in enumerate(entered_loops(kernel))}
+    found: dict[str, DataLoop] = {}
+    for name in sorted(used):
+        whole = joint_domain(frozenset([name]))
+        reads = _read_by(sets.project_onto(whole, [name]), sizes)
+        if reads:
+            around = _around(kernel, name, sets.names_of(whole, parameters=False), place)
+            trips = _trips(kernel, name, around, whole, sizes)
+            found[name] = DataLoop(iname=name, reads=reads, trips=trips)
+    return found
+
+
+def _read_by(line: sets.IntegerSet, sizes: Collection[str]) -> tuple[str, ...]:
+    """Return the parameters beside sizes on which the values in a set depend."""
+    unknown = [name for name in sets.names_of(line, parameters=True) if name not in sizes]
+    if not unknown or sets.without_parameters(line, unknown) is not None:
+        return ()
+    reads = [name for name in unknown if sets.without_parameters(line, [name]) is None]
+    return tuple(reads or unknown)
+
+
+def _around(
+    kernel: Any, name: str, names: Collection[str], place: Mapping[str, int]
+) -> frozenset[str]:
+    """Return which of some loops are entered before another one."""
+    if kernel.iname_tags_of_type(name, ConcurrentTag):
+        return frozenset()
+    return frozenset(
+        other
+        for other in names
+        if other != name
+        and (
+            kernel.iname_tags_of_type(other, ConcurrentTag)
+            or place.get(other, -1) < place.get(name, -1)
+        )
+    )
+
+
+def _trips(
+    kernel: Any,
+    name: str,
+    around: frozenset[str],
+    whole: sets.IntegerSet,
+    sizes: Collection[str],
+) -> PiecewiseQuasiPolynomial | None:
+    """Count the iterations of a loop for given values of those around it, if sizes decide them."""
+    joint = sets.under_assumptions(sets.project_onto(whole, around | {name}), kernel.assumptions)
+    outside = sets.as_parameters(sets.project_onto(joint, around), sorted(around)).params()
+    what = f"kernel '{kernel.name}': the trip count of {name}"
+    try:
+        with sets.limited_operations(_OPERATIONS, what):
+            trips = Counter(outside).count(sets.as_parameters(joint, sorted(around)))
+    except CountingError:
+        return None
+    return trips if trips.names() <= set(sizes) else None
+
+
+def check_trip_counts(
+    loops: Mapping[str, DataLoop],
+    statistics: Statistics,
+    inames: Collection[str],
+    bounds_of: Callable[[str], tuple[int | None, int | None]],
+) -> None:
+    """Refuse trip counts of loops that sizes decide, and those that bounds rule out.
+
+    Parameters
+    ----------
+    loops : mapping from str to DataLoop
+        Those of a kernel that data decides.
+    statistics : Statistics
+        The caller's.
+    inames : collection of str
+        All loop variables of the kernel.
+    bounds_of : callable
+        From a loop variable to its smallest and largest value over all sizes and data.
+
+    Raises
+    ------
+    CountingError
+        A statistic has to be left out, or is too large.
+    """
+    instructions = statistics.kernel.id_to_insn
+    for name, given in statistics.items():
+        if name not in inames:
+            continue
+        loop = loops.get(name)
+        if loop is None:
+            if name in instructions:
+                continue  # a probability
+            takers = ", ".join(n for n, each in loops.items() if each.trips is None) or "none"
+            raise statistics.error(
+                name,
+                f"the statistic for '{name}' is of a loop that data does not bear on (of those "
+                f"that depend on data: {takers}); leave it out",
+            )
+        if loop.trips is not None:
+            raise statistics.error(
+                name,
+                f"the statistic for '{name}' is of a loop that runs {loop.trips} times whatever "
+                "the data; leave it out",
+            )
+        low, high = bounds_of(name)
+        if low is not None and high is not None and given > high - low + 1:
+            raise statistics.error(
+                name,
+                f"the mean trip count of '{name}' is {float(given):g}, but its bounds let it run "
+                f"{high - low + 1} times at most",
+            )
+
+
+def refuse_loops_beside(
+    kernel: Any,
+    loops: Mapping[str, DataLoop],
+    joint_domain: Callable[[frozenset[str]], sets.IntegerSet],
+) -> None:
+    """Refuse instructions that run only where a loop over data that is not around them does.
+
+    Raises
+    ------
+    DataDependentControlFlowError
+        There is one.
+    """
+    if not loops:
+        return
+    for within in {i.within_inames for i in kernel.instructions}:
+        names = sets.names_of(joint_domain(within), parameters=False) if within else ()
+        for name in sorted(set(names).difference(within).intersection(loops)):
+            raise DataDependentControlFlowError(
+                f"kernel '{kernel.name}': an instruction in the loops "
+                f"{', '.join(sorted(within))} shares a domain with '{name}', which is not around "
+                "it: it runs only where that loop does, which data decides; write a domain of its "
+                f"own for '{name}'",
+                kernel=kernel.name,
+                where=name,
+            )

@@ -1,0 +1,309 @@
+"""Footprints of strided accesses, and the same with the gaps along the lanes filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from fractions import Fraction
+from itertools import product
+
+from countperf.counting.accesses import Layout
+from countperf.symbolic import sets
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import (
+    ONE,
+    ZERO,
+    Atom,
+    Monomial,
+    Number,
+    QuasiPolynomial,
+)
+from countperf.symbolic.splitting import is_product
+
+__all__ = ["by_strides", "digits_of", "footprint_and_widened", "is_within_rows"]
+
+_MANY_TERMS = 8
+"""Of a widened footprint, from which a simpler form is looked for."""
+
+Digits = tuple[QuasiPolynomial, ...]
+Pair = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter]
+
+
+def digits_of(stride: QuasiPolynomial, layout: Layout) -> Digits | None:
+    """Return how far a stride leads along each axis of an array; None if it cannot be told."""
+    result = [QuasiPolynomial()] * len(layout.strides)
+    nested = layout.nested_axes()
+    if nested is None:
+        return None
+    for axis in nested[0]:
+        step = layout.strides[axis]
+        leading = next(iter(sorted(step.terms, key=lambda m: -sum(e for _, e in m))))
+        digit = Fraction(stride.terms.get(leading, 0)) / step.terms[leading]
+        if digit.denominator != 1:
+            return None
+        whole = QuasiPolynomial.constant(int(digit))
+        result[axis] = whole
+        stride = stride - step * whole
+    return None if stride else tuple(result)
+
+
+def by_strides(
+    flats: Sequence[QuasiPolynomial], sizes: Container[str], *, constants_in_rows: bool
+) -> tuple[Layout, list[Digits]] | None:
+    """Write flattened addresses as subscripts of a layout whose strides are products of sizes.
+
+    Parameters
+    ----------
+    flats : sequence of QuasiPolynomial
+        Such as ``i*n*m + j*m + k``.
+    sizes : container of str
+        The size parameters; other names are loop variables.
+    constants_in_rows : bool
+        Whether ``m`` in ``i*m + m + j`` is a row, or belongs to the place in the row.
+
+    Returns
+    -------
+    (Layout, list of subscripts) or None
+        None if loop variables are multiplied with each other.
+    """
+    written: list[dict[Monomial, QuasiPolynomial]] = []
+    for flat in flats:
+        parts: dict[Monomial, QuasiPolynomial] = {(): ZERO}
+        constants: list[tuple[Monomial, Number]] = []
+        for monomial, value in flat.terms.items():
+            of_loops = [each for each in monomial if not _is_of(each[0], sizes)]
+            stride = tuple(each for each in monomial if _is_of(each[0], sizes))
+            if len(of_loops) > 1 or any(exponent > 1 for _, exponent in of_loops):
+                return None
+            if not of_loops:
+                constants.append((stride, value))
+                continue
+            digit = QuasiPolynomial.atom(of_loops[0][0]) * value
+            parts[stride] = parts.get(stride, ZERO) + digit
+        for stride, value in constants:
+            if constants_in_rows and stride in parts:
+                parts[stride] = parts[stride] + value
+            else:
+                parts[()] = parts[()] + QuasiPolynomial({stride: value})
+        written.append(parts)
+    strides = sorted({stride for parts in written for stride in parts}, key=str)
+    layout = Layout(
+        strides=tuple(QuasiPolynomial({stride: 1}) for stride in strides),
+        shape=(None,) * len(strides),
+    )
+    indices = [tuple(parts.get(stride, ZERO) for stride in strides) for parts in written]
+    if not all(digit.is_affine for index in indices for digit in index):
+        return None
+    return layout, indices
+
+
+def _is_of(atom: Atom, sizes: Container[str]) -> bool:
+    names = [atom] if isinstance(atom, str) else atom.names()
+    return all(name in sizes for name in names)
+
+
+def is_within_rows(cells: sets.IntegerSet, layout: Layout, counter: Counter) -> bool:
+    """Whether subscripts stay within the rows of a layout, so that no two mean the same cell."""
+    nested = layout.nested_axes()
+    if nested is None:
+        return False
+    names = sets.names_of(cells, parameters=False)
+    for axis, extent in zip(nested[0][1:], nested[1][1:], strict=True):
+        index = QuasiPolynomial.name(names[axis])
+        if extent is None or not extent.is_affine:
+            return False
+        for outside in (-index - 1, index - extent):
+            beyond = sets.restrict(cells, nonnegative=[outside])
+            if not sets.under_assumptions(beyond, counter.context.assumptions).is_empty():
+                return False
+    return True
+
+
+def footprint_and_widened(
+    cells: sets.IntegerSet,
+    layout: Layout,
+    stride: QuasiPolynomial,
+    digits: Digits | None,
+    counter: Counter,
+    *,
+    is_flattened: bool,
+    in_blocks: bool = False,
+) -> Pair | None:
+    """Count the cells of a footprint, and those of it with the gaps along the lanes filled in.
+
+    Parameters
+    ----------
+    cells : IntegerSet
+        Index tuples that are accessed, or flattened addresses.
+    layout : Layout
+        Of the array.
+    stride : QuasiPolynomial
+        Of an access, its stride along local axis 0, elements.
+    digits : tuple of QuasiPolynomial or None
+        The same for each index, where it is known.
+    counter : Counter
+        Counts under the kernel's assumptions.
+    is_flattened : bool
+        Whether the cells are flattened addresses.
+    in_blocks : bool
+        Whether only footprints of whole rows are counted, which is simpler.
+
+    Returns
+    -------
+    (PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter) or None
+        Cells, those after widening, and what counted them; None if the layout has no exact
+        widening.
+    """
+    parts = [cells] if is_flattened else _of_separate_arrays(cells, layout)
+    found = [
+        _of_one_array(
+            part,
+            layout,
+            stride,
+            digits,
+            counter,
+            is_flattened=is_flattened,
+            in_blocks=in_blocks,
+        )
+        for part in parts
+    ]
+    accessed = widened = ZERO_COUNT
+    for pair in found:
+        if pair is None:
+            return None
+        accessed, widened, counter = accessed + pair[0], widened + pair[1], pair[2]
+    return accessed, widened, counter
+
+
+def _of_separate_arrays(cells: sets.IntegerSet, layout: Layout) -> list[sets.IntegerSet]:
+    """Return the cells of each array, where an array's axes are implemented as several arrays."""
+    if not layout.separate:
+        return [cells]
+    names = sets.names_of(cells, parameters=False)
+    extents = [layout.shape[axis] for axis in layout.separate]
+    numbers = [range(int(extent.constant_term)) for extent in extents if extent is not None]
+    parts: list[sets.IntegerSet] = []
+    for values in product(*numbers):
+        zero = [
+            QuasiPolynomial.name(names[axis]) - value
+            for axis, value in zip(layout.separate, values, strict=True)
+        ]
+        part = sets.restrict(cells, zero=zero)
+        if not part.is_empty():
+            parts.append(part)
+    return parts
+
+
+def _of_one_array(
+    cells: sets.IntegerSet,
+    layout: Layout,
+    stride: QuasiPolynomial,
+    digits: Digits | None,
+    counter: Counter,
+    *,
+    is_flattened: bool,
+    in_blocks: bool,
+) -> Pair | None:
+    if is_flattened or layout.is_numeric:
+        if not stride.is_affine:
+            return None
+        counted = cells
+        if not is_flattened:
+            axes = [QuasiPolynomial.name(n) for n in sets.names_of(cells, parameters=False)]
+            flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
+            cells = sets.image(cells, [flat])
+        widened = counter.as_one_piece(sets.widened_on_line(cells, stride))
+        return counter.count(counted), counter.count(widened), counter
+    nested = layout.nested_axes()
+    if nested is None or digits is None:
+        return None
+    order, extents = nested
+    if any(e is None or not e.is_affine for e in extents[1:]):
+        return None
+    counter, padding = _without_overlaps(order, extents, layout, counter)
+    steps = [digits[axis] for axis in order]
+    if in_blocks:
+        blocks = _in_blocks(cells, order, extents, steps, counter)
+        return None if blocks is None else (blocks[0].approximated(padding), blocks[1], counter)
+    filled = sets.widened_lexicographically(cells, order, extents, steps)
+    if filled is None:
+        return None
+    widened = counter.count(counter.as_one_piece(filled))
+    if len(widened.terms) > _MANY_TERMS:
+        blocks = _in_blocks(cells, order, extents, steps, counter)
+        if blocks is not None:
+            return blocks[0].approximated(padding), blocks[1], counter
+    return counter.count(cells).approximated(padding), widened, counter
+
+
+def _without_overlaps(
+    order: Sequence[int],
+    extents: Sequence[QuasiPolynomial | None],
+    layout: Layout,
+    counter: Counter,
+) -> tuple[Counter, frozenset[str]]:
+    """Return a counter that assumes that rows of an array do not overlap, and what it assumes."""
+    gaps: list[QuasiPolynomial] = []
+    for axis, extent in zip(order[1:], extents[1:], strict=True):
+        shape = layout.shape[axis]
+        if shape is None or extent is None or shape == extent:
+            continue
+        gap = extent - shape
+        if gap.is_affine and not counter.is_nonnegative(gap):
+            gaps.append(gap)
+    if not gaps:
+        return counter, frozenset()
+    reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
+    return counter.assuming(gaps), reasons
+
+
+def _in_blocks(
+    cells: sets.IntegerSet,
+    order: Sequence[int],
+    extents: Sequence[QuasiPolynomial | None],
+    steps: Sequence[QuasiPolynomial],
+    counter: Counter,
+) -> tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial] | None:
+    """Count cells and widened cells where all faster axes than those stepped along are full.
+
+    The cells then are whole blocks of size B. A cell of block b widens to the end of the block
+    before b + step, and to as many cells of that block as come before it: together, the blocks of a
+    footprint S widen to those of S widened by step, and to B - 1 cells of each further block of S
+    widened by step + 1. None if the cells are no such blocks.
+    """
+    stepped = [place for place, step in enumerate(steps) if step]
+    if not stepped or stepped[-1] == len(order) - 1 or not steps[stepped[-1]].is_constant:
+        return None
+    last = stepped[-1]
+    names = sets.names_of(cells, parameters=False)
+    outer = [names[axis] for axis in order[: last + 1]]
+    size = ONE
+    full: list[QuasiPolynomial] = []
+    for axis, extent in zip(order[last + 1 :], extents[last + 1 :], strict=True):
+        if extent is None:
+            return None
+        index = QuasiPolynomial.name(names[axis])
+        full += [index, extent - index - 1]
+        size = size * extent
+    if not is_product(cells, outer, full, counter.context.assumptions):
+        return None
+    blocks = sets.project_onto(cells, outer)
+    kept = [name for name in names if name in outer]
+    places = [kept.index(names[axis]) for axis in order[: last + 1]]
+    sign = -1 if steps[last].constant_term < 0 else 1
+    widened: list[PiecewiseQuasiPolynomial] = []
+    for more in (0, sign):
+        step = [*steps[:last], steps[last] + more]
+        if last:
+            filled = sets.widened_lexicographically(blocks, places, extents[: last + 1], step)
+        else:
+            filled = sets.widened_on_line(blocks, step[0])
+        if filled is None:
+            return None
+        widened.append(counter.count(counter.as_one_piece(filled)))
+    (whole, further) = widened
+    partial = further + whole.scale(-1)
+    return (
+        counter.count(blocks).scale(size),
+        whole.scale(size) + partial.scale(size - 1),
+    )

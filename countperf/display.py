@@ -1,0 +1,106 @@
+"""Short forms of results for interactive use: what ``repr`` shows of a large object."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+MOST_LINES = 25
+"""Lines of a ``repr``, at most."""
+
+_WIDTH = 160
+_SHOWN = 3  # entries of a collection
+
+
+def shortened(text: str, most: int = MOST_LINES) -> str:
+    r"""Cut a text to a number of lines, and say how many are left out.
+
+    Examples
+    --------
+    >>> print(shortened("a\nb\nc\nd", most=3))
+    a
+    b
+    ... 2 more lines
+    """
+    lines = [
+        line if len(line) <= _WIDTH else f"{line[: _WIDTH - 4]} ..." for line in text.splitlines()
+    ]
+    if len(lines) <= most:
+        return "\n".join(lines)
+    kept = most - 1
+    return "\n".join([*lines[:kept], f"... {len(lines) - kept} more lines"])
+
+
+def short_repr(value: object) -> str:
+    """Return a ``repr`` of at most 25 lines: a field on each, long values cut.
+
+    Parameters
+    ----------
+    value : object
+        A dataclass, or a pydantic model.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Many:
+    ...     name: str
+    ...     numbers: tuple[int, ...]
+    >>> print(short_repr(Many(name="n", numbers=tuple(range(1000)))))
+    Many(
+      name='n',
+      numbers=(0, 1, 2, ... 997 more),
+    )
+    """
+    lines = [f"  {name}={_one_line(part)}," for name, part in _fields(value)]
+    kept = MOST_LINES - 2
+    if len(lines) > kept:
+        lines = [*lines[: kept - 1], f"  ... {len(lines) - kept + 1} more fields"]
+    return "\n".join([f"{type(value).__name__}(", *lines, ")"])
+
+
+def _fields(value: object) -> Iterator[tuple[str, Any]]:
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            if field.repr:
+                yield field.name, getattr(value, field.name)
+        return
+    for name in getattr(type(value), "model_fields", {}):
+        yield name, getattr(value, name)
+
+
+def _one_line(value: object) -> str:
+    text = " ".join(_shown(value, depth=0).split())
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 4]} ..."
+
+
+def _shown(value: Any, depth: int) -> str:
+    """Write a value; objects of other types by their names alone, which may be as large."""
+    if isinstance(value, str | bytes):
+        return repr(value[: _WIDTH + 1])
+    if value is None or isinstance(value, bool | int | float | complex | np.generic):
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return f"<array of shape {value.shape}, {value.dtype}>"
+    if isinstance(value, dict | MappingProxyType):
+        entries = [f"{key!r}: {_shown(part, depth + 1)}" for key, part in _first(value.items())]
+        return "{" + _joined(entries, len(value)) + "}"
+    if type(value) in (tuple, list, set, frozenset):
+        opening, closing = {tuple: "()", list: "[]"}.get(type(value), "{}")
+        if depth > 1:
+            return f"{opening}{len(value)} entries{closing}"
+        entries = [_shown(part, depth + 1) for part in _first(value)]
+        return opening + _joined(entries, len(value)) + closing
+    return f"<{type(value).__name__}>"
+
+
+def _first(values: Iterable[Any]) -> list[Any]:
+    return [part for part, _ in zip(values, range(_SHOWN), strict=False)]
+
+
+def _joined(entries: Sequence[str], size: int) -> str:
+    more = [f"... {size - len(entries)} more"] if size > len(entries) else []
+    return ", ".join([*entries, *more])

@@ -1,0 +1,82 @@
+"""How a fit of the user's own compares with the one that ships for the same device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countperf.errors import FitError
+from countperf.models.library import find_fit, load_weights
+
+if TYPE_CHECKING:
+    from countperf.measurements import MeasurementSet
+    from countperf.models.weights import WeightSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedComparison:
+    """Errors of a fit beside those of the shipped weights of the device.
+
+    Attributes
+    ----------
+    name : str
+        Of the shipped weights.
+    held_out_error, shipped_held_out_error : float or None
+        Geometric means of the relative errors of both, each on its own measurements, families of
+        kernels left out; None where none could be.
+    judged_cases : int
+        Cases of the measurements that judge fits, such as those of test kernels.
+    judged_error, shipped_judged_error : float or None
+        The same of both on these cases, which neither was fitted to here; None without any.
+    """
+
+    name: str
+    held_out_error: float | None
+    shipped_held_out_error: float | None
+    judged_cases: int
+    judged_error: float | None
+    shipped_judged_error: float | None
+
+
+def compared_with_shipped(
+    weights: WeightSet, measurements: MeasurementSet
+) -> ShippedComparison | None:
+    """Compare weights with those that ship for their device.
+
+    Parameters
+    ----------
+    weights : WeightSet
+        A fit.
+    measurements : MeasurementSet
+        Of the device; the cases among them that judge fits are predicted by both.
+
+    Returns
+    -------
+    ShippedComparison or None
+        None if nothing ships for the device.
+    """
+    fit = find_fit(weights.device.slug)
+    if fit is None or fit.is_own:
+        return None
+    shipped = load_weights(fit.name)
+    cases, error = _judged(weights, measurements)
+    _, shipped_error = _judged(shipped, measurements)
+    return ShippedComparison(
+        name=fit.name,
+        held_out_error=None if weights.quality is None else weights.quality.held_out_error,
+        shipped_held_out_error=None if shipped.quality is None else shipped.quality.held_out_error,
+        judged_cases=cases,
+        judged_error=error,
+        shipped_judged_error=shipped_error,
+    )
+
+
+def _judged(weights: WeightSet, measurements: MeasurementSet) -> tuple[int, float | None]:
+    """Return how many cases judge fits, and the geometric mean of the relative errors on them."""
+    from countperf.workflow import evaluate
+
+    try:
+        found = evaluate(measurements, weights=weights, force=True)
+    except FitError:  # there are none
+        return 0, None
+    return len(found.cases), found.overall().value

@@ -1,0 +1,58 @@
+"""The table of fitted weights that there are, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from countperf.report.numbers import format_percent, format_table
+
+if TYPE_CHECKING:
+    from countperf.available import AvailableFit
+    from countperf.models.weights import WeightSet
+    from countperf.own_fits import ShippedComparison
+
+
+def weights_table_text(fits: Sequence[AvailableFit]) -> str:
+    """Write a row for each fit: name, device, models, date, held-out error, this machine."""
+    if not fits:
+        return "no fitted weights: measure a device and fit it first"
+    rows = [
+        [
+            fit.name,
+            fit.device,
+            ", ".join(fit.models),
+            fit.date[:10],
+            "" if fit.held_out_error is None else format_percent(fit.held_out_error),
+            fit.problem or ("yes" if fit.is_here else "no"),
+        ]
+        for fit in fits
+    ]
+    header = ("name", "device", "models", "measured", "held-out error", "this machine")
+    return format_table(rows, header=header, right=(4,))
+
+
+def compared_fits_text(weights: WeightSet, compared: ShippedComparison | None) -> str:
+    """Say how a fit compares with the one that ships, and which of them is used by default."""
+    if compared is None:
+        return (
+            f"nothing ships for {weights.device.slug}: the newest of your own fits for it is the"
+            " default"
+        )
+    parts = [
+        "held-out error, families of kernels left out of each fit's own measurements:"
+        f" {_error(compared.held_out_error)} (this fit), {_error(compared.shipped_held_out_error)}"
+        f" ({compared.name}, which ships)"
+    ]
+    if compared.judged_cases:
+        parts.append(
+            f"error on the {compared.judged_cases} cases here that judge fits:"
+            f" {_error(compared.judged_error)} (this fit), {_error(compared.shipped_judged_error)}"
+            f" ({compared.name})"
+        )
+    parts.append(f"{compared.name} stays the default")
+    return "\n".join(parts)
+
+
+def _error(value: float | None) -> str:
+    return "not known" if value is None else format_percent(value)

@@ -1,0 +1,346 @@
+"""Variants built, checked and timed by processes of their own, so that several build at a time.
+
+Code generation holds up all threads of a process, and a driver may compile one kernel at a time in
+each: so variants are divided among processes. A variant stays with the process that built it, which
+times it later on; that nothing else is done meanwhile is up to whoever asks. A variant that brings
+its process down fails like one that does not build. Devices other than the processors of this
+machine would be disturbed, and their variants are built by the search's process.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self
+
+from countperf.errors import MeasurementError
+from countperf.harness.clock import EventClock
+from countperf.harness.runner import CaseRunner, KernelRunner
+from countperf.tuning.measuring import Bench
+from countperf.tuning.points import Question
+from countperf.tuning.pools import Pool, capacity, process_pool
+from countperf.tuning.ranker import LONGEST_S
+from countperf.tuning.result import Key, Plan, as_key
+from countperf.tuning.sending import Packed
+from countperf.tuning.space import Choice
+from countperf.tuning.standstill import StandsStill, Standstill, can_stop
+from countperf.tuning.workers import WorkerLostError
+
+MOST = 8
+"""Processes: what is chosen together learns nothing from one another."""
+
+
+_FIRST_S = 10.0  # that the first variants may take at least, for which drivers get ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the processes need to know.
+
+    Attributes
+    ----------
+    asked : Packed
+        The question, of which they take space and sizes.
+    label : str
+        Of the device, as for `countperf.harness.devices.select_device`.
+    plan : Plan
+        How many runs.
+    most_s : float
+        After so long a variant gets no further runs, s.
+    longest_s : float
+        What building a variant, or timing it, may take, s; a process that takes longer is replaced.
+    """
+
+    asked: Packed
+    label: str
+    plan: Plan
+    most_s: float
+    longest_s: float = LONGEST_S
+
+
+class Builders(AbstractContextManager[Any]):
+    """What builds variants, several at a time, and times them; a context manager.
+
+    Parameters
+    ----------
+    processes : int
+        How many build at a time.
+
+    Attributes
+    ----------
+    processes : int
+        As given.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._places: dict[Key, int] = {}
+        self._builds: dict[Key, Future[float | None]] = {}
+
+    @property
+    @abstractmethod
+    def standstill(self) -> StandsStill | None:
+        """What has the processes that are building stand still; None where nothing can."""
+
+    @property
+    def building(self) -> Collection[Key]:
+        """Variants that are being built, or wait for it."""
+        return [key for key, build in self._builds.items() if not build.done()]
+
+    def begin(self, choices: Iterable[Choice]) -> None:
+        """Have variants built and checked, those that were not before."""
+        for choice in choices:
+            key = as_key(choice)
+            if key not in self._places:
+                busy = [self._places[other] for other in self.building]
+                place = min(range(self.processes), key=busy.count)
+                self._builds[key] = self._build(place, choice)
+                self._places[key] = place
+
+    @abstractmethod
+    def _build(self, place: int, choice: Choice) -> Future[float | None]:
+        """Have a process build a variant; return processor time, s, or None if that fails."""
+
+    def is_free(self, choice: Choice) -> bool:
+        """Tell whether the process of a variant is building no other one, nor this one."""
+        place = self._places.get(as_key(choice))
+        return all(self._places[key] != place for key in self.building)
+
+    def built_s(self, choice: Choice) -> float | None:
+        """Return the processor time that building a variant took, s; None if it failed."""
+        build = self._builds.get(as_key(choice))
+        if build is None or not build.done() or build.exception() is not None:
+            return None
+        return build.result()
+
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Wait until another variant is built, but no longer than so long, s."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Wait until nothing is built."""
+
+    @abstractmethod
+    def load(self, choice: Choice) -> None:
+        """Put a variant's arguments into memory; see `Elsewhere.load`."""
+
+    @abstractmethod
+    def time(
+        self, choice: Choice, best_s: float | None, left_s: float
+    ) -> tuple[tuple[float, ...], bool]:
+        """Time a variant; see `Elsewhere.time`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+
+class Elsewhere(Builders):
+    """Processes that build and time variants; a context manager.
+
+    Parameters
+    ----------
+    task : Task
+        What they are to do.
+    processes : int
+        How many.
+    left_s : callable, optional
+        Returns what may be waited for at most, s; by default there is no end to it.
+
+    Attributes
+    ----------
+    processes : int
+        How many there are.
+    """
+
+    def __init__(
+        self, task: Task, processes: int, left_s: Callable[[], float] = lambda: float("inf")
+    ) -> None:
+        super().__init__(processes)
+        self._task = task
+        self._left_s = left_s
+        self._lanes = [process_pool(1, initial=(_open, (task,))) for _ in range(processes)]
+        self._standstill = Standstill(self._busy) if can_stop() else None
+        self._opening: list[Future[None]] = []
+        self._lost: dict[Key, WorkerLostError] = {}  # when they were to be loaded
+
+    @classmethod
+    def of(
+        cls,
+        executor: Executor,
+        asked: Packed | Question,
+        runner: CaseRunner,
+        plan: Plan,
+        most_s: float,
+        *,
+        longest_s: float = LONGEST_S,
+        left_s: Callable[[], float] = lambda: float("inf"),
+    ) -> Builders | None:
+        """Return what builds variants for a runner; None if its own process has to.
+
+        As many processes as the executor has, if that is a pool of this machine; that of a replay
+        has a stand-in.
+        """
+        in_replay = getattr(executor, "builders_in_replay", None)
+        if in_replay is not None:
+            return in_replay(runner, plan, most_s)
+        if not isinstance(executor, Pool | ProcessPoolExecutor) or not isinstance(asked, Packed):
+            return None
+        if not (isinstance(runner, KernelRunner) and runner.identity.device_type == "cpu"):
+            return None
+        if not isinstance(runner.clock, EventClock):
+            return None  # the others have that one
+        label = runner.session.device.label
+        task = Task(asked=asked, label=label, plan=plan, most_s=most_s, longest_s=longest_s)
+        return cls(task, min(MOST, capacity(executor)), left_s)
+
+    @property
+    def standstill(self) -> StandsStill | None:
+        """What has the processes that are building stand still; None where systems cannot."""
+        return self._standstill
+
+    def _build(self, place: int, choice: Choice) -> Future[float | None]:
+        limit_s = self._task.longest_s
+        if all(self.built_s(dict(key)) is None for key in self._builds):
+            limit_s = max(limit_s, _FIRST_S)
+        return self._lanes[place].submit_within(limit_s, _build, self._task, dict(choice))
+
+    def wait(self, seconds: float) -> None:
+        """Wait until another variant is built, but no longer than so long, s."""
+        building = [self._builds[key] for key in self.building]
+        wait(building, timeout=seconds, return_when=FIRST_COMPLETED)
+
+    def pause(self) -> None:
+        """Wait until nothing is built."""
+        wait(self._opening)
+        wait(self._builds.values())
+
+    def load(self, choice: Choice) -> None:
+        """Have a variant put its arguments into memory when it is built, ahead of timing it.
+
+        What goes wrong does so again when it is timed, or is said then.
+        """
+        self.begin([choice])
+        key = as_key(choice)
+        if self._builds[key].exception() is None:
+            error = self._submit(self._places[key], _load, dict(choice)).exception()
+            if isinstance(error, WorkerLostError):
+                self._lost[key] = error
+
+    def time(
+        self, choice: Choice, best_s: float | None, left_s: float
+    ) -> tuple[tuple[float, ...], bool]:
+        """Time a variant that is built, as `countperf.tuning.measuring.Bench.time`.
+
+        Parameters
+        ----------
+        choice : Mapping from str to value
+            The variant.
+        best_s : float or None
+            Best time so far, s.
+        left_s : float
+            What is left of the budget, s.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build, or run, its numbers are wrong, or the process came to an end.
+        DeviceError
+            The processes do not find the device.
+        """
+        self.begin([choice])
+        key = as_key(choice)
+        place = self._places[key]
+        try:
+            self._builds[key].result()
+            if key in self._lost:
+                raise self._lost.pop(key)
+            return self._submit(place, _time, dict(choice), best_s, left_s).result()
+        except WorkerLostError as error:
+            raise MeasurementError(
+                f"the process that was to build and run {dict(choice)} was lost: {error.reason}"
+            ) from error
+
+    def _busy(self) -> list[int]:
+        """Return the numbers of the processes that are building, or about to be able to."""
+        busy = {self._places[key] for key in self.building}
+        busy.update(place for place, lane in enumerate(self._lanes) if lane.is_starting)
+        return [number for place in busy for number in self._lanes[place].running()]
+
+    def _submit(self, place: int, function: Any, *given: Any) -> Future[Any]:
+        """Have a process do what is waited for, which may take no longer than there is time."""
+        limit_s = min(self._task.longest_s, self._left_s())
+        return self._lanes[place].submit_within(limit_s, function, self._task, *given)
+
+    def __enter__(self) -> Self:
+        self._opening = [lane.submit(_open, self._task) for lane in self._lanes]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for lane in self._lanes:
+            lane.end()
+
+
+# {{{ what the processes do
+
+
+class _Place:
+    """The state of such a process."""
+
+    def __init__(self, task: Task) -> None:
+        from countperf.harness.devices import discover, select_device
+
+        question = task.asked.question()
+        space = question.found_space()
+        # that it works the search's own process has tried
+        device = select_device(task.label, discover().devices)
+        self.until_s = float("inf")
+        self.bench = Bench(
+            space,
+            question.sizes,
+            KernelRunner.open(device),
+            task.plan,
+            most_s=task.most_s,
+            left_s=lambda: self.until_s - time.monotonic(),
+        )
+
+
+@lru_cache(maxsize=1)
+def _place(task: Task) -> _Place:
+    return _Place(task)
+
+
+def _open(task: Task) -> None:
+    _place(task)
+
+
+def _build(task: Task, choice: Choice) -> float:
+    began_s = time.process_time()
+    _place(task).bench.build(choice)
+    return time.process_time() - began_s
+
+
+def _load(task: Task, choice: Choice) -> None:
+    _place(task).bench.load(choice)
+
+
+def _time(
+    task: Task, choice: Choice, best_s: float | None, left_s: float
+) -> tuple[tuple[float, ...], bool]:
+    place = _place(task)
+    place.until_s = time.monotonic() + left_s
+    return place.bench.time(choice, best_s)
+
+
+# }}}

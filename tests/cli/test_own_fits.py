@@ -1,0 +1,167 @@
+"""Fits of the user's own: under names of their own, never in place of what ships."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from countperf.available import available_weights
+from countperf.cli import main
+from countperf.errors import DeviceMismatchError, ParameterError
+from countperf.fitting.fit import fit
+from countperf.models import library
+from countperf.models.library import find_fit, load_weights, store_own_fit
+from countperf.predicting import default_weights
+from tests.fitting.builders import KERNELS, TEST_KERNEL, measure
+from tests.models.builders import make_device, make_weights
+
+DEVICE = measure((KERNELS[0],)).device
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    path = tmp_path / "campaign.jsonl"
+    measure((*KERNELS, TEST_KERNEL)).write_file(path)
+    return str(path)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Return where fits ship and where the user's own are; both are empty."""
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    monkeypatch.setattr(library, "fits_folders", lambda: (shipped,))
+    monkeypatch.setattr(library, "user_fits_folder", lambda: own)
+    return shipped, own
+
+
+def _ship(folder: Path) -> None:
+    weights = fit(measure(KERNELS)).weights
+    weights.write_file(folder / DEVICE.slug / "linear.json")
+    DEVICE.write_file(folder / DEVICE.slug / "identity.json")
+
+
+def test_a_fit_has_a_name_of_its_own_and_says_how_it_compares(
+    store: str, folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped, own = folders
+    _ship(shipped)
+    before = (shipped / DEVICE.slug / "linear.json").read_bytes()
+
+    assert main(["fit", store, "--name", "first"]) == 0
+    printed = capsys.readouterr().out
+    assert f"written to {own / 'first' / 'linear.json'}; to use it: --weights mine/first" in printed
+    assert "(this fit), " in printed
+    assert f"({DEVICE.slug}, which ships)" in printed
+    assert "cases here that judge fits" in printed
+    assert printed.splitlines()[-1] == f"{DEVICE.slug} stays the default"
+
+    assert (shipped / DEVICE.slug / "linear.json").read_bytes() == before
+    found = find_fit(DEVICE.slug)
+    assert found is not None
+    assert not found.is_own
+    assert main(["evaluate", store, "--weights", "mine/first", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["device"] == DEVICE.slug
+
+
+def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
+    store: str, folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, own = folders
+    for model, more, name in (
+        ("linear", [], "mine/first"),
+        ("linear", [], "mine/first-2"),
+        ("bounded", [], "mine/first"),  # another model of the same fit
+        ("linear", ["--replace"], "mine/first"),
+    ):
+        command = ["fit", store, "--name", "first", "--model", model, "--json", *more]
+        assert main(command) == 0
+        assert json.loads(capsys.readouterr().out)["name"] == name
+    assert sorted(path.name for path in own.iterdir()) == ["first", "first-2"]
+    other = make_weights({"launches": 1.0}, device=make_device(slug="pocl-other", name="Other"))
+    assert store_own_fit(other, name="first", replace=True)[0] == "mine/first-3"
+    for model in ("linear", "bounded"):
+        assert load_weights("mine/first", model=model).model == model
+
+
+def test_without_a_name_it_is_device_and_date(
+    store: str, folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", store]) == 0
+    printed = capsys.readouterr().out
+    (folder,) = folders[1].iterdir()
+    assert folder.name.startswith(f"{DEVICE.slug}-20")
+    assert f"nothing ships for {DEVICE.slug}: the newest of your own fits" in printed
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "", "mine/", "a b", "/tmp/x", ".hidden"])
+def test_what_cannot_name_a_fit_is_refused_before_the_work(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["fit", "no-such-file.jsonl", "--name", name]) == 1
+    assert "cannot name a fit" in capsys.readouterr().err
+    assert not folders[1].exists()
+
+
+def test_a_name_and_a_file_are_not_given_together(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    del folders
+    assert main(["fit", "no.jsonl", "--name", "first", "--output", "w.json"]) == 1
+    assert "--output or --name, not both" in capsys.readouterr().err
+
+
+def test_the_default_is_what_ships_while_it_matches_the_device(
+    folders: tuple[Path, Path],
+) -> None:
+    shipped, own = folders
+    old = make_weights({"launches": 2.0}, device=DEVICE)
+    old.write_file(own / DEVICE.slug / "linear.json")  # as older versions wrote fits
+    assert default_weights(DEVICE) == old  # nothing ships
+
+    _ship(shipped)
+    assert default_weights(DEVICE) == load_weights(DEVICE.slug) != old
+    assert load_weights(f"mine/{DEVICE.slug}") == old
+
+    more_units = DEVICE.model_copy(update={"compute_units": DEVICE.compute_units + 1})
+    with pytest.raises(DeviceMismatchError):
+        default_weights(more_units)
+    mine = make_weights({"launches": 3.0}, device=more_units)
+    store_own_fit(mine, name="more-units")
+    assert default_weights(more_units) == mine  # what ships is of another device
+
+
+def test_the_table_lists_shipped_and_own_fits(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped, own = folders
+    assert len(available_weights()) == 0
+    _ship(shipped)
+    store_own_fit(make_weights({"launches": 3.0}, device=DEVICE), name="quiet-night")
+    damaged = own / "damaged"
+    damaged.mkdir()
+    (damaged / "linear.json").write_text('{"format": "countperf-weights", "device": 3}')
+
+    assert default_weights(DEVICE) == load_weights(DEVICE.slug)  # the damaged one does not matter
+    table = available_weights()
+    assert [(fit.name, fit.device, fit.models) for fit in table][:1] == [
+        (DEVICE.slug, DEVICE.slug, ("linear", "plain"))
+    ]
+    by_name = {fit.name: fit for fit in table}
+    assert set(by_name) == {DEVICE.slug, "mine/quiet-night", "mine/damaged"}
+    assert by_name[DEVICE.slug].held_out_error is not None
+    assert by_name["mine/quiet-night"].held_out_error == 0.1  # as the builder says
+    assert "$" in by_name["mine/damaged"].problem
+    assert list(table.to_frame()["name"]) == [fit.name for fit in table]
+    assert "mine/quiet-night" in repr(table)
+
+    assert main(["weights", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == table.to_objects()
+    assert main(["weights"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["name", "device", "models"]
+
+
+def test_names_are_checked_for_what_a_folder_takes() -> None:
+    with pytest.raises(ParameterError, match="cannot name a fit"):
+        store_own_fit(make_weights({"launches": 1.0}), name="a/b")

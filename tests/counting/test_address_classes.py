@@ -1,0 +1,552 @@
+"""Classes of accesses whose subscripts divide, choose, or lead into unusual layouts.
+
+The right values come from listing all points and addresses of each kernel at small sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pymbolic.primitives as p
+import pytest
+from loopy.symbolic import parse
+
+from countperf.counting.analysis import analyze_kernel
+from countperf.counting.transactions import transactions
+from countperf.errors import UnsupportedExpressionError
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.taxonomy import View
+
+SIZES = ((5, 21), (7, 16), (12, 33), (3, 40), (1, 9))
+WIDTH = 8
+VIEWS: tuple[View, ...] = ("source", "compiled", "structure")
+
+
+def _kernel(
+    expression: Any,
+    *,
+    shape: str = "n,m",
+    lane: str = "j",
+    assumptions: str = "n >= 1 and m >= 1",
+    width: int = WIDTH,
+    body: str = "o[i,j] = {}",
+    domain: str = "{ [i,j] : 0 <= i < n and 0 <= j < m }",
+    more: tuple[Any, ...] = (),
+) -> Any:
+    assignee = p.Subscript(p.Variable("o"), (p.Variable("i"), p.Variable("j")))
+    is_text = isinstance(expression, str)
+    kernel = lp.make_kernel(
+        domain,
+        body.format(expression) if is_text else [lp.Assignment(assignee, expression)],
+        [
+            lp.GlobalArg("a", np.float32, shape=shape),
+            lp.GlobalArg("o", np.float32, shape="n,m"),
+            lp.ValueArg("n,m", np.int32),
+            *more,
+        ],
+        assumptions=assumptions,
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(kernel, lane, width, outer_tag="g.0", inner_tag="l.0")
+
+
+def _loads(t_unit: Any, **sizes: int) -> dict[str, int]:
+    counts = count_kernel(t_unit).evaluate(**sizes)
+    return {
+        name.removeprefix("gmem.load.32."): number
+        for name, number in counts.items()
+        if name.startswith("gmem.load.") and number
+    }
+
+
+def _class_of(stride: int, cells: set[int], *, is_symbolic: bool) -> str:
+    """Class an access by the definition: the share of used cells, rounded up."""
+    if not is_symbolic and abs(stride) < 2:
+        return ("uniform", "stride1")[abs(stride)]
+    small = not is_symbolic and abs(stride) <= 4
+    parts = abs(stride) if small else 4
+    widened = {cell + k for cell in cells for k in range(abs(stride))}
+    return f"{math.ceil(parts * len(cells) / len(widened))}of{parts if small else 'n'}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "shape"),
+    [
+        ("a[(i + 3) % n, j]", "n,m"),  # lanes do not see the remainder
+        ("a[(i + 3) % 24, j]", "24,m"),
+        ("a[i, (j + 2) % m]", "n,m"),  # one lane of a row goes back to its start
+        ("a[i, (m - 1 - j + 3) % m]", "n,m"),
+        ("a[i, (j + 2) % 40]", "n,40"),  # one lane in forty
+        ("a[(j // 12), j % 12]", "4,12"),  # the flattened address is j
+        ("a[(i*m + j) // m, (i*m + j) % m]", "n,m"),
+        ("a[(i*m + j) // 12, (i*m + j) % 12]", "k,12"),
+        ("a[i, j % 8]", "n,8"),  # the end of a row is the end of a group
+        ("a[i, j & 7]", "n,8"),
+        ("a[i, (2*j) // 2]", "n,m"),
+        ("a[i, j // 2 + (j + 1) // 2]", "n,m"),  # is j
+        ("a[i, (j << 1) >> 1]", "n,m"),
+        ("a[(i + j // m) % n, j]", "n,m"),
+    ],
+)
+def test_subscripts_that_divide_have_the_stride_of_the_flat_address(
+    expression: str, shape: str
+) -> None:
+    more = (lp.ValueArg("k", np.int32),) if "k" in shape else ()
+    kernel = _kernel(expression, shape=shape, more=more)
+    vector = count_kernel(kernel)
+    assert vector["gmem.load.32.stride1"].exact
+    for n, m in SIZES:
+        values = {"n": n, "m": m, **({"k": 100} if "k" in vector.parameters else {})}
+        loads = {
+            name: number
+            for name, number in vector.evaluate(values).items()
+            if name.startswith("gmem.load") and number
+        }
+        assert loads == {"gmem.load.32.stride1": n * m}
+
+
+def _steps(address: Callable[[int], int], m: int) -> Counter[int]:
+    return Counter(abs(address(j + 1) - address(j)) for j in range(m))
+
+
+@pytest.mark.parametrize(
+    ("expression", "address"),
+    [
+        ("a[i, j // 2]", lambda j: j // 2),
+        ("a[i, (j + 5) // 3]", lambda j: (j + 5) // 3),
+        ("a[i, (2*j) // 3]", lambda j: 2 * j // 3),
+        ("a[i, (j + 1) // 2 + j // 3]", lambda j: (j + 1) // 2 + j // 3),
+        ("a[i, (j // 2) // 3]", lambda j: j // 6),
+        ("a[i, j >> 2]", lambda j: j >> 2),
+    ],
+)
+def test_lanes_that_stay_or_go_on_are_counted_apart(
+    expression: str, address: Callable[[int], int]
+) -> None:
+    for n, m in SIZES:
+        steps = _steps(address, m)
+        if max(steps) > 1:
+            continue
+        expected = {"uniform": n * steps[0], "stride1": n * steps[1]}
+        found = _loads(_kernel(expression, shape="n,m+5"), n=n, m=m)
+        assert found == {name: number for name, number in expected.items() if number}
+
+
+def test_floors_decided_within_a_group_are_no_steps() -> None:
+    assert _loads(_kernel("a[i, j // 8]"), n=5, m=21) == {"uniform": 5 * 21}
+
+
+@pytest.mark.parametrize(
+    ("expression", "cell"),
+    [
+        ("a[(i + 3) % n, j]", lambda i, j, n: ((i + 3) % n, j)),
+        ("a[(i - 1) % n, j]", lambda i, j, n: ((i - 1) % n, j)),
+        ("a[(i + n // 2) % n, j]", lambda i, j, n: ((i + n // 2) % n, j)),
+        ("a[i // 4, j]", lambda i, j, _: (i // 4, j)),
+    ],
+)
+def test_strided_lanes_and_remainders(
+    expression: str, cell: Callable[[int, int, int], tuple[int, int]]
+) -> None:
+    kernel = _kernel(expression, lane="i")
+    for n, m in SIZES:
+        if n < 4:
+            continue
+        cells = {cell(i, j, n) for i, j in itertools.product(range(n), range(m))}
+        flat = {row * m + column for row, column in cells}
+        loads = _loads(kernel, n=n, m=m)
+        if "//" in expression and "n //" not in expression:
+            # three of four lanes stay where they are
+            assert loads == {"uniform": n * m}
+            continue
+        assert loads == {_class_of(m, flat, is_symbolic=True): n * m}
+
+
+_J, _M = p.Variable("j"), p.Variable("m")
+
+
+@pytest.mark.parametrize(
+    ("column", "chooses_a_moving_part"),
+    [
+        (p.Min((_J + 1, _M - 1)), lambda j, m: j + 1 <= m - 1),
+        (p.Max((_J - 3, 0)), lambda j, _: j - 3 >= 0),
+        (p.Min((p.Max((_J - 2, 0)), _M - 4, 100)), lambda j, m: 2 <= j <= min(m - 2, 102)),
+        (p.If(p.Comparison(_J, "<", _M - 1), _J + 1, 0), lambda j, m: j < m - 1),
+        (parse("abs(j - 4)"), lambda *_: True),
+        (parse("2 + (j if j > 2 and j != 5 else 0)"), lambda j, _: j > 2 and j != 5),
+    ],
+)
+def test_subscripts_that_choose_count_on_their_parts(
+    column: Any, chooses_a_moving_part: Callable[[int, int], bool]
+) -> None:
+    source = p.Subscript(p.Variable("a"), (p.Variable("i"), column))
+    views: tuple[View, ...] = ("source", "structure")
+    for view in views:
+        vector = count_kernel(_kernel(source, shape="n,m+9"), view=view)
+        for n, m in SIZES:
+            moving = sum(chooses_a_moving_part(j, m) for j in range(m))
+            expected = {"uniform": n * (m - moving), "stride1": n * moving}
+            values = vector.evaluate(n=n, m=m)
+            for name, number in expected.items():
+                assert values.get(f"gmem.load.32.{name}", 0) == number
+            assert not values.get("gmem.load.32.indirect")
+
+
+def test_names_for_expressions_read_no_data() -> None:
+    body = """
+        for i, j
+            <> row = (i + 3) % n {{id=row}}
+            <> place = row*1 {{id=place,dep=row}}
+            o[i, j] = {} {{dep=place}}
+        end
+        """
+    assert _loads(_kernel("a[place, j]", body=body), n=5, m=21) == {"stride1": 105}
+
+
+def test_a_name_that_loops_change_is_data() -> None:
+    body = """
+        for i
+            <> row = 0 {{id=zero}}
+            for j
+                o[i, j] = {} {{id=use,dep=zero}}
+                row = row + i {{id=next,dep=use}}
+            end
+        end
+        """
+    kernel = lp.make_kernel(
+        "{ [i,j] : 0 <= i < n and 0 <= j < m }",
+        body.format("a[row, j]"),
+        [
+            lp.GlobalArg("a,o", np.float32, shape="n,m"),
+            lp.ValueArg("n,m", np.int32),
+        ],
+        assumptions="n >= 1 and m >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    assert _loads(kernel, n=5, m=21) == {"indirect": 105}
+
+
+@pytest.mark.parametrize(
+    "expression", ["a[i, (i*j) % m]", "a[i, (j*j) % m]", "a[i, j ^ 1]", "a[i, (j*m) // 2]"]
+)
+def test_uneven_lanes_are_refused_with_a_way_out(expression: str) -> None:
+    kernel = _kernel(expression)
+    with pytest.raises(UnsupportedExpressionError, match="reads no data") as caught:
+        count_kernel(kernel)
+    assert caught.value.where == "a"
+    assert "statistics={'a': 'stride1'}" in str(caught.value)
+    vector = count_kernel(kernel, statistics={"a": "stride1"})
+    load = vector["gmem.load.32.stride1"]
+    assert load.quantity.evaluate({"n": 5, "m": 21}) == 105
+    assert not load.exact
+    assert "the caller's access pattern for 'a'" in load.reason
+
+
+@pytest.mark.parametrize(
+    ("expression", "shape", "lane", "address"),
+    [
+        ("a[(j*n + i) // m, (j*n + i) % m]", "n,m", "j", lambda i, j, n, _: j * n + i),
+        ("a[j*n + i]", "n*m", "j", lambda i, j, n, _: j * n + i),
+        ("a[i*m + m - 1 - j]", "n*m", "i", lambda i, j, _, m: i * m + m - 1 - j),
+        ("a[i*m + m + j]", "n*m + m", "i", lambda i, j, _, m: i * m + m + j),
+        ("a[2*i*m + j]", "2*n*m", "i", lambda i, j, _, m: 2 * i * m + j),
+    ],
+)
+def test_subscripts_that_multiply_sizes(
+    expression: str, shape: str, lane: str, address: Callable[[int, int, int, int], int]
+) -> None:
+    vector = count_kernel(_kernel(expression, shape=shape, lane=lane))
+    for n, m in SIZES:
+        cells = {address(i, j, n, m) for i, j in itertools.product(range(n), range(m))}
+        following = (1, 0) if lane == "i" else (0, 1)
+        stride = address(*following, n, m) - address(0, 0, n, m)
+        name = f"gmem.load.32.{_class_of(stride, cells, is_symbolic=True)}"
+        values = vector.evaluate(n=n, m=m)
+        loads = {k: v for k, v in values.items() if k.startswith("gmem.load") and v}
+        assert loads == {name: n * m}
+        assert vector[name].exact
+
+
+def test_a_footprint_that_is_not_countable_gives_a_coarser_class() -> None:
+    vector = count_kernel(_kernel("a[2*(i + n*j)]", shape="2*n*m"))
+    load = vector["gmem.load.32.1ofn"]
+    assert load.quantity.evaluate({"n": 5, "m": 21}) == 105
+    assert not load.exact
+
+
+@pytest.mark.parametrize(
+    ("expression", "shape", "address"),
+    [
+        ("a[i, (j + 2) % m]", "n,m", lambda i, j, _, m: i * m + (j + 2) % m),
+        ("a[(i + 3) % n, j]", "n,m", lambda i, j, n, m: (i + 3) % n * m + j),
+        ("a[i, j // 2]", "n,m", lambda i, j, _, m: i * m + j // 2),
+        ("a[i, (i*j) % m]", "n,m", lambda i, j, _, m: i * m + (i * j) % m),
+        ("a[(j*n + i) // m, (j*n + i) % m]", "n,m", lambda i, j, n, _: j * n + i),
+    ],
+)
+def test_transactions_follow_subscripts_that_divide(
+    expression: str, shape: str, address: Callable[[int, int, int, int], int]
+) -> None:
+    (load,) = [
+        access
+        for access in analyze_kernel(_kernel(expression, shape=shape)).accesses
+        if access.access.array == "a"
+    ]
+    for n, m in ((5, 21), (7, 33)):
+        found = transactions(load, {"n": n, "m": m}, line_bytes=32, sub_group_size=WIDTH)
+        lines = 0
+        for i, first in itertools.product(range(n), range(0, m, WIDTH)):
+            items = range(first, min(first + WIDTH, m))
+            lines += len({address(i, j, n, m) * 4 // 32 for j in items})
+        assert found.transactions == lines
+
+
+def test_lanes_count_apart_in_loops_of_which_the_mean_is_known() -> None:
+    kernel = lp.make_kernel(
+        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < length }"],
+        """
+        for i
+            <> length = lengths[i] {id=length}
+            o[i] = sum(j, a[i // 2 + j]) {dep=length}
+        end
+        """,
+        [
+            lp.GlobalArg("a,o", np.float32, shape="n"),
+            lp.GlobalArg("lengths", np.int32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    vector = count_kernel(kernel, statistics={"j": 12})
+    assert vector.parameters == ("n",)
+    values = vector.evaluate(n=101)
+    assert values["gmem.load.32.uniform"] == 12 * 51
+    assert values["gmem.load.32.stride1"] == 12 * 50 + 101  # and the lengths
+
+
+# {{{ layouts
+
+
+def _copy(a: Any, *, lane: str = "i", loads: str = "a[i,j]", width: int = WIDTH) -> Any:
+    kernel = lp.make_kernel(
+        "{ [i,j] : 0 <= i < n and 0 <= j < m }",
+        f"o[i,j] = 2*{loads}",
+        [a, lp.GlobalArg("o", np.float32, shape="n,m"), lp.ValueArg("n,m,lda", np.int32)],
+        assumptions="n >= 1 and m >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(kernel, lane, width, outer_tag="g.0", inner_tag="l.0")
+
+
+def test_padded_rows_use_their_share_of_what_they_step_over() -> None:
+    kernel = _copy(lp.GlobalArg("a", np.float32, shape="n,m", strides=("lda", 1)))
+    vector = count_kernel(kernel)
+    for n, m, lda in [(5, 21, 21), (5, 21, 30), (5, 21, 60), (9, 4, 17), (3, 8, 8), (1, 1, 5)]:
+        cells = {i * lda + j for i in range(n) for j in range(m)}
+        expected = {f"gmem.load.32.{_class_of(lda, cells, is_symbolic=True)}": n * m}
+        loads = vector.evaluate(n=n, m=m, lda=lda)
+        assert {k: v for k, v in loads.items() if k.startswith("gmem.load") and v} == expected
+    used = next(c for name, c in vector.items() if name.startswith("gmem.load"))
+    assert not used.exact
+    assert "rows do not overlap" in used.reason
+
+
+def test_automatic_strides_are_those_of_c_order_and_say_so() -> None:
+    a = lp.GlobalArg("a", np.float32, shape="n,m", dim_tags="stride:auto,stride:auto")
+    by_row, by_column = count_kernel(_copy(a, lane="j")), count_kernel(_copy(a))
+    assert by_row.parameters == ("lda", "m", "n")
+    load = by_row["gmem.load.32.stride1"]
+    assert load.quantity.evaluate({"n": 5, "m": 21}) == 105
+    assert not load.exact
+    assert "loopy.tag_array_axes(t_unit, 'a', 'C,C')" in load.reason
+    assert by_column["gmem.load.32.4ofn"].quantity.evaluate({"n": 5, "m": 21}) == 105
+    stated = count_kernel(lp.tag_array_axes(_copy(a, lane="j"), "a", "C,C"))
+    assert stated["gmem.load.32.stride1"].exact
+    assert by_row["gmem.store.32.stride1"].exact
+    structure = count_kernel(_copy(a, lane="j"), view="structure")
+    executed = next(c for name, c in structure.items() if name.startswith("exec."))
+    assert "loopy.tag_array_axes(t_unit, 'a', 'C,C')" in executed.reason
+
+
+def test_arrays_of_unknown_shape_have_one_axis() -> None:
+    kernel = _copy(lp.GlobalArg("a", np.float32, shape=None), loads="a[2*j]", lane="j")
+    expected: dict[View, int] = {"source": 5 * 21, "compiled": 21, "structure": 5 * 21}
+    for view, executions in expected.items():
+        vector = count_kernel(kernel, view=view)
+        assert vector["gmem.load.32.1of2"].quantity.evaluate({"n": 5, "m": 21}) == executions
+
+
+def test_separate_arrays_are_widened_each_for_itself() -> None:
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        "o[i] = a[0,3*i] + a[1,3*i+1] + a[1,3*i] + a[0,3*i+1] + a[0,3*i+2]",
+        [
+            lp.GlobalArg("a", np.float32, shape="2,3*n", dim_tags="sep,C"),
+            lp.GlobalArg("o", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    vector = count_kernel(kernel)
+    for n in (1, 2, 7, 100):
+        first = {3 * i + k for i in range(n) for k in range(3)}
+        second = {3 * i + k for i in range(n) for k in range(2)}
+        used = len(first) + len(second)
+        widened = sum(len({c + k for c in part for k in range(3)}) for part in (first, second))
+        expected = {f"gmem.load.32.{math.ceil(3 * used / widened)}of3": 5 * n}
+        loads = vector.evaluate(n=n)
+        assert {k: v for k, v in loads.items() if k.startswith("gmem.load") and v} == expected
+
+
+def test_separate_axes_in_unrolled_loops() -> None:
+    kernel = lp.make_kernel(
+        "{ [i,d] : 0 <= i < n and 0 <= d < 3 }",
+        "b[d,i] = 2*a[d,i]",
+        [
+            lp.GlobalArg("a,b", np.float32, shape="3,n", dim_tags="sep,C"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.tag_inames(kernel, "d:unr")
+    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    for view in VIEWS:
+        vector = count_kernel(kernel, view=view)
+        assert vector["gmem.load.32.stride1"].quantity.evaluate({"n": 50}) == 150
+        assert vector["gmem.store.32.stride1"].quantity.evaluate({"n": 50}) == 150
+
+
+def test_nothing_depends_on_where_arrays_begin() -> None:
+    for offset, others in ((lp.auto, ()), (3, ()), ("n-1", ()), ("off", ("off",))):
+        kernel = lp.make_kernel(
+            "{ [i] : 0 <= i < n }",
+            "b[i] = 2*a[i]",
+            [
+                lp.GlobalArg("a", np.float32, shape="n", offset=offset),
+                lp.GlobalArg("b", np.float32, shape="n"),
+                lp.ValueArg("n", np.int32),
+                *(lp.ValueArg(name, np.int32) for name in others),
+            ],
+            assumptions="n >= 1",
+            lang_version=(2018, 2),
+        )
+        kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+        for view in VIEWS:
+            vector = count_kernel(kernel, view=view)
+            assert set(vector.parameters) - set(vector.defaults) == {"n"}
+            assert vector.evaluate(n=50)["gmem.load.32.stride1"] == 50
+
+
+# }}}
+
+# {{{ full blocks
+
+
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
+    row = {1: "i", 2: "2*i", -1: "n - 1 - i"}[step]
+    kernel = lp.make_kernel(
+        "{ [i,j,k] : 0 <= i < n and 0 <= j < l and 0 <= k < m }",
+        f"c[i,j,k] = 2*a[{row},j,k]",
+        [
+            lp.GlobalArg("a", np.float32, shape="2*n,l,m"),
+            lp.GlobalArg("c", np.float32, shape="n,l,m"),
+            lp.ValueArg("n,l,m", np.int32),
+        ],
+        assumptions="n >= 1 and m >= 1 and l >= 1",
+        lang_version=(2018, 2),
+    )
+    kernel = lp.split_iname(kernel, "i", WIDTH, outer_tag="g.0", inner_tag="l.0")
+    vector = count_kernel(kernel)
+    assert all(count.exact for count in vector.values())
+    for n, depth, m in [(1, 1, 1), (2, 3, 4), (3, 2, 5), (9, 4, 3), (4, 1, 7), (2, 1, 1)]:
+        rows = {1: range(n), 2: range(0, 2 * n, 2), -1: range(n)}[step]
+        cells = {(i * depth + j) * m + k for i in rows for j in range(depth) for k in range(m)}
+        expected = _class_of(step * depth * m, cells, is_symbolic=True)
+        values = vector.evaluate(n=n, l=depth, m=m)
+        loads = {k: v for k, v in values.items() if k.startswith("gmem.load") and v}
+        assert loads == {f"gmem.load.32.{expected}": n * depth * m}
+
+
+# }}}
+
+
+def test_the_analysis_has_no_stride_where_some_items_step_otherwise() -> None:
+    for expression, stride in (("a[i, (j + 2) % 40]", None), ("a[(i + 3) % n, j]", "1")):
+        analysis = analyze_kernel(_kernel(expression, shape="n,m+40"))
+        (load,) = (access for access in analysis.accesses if access.access.array == "a")
+        found = load.stride("local", 0)
+        assert (None if found.stride is None else str(found.stride)) == stride
+        assert bool(found.reason) == (stride is None)
+
+
+# {{{ many classes
+
+
+@pytest.mark.parametrize(
+    ("domain", "sources", "shape"),
+    [
+        (
+            "1 <= i < n - 1 and 1 <= j < l - 1 and 1 <= k < m - 1",
+            [(-1, 0, 0), (1, 0, 0), (0, -1, 0), (0, 1, 0), (0, 0, -1), (0, 0, 1)],
+            "n,l,m",
+        ),
+        (
+            "0 <= i < n and 0 <= j < l and 0 <= k < m",
+            [(0, 0, 0), (1, 0, 1), (2, 1, 0)],
+            "n+2,l+1,m+1",
+        ),
+    ],
+)
+def test_stencils_along_the_slowest_axis(
+    domain: str, sources: list[tuple[int, int, int]], shape: str
+) -> None:
+    loads = " + ".join(f"a[i + {x}, j + {y}, k + {z}]" for x, y, z in sources)
+    kernel = lp.make_kernel(
+        f"{{ [i,j,k] : {domain} }}",
+        f"c[i,j,k] = {loads}",
+        [
+            lp.GlobalArg("a", np.float32, shape=shape),
+            lp.GlobalArg("c", np.float32, shape="n,l,m"),
+            lp.ValueArg("n,l,m", np.int32),
+        ],
+        assumptions="n >= 3 and m >= 3 and l >= 3",
+        lang_version=(2018, 2),
+    )
+    vector = count_kernel(lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0"))
+    assert all(count.exact for count in vector.values())
+    border = 1 if domain.startswith("1") else 0
+    more = [int(extent[2:] or 0) for extent in shape.replace("+", " ").split(",")]
+    for sizes in [(3, 3, 3), (3, 4, 5), (4, 3, 6), (6, 5, 4), (9, 3, 3), (5, 9, 11)]:
+        n, depth, m = sizes
+        ranges = (range(border, extent - border) for extent in sizes)
+        points = list(itertools.product(*ranges))
+        rows, columns = depth + more[1], m + more[2]
+        read = {
+            ((i + x) * rows + j + y) * columns + k + z for i, j, k in points for x, y, z in sources
+        }
+        written = {(i * depth + j) * m + k for i, j, k in points}
+        load = _class_of(rows * columns, read, is_symbolic=True)
+        store = _class_of(depth * m, written, is_symbolic=True)
+        expected = Counter({f"load.32.{load}": len(points) * len(sources)})
+        expected[f"store.32.{store}"] = len(points)
+        if load == store:
+            expected[f"min.32.{load}"] = len(points)
+        values = vector.evaluate(n=n, l=depth, m=m)
+        found = {k[5:]: v for k, v in values.items() if k.startswith("gmem.") and v}
+        assert found == expected
+
+
+# }}}

@@ -1,0 +1,117 @@
+"""What results show in an interactive session: at most 25 lines, whatever their size."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import countperf
+from countperf.display import MOST_LINES, short_repr
+from countperf.fitting.comparison import Comparison
+from countperf.fitting.fit import fit
+from countperf.fitting.ranking import RankingEvaluation
+from countperf.harness.characterization.document import Characterization
+from countperf.harness.doctor import examine
+from countperf.measurements import KernelCase, MeasurementSet
+from countperf.metrics import Evaluation
+from countperf.models.anchored import AnchoredWeights
+from countperf.models.library import load_weights
+from countperf.properties.vector import PropertyVector
+from countperf.tuning.points import load_space
+from countperf.tuning.result import TuningResult
+from measurement_kernels.catalog import entry
+from tests.fitting.builders import KERNELS, measure
+
+FITS = Path(__file__).resolve().parent.parent / "fits" / "pocl-epyc-zen5"
+KERNEL = "matmul-skinny/16x16/f32"
+SIZES = {"n": 256, "m": 256, "l": 256}
+
+
+@cache
+def _measurements() -> MeasurementSet:
+    return MeasurementSet.read_file(FITS / "measurements.jsonl")
+
+
+RESULTS: Mapping[str, Callable[[], object]] = {
+    "WeightSet": lambda: load_weights("pocl-epyc-zen5"),
+    "WeightSet that reads code": lambda: load_weights("pocl-epyc-zen5", model="compiled"),
+    "Prediction": lambda: countperf.predict(
+        KERNEL, SIZES, weights="pocl-epyc-zen5", model="structural", incomplete_ok=True
+    ),
+    "Explanation": lambda: countperf.explain(
+        KERNEL, SIZES, weights="pocl-epyc-zen5", model="structural", incomplete_ok=True
+    ),
+    "Coverage": lambda: countperf.coverage(
+        KERNEL, SIZES, weights="pocl-epyc-zen5", model="structural"
+    ),
+    "PropertyVector": lambda: countperf.count_kernel(entry(KERNEL).build(), view="structure"),
+    "KernelAnalysis": lambda: countperf.analyze_kernel(entry(KERNEL).build()),
+    "MeasurementSet": _measurements,
+    "Measurement": lambda: _measurements().measurements[0],
+    "FitResult": lambda: fit(measure(KERNELS)),
+    "Evaluation": lambda: Evaluation.read_file(FITS / "evaluation.json"),
+    "RankingEvaluation": lambda: RankingEvaluation.read_file(FITS / "ranking.json"),
+    "Comparison": lambda: Comparison.read_file(FITS / "comparison.json"),
+    "SearchSpace": lambda: load_space("matmul"),
+    "Ranking": lambda: countperf.rank(
+        "transpose", weights="pocl-epyc-zen5", incomplete_ok=True, points=4, workers=1
+    ),
+    "DoctorReport": examine,
+    "AvailableWeights": countperf.available_weights,
+}
+
+
+@pytest.mark.parametrize("name", sorted(RESULTS))
+def test_results_show_at_most_25_lines(name: str) -> None:
+    result = RESULTS[name]()
+    shown = repr(result)
+    lines = shown.splitlines()
+    assert 1 <= len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= 200
+    assert len(str(result)) <= 100_000  # a FitResult prints itself with all of its verdicts
+    kind = name.partition(" ")[0]
+    assert kind == "AvailableWeights" or shown.startswith(kind)
+
+
+@pytest.mark.parametrize("kind", [AnchoredWeights, Characterization, KernelCase, TuningResult])
+def test_results_that_take_long_to_make_are_shown_field_by_field_too(kind: type) -> None:
+    assert "short_repr" in kind.__dict__["__repr__"].__code__.co_names
+
+
+@dataclasses.dataclass(repr=False)
+class Everything:
+    text: str
+    lines: str
+    numbers: tuple[int, ...]
+    nested: dict[str, object]
+    secret: int = dataclasses.field(default=1, repr=False)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+def test_fields_are_cut_and_what_is_left_out_is_counted() -> None:
+    value = Everything(
+        text="x" * 10**6,
+        lines="a\nb",
+        numbers=tuple(range(10**5)),
+        nested={str(k): [PropertyVector.from_mapping({"groups": 1})] * 9 for k in range(9)},
+    )
+    lines = repr(value).splitlines()
+    assert len(lines) == 6
+    assert lines[1].endswith(" ...,")
+    assert lines[2] == "  lines='a\\nb',"
+    assert lines[3] == "  numbers=(0, 1, 2, ... 99997 more),"
+    assert lines[4].startswith("  nested={'0': [<PropertyVector>, <PropertyVector>")
+    assert "secret" not in repr(value)
+
+
+def test_many_fields_are_cut_too() -> None:
+    kind = dataclasses.make_dataclass("Wide", [(f"f{k}", int) for k in range(60)], repr=False)
+    lines = short_repr(kind(*range(60))).splitlines()
+    assert len(lines) == MOST_LINES
+    assert lines[-2] == "  ... 38 more fields"

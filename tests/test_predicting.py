@@ -1,0 +1,213 @@
+"""One prediction: the function, the method of weights, and the command line."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+import countperf
+from countperf import predicting
+from countperf.cli import main
+from countperf.errors import (
+    CountingError,
+    DeviceError,
+    DocumentError,
+    KernelBuildError,
+    ParameterError,
+)
+from countperf.harness.devices import Discovery, discover
+from countperf.harness.icd import DriverSearch
+from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.throughput import find_analyzer
+from countperf.models.library import load_weights, named_fits
+
+SLUG = "pocl-epyc-zen5"
+KERNEL = """
+import loopy as lp
+import numpy as np
+
+axpy = lp.split_iname(lp.make_kernel(
+    "{ [i] : 0 <= i < n }", "z[i] = 2*x[i] + y[i]",
+    [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+    name="axpy", assumptions="n >= 1", lang_version=(2018, 2)),
+    "i", 256, outer_tag="g.0", inner_tag="l.0")
+
+rows = lp.split_iname(lp.make_kernel(
+    ["{ [i] : 0 <= i < m }", "{ [j] : 0 <= j < length }"],
+    \"\"\"
+    for i
+        <> length = starts[i + 1] - starts[i]
+        z[i] = sum(j, x[starts[i] + j])
+    end
+    \"\"\",
+    [lp.GlobalArg("starts", np.int32, shape="m + 1"), lp.GlobalArg("x", np.float32, shape="k"),
+     lp.GlobalArg("z", np.float32, shape="m"), lp.ValueArg("m,k", np.int32)],
+    name="rows", assumptions="m >= 1", lang_version=(2018, 2)),
+    "i", 128, outer_tag="g.0", inner_tag="l.0")
+"""
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> str:
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNEL)
+    return str(path)
+
+
+def _axpy(kernel_file: str) -> lp.TranslationUnit:
+    return countperf.load_kernel(f"{kernel_file}:axpy")
+
+
+@pytest.fixture
+def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Discovery(drivers=DriverSearch(files=()), platforms=(), devices=())
+    monkeypatch.setattr("countperf.harness.devices.discover", lambda: nothing)
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_function_method_and_command_line_agree(
+    kernel_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = load_weights(SLUG)
+    by_function = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
+    by_method = weights.predict(_axpy(kernel_file), n=2**20)
+    by_name = weights.predict(f"{kernel_file}:axpy", {"n": 2**20}, level=0.95)
+    assert main(["predict", f"{kernel_file}:axpy", "n=1048576", "--weights", SLUG, "--json"]) == 0
+    printed = capsys.readouterr()
+    on_the_command_line = json.loads(printed.out)["time_s"]
+
+    assert by_function.time_s == by_method.time_s == by_name.time_s == on_the_command_line
+    assert by_function.interval_s == by_method.interval_s
+    assert "model structural: the device of the weights" in by_function.model_choice
+    assert printed.err.splitlines() == [f"countperf: {by_function.model_choice}"]
+    assert by_method.model_choice == ""  # the weights were the choice
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_the_method_takes_statistics_and_anchors(kernel_file: str) -> None:
+    weights = load_weights(SLUG)
+    given: dict[str, Any] = {"statistics": {"j": 12, "x": "stride1"}, "incomplete_ok": True}
+    method = weights.predict(f"{kernel_file}:rows", m=4096, k=50000, **given)
+    function = countperf.predict(
+        f"{kernel_file}:rows", m=4096, k=50000, weights=SLUG, model="structural", **given
+    )
+    assert method.time_s == function.time_s > 0
+
+    plain = weights.predict(_axpy(kernel_file), n=2**20)
+    anchored = weights.predict(
+        _axpy(kernel_file), n=2**20, anchors=[({"n": 2**20}, 2 * float(plain.time_s))]
+    )
+    assert float(plain.time_s) < float(anchored.time_s) < 2.001 * float(plain.time_s)
+
+
+@pytest.mark.parametrize("method", [False, True])
+@pytest.mark.parametrize("unknown", ["m", "modell", "weights_of"])
+def test_an_unknown_size_is_named_with_those_of_the_kernel(
+    kernel_file: str, unknown: str, *, method: bool
+) -> None:
+    kernel = _axpy(kernel_file)
+    weights = load_weights(SLUG, model="linear")
+    predict = weights.predict if method else partial(countperf.predict, weights=weights)
+    sizes: dict[str, Any] = {"n": 64, unknown: 5}
+    with pytest.raises(ParameterError, match=f"no parameter {unknown}; its sizes are: n") as caught:
+        predict(kernel, **sizes)
+    assert caught.value.parameter == unknown
+
+
+def test_weights_are_no_size_of_the_method(kernel_file: str) -> None:
+    options: dict[str, Any] = {"weights": SLUG}
+    with pytest.raises(ParameterError, match="no parameter weights; its sizes are: n"):
+        load_weights(SLUG, model="linear").predict(_axpy(kernel_file), n=64, **options)
+
+
+def _has_zen5() -> bool:
+    if find_objdump() is None or find_analyzer() is None:
+        return False
+    try:
+        present = discover().devices
+    except DeviceError:
+        return False
+    weights = load_weights(SLUG, model="linear")
+    return any(weights.device.matches(each.identity) for each in present)
+
+
+@pytest.mark.device
+def test_compiled_code_is_read_where_its_device_is(kernel_file: str) -> None:
+    if not _has_zen5():
+        pytest.skip(f"{SLUG}, objdump or llvm-mca is not here")
+    chosen = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
+    named = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG, model="compiled")
+    method = load_weights(SLUG, model="compiled").predict(_axpy(kernel_file), n=2**20)
+
+    assert chosen.time_s == named.time_s == method.time_s
+    assert chosen.model.startswith("compiled")
+    assert chosen.model_choice.startswith("model compiled: the device of the weights is here")
+    several = countperf.predict(_axpy(kernel_file), n=np.array([64, 128]), weights=SLUG)
+    assert several.model_choice.startswith("model structural: several sizes at once")
+
+
+@pytest.mark.parametrize("error", [CountingError("a loop depends on data"), KernelBuildError("no")])
+def test_code_that_cannot_be_followed_leaves_the_structural_model(
+    kernel_file: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    reading = load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(predicting, "_weights_that_read_code", lambda *_: reading)
+    monkeypatch.setattr(predicting, "_with_code", fails)
+    found = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
+
+    assert found.model.startswith("structural")
+    assert found.model_choice == (
+        f"model structural: the one that reads compiled code fails: {error}"
+    )
+    with pytest.raises(type(error), match=str(error)):  # asked for by name, it is not replaced
+        countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG, model="compiled")
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_counts_by_hand_have_no_code() -> None:
+    found = countperf.predict({"launches": 1, "groups": 64}, weights=SLUG, incomplete_ok=True)
+    assert found.model_choice == (
+        "model structural: counts without a kernel have no code to compile"
+    )
+
+
+@pytest.mark.parametrize(
+    "model", ["nosuch", "*", "evaluation", "identity", "../pocl-epyc-zen4/linear"]
+)
+def test_models_are_looked_up_among_those_there_are(
+    kernel_file: str, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    command = ["predict", f"{kernel_file}:axpy", "n=64", "--weights", SLUG, "--model", model]
+    assert main(command) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.endswith(
+        f"{SLUG} has no weights of a model {model!r};"
+        " there are: compiled, linear, plain, structural"
+    )
+
+
+def test_the_models_that_are_listed_can_be_loaded() -> None:
+    fits = named_fits()
+    assert SLUG in fits
+    for model in fits[SLUG].model_names:
+        assert model in load_weights(SLUG, model=model).model
+
+
+def test_a_file_of_weights_has_one_model() -> None:
+    path = named_fits()[SLUG].models["linear"]
+    assert load_weights(path, model="linear").model == "linear"
+    with pytest.raises(ParameterError, match="are of the model linear, not 'structural'"):
+        load_weights(path, model="structural")
+    with pytest.raises(DocumentError):
+        load_weights(path.parent / "evaluation.json")

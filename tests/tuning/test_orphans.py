@@ -1,0 +1,93 @@
+"""Processes end with the one that started them, however that one ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+LONGEST_S = 60.0  # on machines that have much else to do
+
+_BUSY = """
+import os, subprocess, sys, time
+from countperf.tuning.pools import process_pool
+
+def hold_the_interpreter():
+    subprocess.Popen(["sleep", "1000"])  # as a compiler
+    say()
+    sys.set_int_max_str_digits(0)
+    str(7 ** (1 << 28))
+
+def sleep_on():
+    say()
+    time.sleep(1000)
+
+def say():
+    open(f"began-{os.getpid()}", "x").close()
+
+pool = process_pool(3)
+tasks = [pool.submit(hold_the_interpreter), pool.submit(sleep_on), pool.submit(os.getpid)]
+time.sleep(1000)
+"""
+
+
+def _marked(mark: str) -> list[int]:
+    found: list[int] = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_busy_and_idle_processes_and_what_they_began_end_with_a_killed_caller(
+    number: signal.Signals, whole_group: bool, tmp_path: Path
+) -> None:
+    mark = f"COUNTPERF_TEST={tmp_path}"
+    with subprocess.Popen(
+        [sys.executable, "-c", _BUSY],
+        env={**os.environ, "COUNTPERF_TEST": str(tmp_path)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as caller:
+        while len(list(tmp_path.glob("began-*"))) < 2:
+            assert caller.poll() is None
+            time.sleep(0.05)
+        assert len(_marked(mark)) >= 5  # of the caller, and of three others, one with a child
+        if whole_group:
+            os.killpg(caller.pid, number)
+        else:
+            caller.send_signal(number)
+        caller.communicate(timeout=LONGEST_S)  # until nobody holds the pipe
+    deadline_s = time.monotonic() + LONGEST_S
+    while (left := _marked(mark)) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert not left
+
+
+@pytest.mark.device
+def test_killed_searches_leave_nothing() -> None:
+    command = [sys.executable, str(SCRIPTS / "kill_searches.py"), "--kills", "4"]
+
+    done = subprocess.run(
+        [*command, "--after", str(LONGEST_S)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert "4 kills, 0 processes left" in done.stdout

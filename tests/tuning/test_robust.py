@@ -1,0 +1,190 @@
+"""Variants that bring down or hold up their process cost themselves alone; with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countperf.errors import ParameterError, TuningError
+from countperf.harness.device import Device
+from countperf.harness.runner import KernelRunner
+from countperf.tuning.build_workers import Elsewhere
+from countperf.tuning.points import Point, Question, Refused, checked_space
+from countperf.tuning.pools import process_pool
+from countperf.tuning.ranker import rank_points
+from countperf.tuning.result import Budget, Plan, SearchInterrupt
+from countperf.tuning.search import tune_space
+from countperf.tuning.sending import Packed
+from countperf.tuning.workers import Pool
+from tests.tuning.spaces import FAILING
+from tests.tuning.test_ranking import WEIGHTS
+from tests.tuning.test_search import MANY, QUESTION, Inline, scripted, usual_time_s
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
+
+ASKED = Question(space=FAILING, weights=WEIGHTS, sizes={})
+PLAN = Plan(runs=2)
+REASONS = {
+    "end": "ended with status 7",
+    "leave": "SystemExit: no more",
+    "crash": "ended by SIGSEGV",
+    "sleep": "took longer than",
+    "hold": "took longer than",
+}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with process_pool(2) as found:
+        yield found
+
+
+def test_all_other_points_are_ranked(pool: Pool) -> None:
+    points: list[Point] = []
+
+    ranking = rank_points(ASKED, executor=pool, longest_s=4.0, on_point=points.append)
+
+    refused = {p.choice["how"]: p for p in points if isinstance(p, Refused)}
+    assert ranking.complete
+    assert (ranking.predicted, ranking.refused) == (13, 5)
+    assert {*refused} == {*REASONS}
+    for how, reason in REASONS.items():
+        assert refused[how].choice == {"group": 32, "how": how}
+        assert refused[how].stage == "build"
+        assert reason in refused[how].reason
+
+
+def test_a_limit_is_positive(pool: Pool) -> None:
+    with pytest.raises(ParameterError, match="longest_s is 0"):
+        rank_points(ASKED, executor=pool, longest_s=0)
+
+
+def test_sizes_of_kernels_are_found_beside_builders_that_fail() -> None:
+    space = replace(FAILING, sizes={}, parameters={"group": [32, 16], "how": ["end", "crash"]})
+
+    assert checked_space(space, {"n": 64}) is space
+    with pytest.raises(ParameterError, match="has no size m; there are n"):
+        checked_space(space, {"m": 64})
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("how", ["sleep", "hold", "end", "leave"])
+def test_a_variant_that_fails_only_where_it_is_built_fails_alone(
+    pool: Pool, device: Device, how: str
+) -> None:
+    bad, good = ({"group": group, "how": how} for group in (32, 16))
+    found = Elsewhere.of(
+        pool, Packed.of(ASKED), KernelRunner.open(device), PLAN, 1.0, longest_s=4.0
+    )
+    assert found is not None
+
+    with found:
+        found.begin([bad, good])
+        found.pause()
+        with pytest.raises(Exception, match=REASONS[how]):
+            found.time(bad, None, 60.0)
+        assert len(found.time(good, None, 60.0)[0]) == 2
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("how", ["hold", "sleep"])
+def test_a_search_keeps_its_budget_and_finds_something_where_the_first_variant_hangs(
+    device: Device, how: str
+) -> None:
+    question = replace(
+        ASKED, space=replace(FAILING, parameters={**FAILING.parameters, "how": [how]})
+    )
+
+    found = tune_space(
+        question, KernelRunner.open(device), Budget(seconds=20), plan=PLAN, longest_s=5.0
+    )
+
+    assert {tried.choice["group"] for tried in found.tried} <= {16, 64}
+    assert found.tried
+    if found.stopped != "budget":  # on a slow machine it may end before the variant is given up
+        assert found.refusals["build"].count == 1
+        assert "took longer than 5 s" in found.refusals["build"].reasons[0].example.reason
+
+
+def test_a_search_of_what_hangs_ends() -> None:
+    space = replace(FAILING, parameters={"group": [32], "how": ["sleep", "hold", "end"]})
+
+    with pytest.raises(TuningError, match="has a prediction: 3 refused"):
+        tune_space(replace(ASKED, space=space), scripted(), Budget(seconds=8), longest_s=1.0)
+
+
+def _interrupting(after: int) -> Any:
+    left = iter(range(after))
+
+    def time_of(name: str) -> float:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return usual_time_s(name)
+
+    return scripted(time_of)
+
+
+def _choices_tried(store: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in store.read_text().splitlines()]
+    return [line["choice"] for line in lines if line.get("kind") == "tried"]
+
+
+def test_an_interrupted_search_says_what_it_found_and_what_is_kept(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+    plan = Plan(runs=2, warm_up_s=0.0)
+    given: dict[str, Any] = {"executor": Inline(), "plan": plan}
+
+    with pytest.raises(SearchInterrupt) as caught:
+        tune_space(QUESTION, _interrupting(7), MANY, store=store, **given)
+    kept = _choices_tried(store)
+    with pytest.raises(KeyboardInterrupt, match="nothing is kept"):
+        tune_space(QUESTION, _interrupting(7), MANY, **given)
+    with pytest.raises(SearchInterrupt, match="0 ran") as early:
+        tune_space(QUESTION, _interrupting(0), MANY, **given)
+
+    found = caught.value.result
+    assert found is not None
+    assert early.value.result is None
+    assert caught.value.store == str(store)
+    assert found.stopped == "interrupted"
+    assert [tried.choice for tried in found.tried] == kept
+    said = (
+        f"16 variants predicted, {len(kept)} ran, 0 failed; kept in {store}: the same call goes on"
+    )
+    assert said in str(caught.value)
+    assert found.winner.time_s == min(tried.time_s for tried in found.tried)
+    assert found.predicted == 16
+    whole = tune_space(QUESTION, scripted(), MANY, store=store, **given)
+    assert whole.tried[: len(kept)] == found.tried
+    assert whole.stopped != "interrupted"
+
+
+@pytest.mark.device
+def test_ctrl_c_shows_the_result_and_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
+    store = tmp_path / "search.jsonl"
+    command = [sys.executable, "-m", "countperf", "tune", "matmul", "n=64", "m=64", "l=64"]
+    command += ["--budget", "60", "--store", str(store), "--confidence", "0.999"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as search:
+        while not (store.exists() and store.read_text().count('"kind": "tried"') >= 2):
+            assert search.poll() is None
+            time.sleep(0.1)
+        os.killpg(search.pid, signal.SIGINT)  # as a terminal does
+        out, err = search.communicate(timeout=120)
+
+    ran = len({json.dumps(choice) for choice in _choices_tried(store)})
+    assert search.returncode == 1
+    assert "it was interrupted" in out
+    assert f"{ran} ran, 0 failed; kept in {store}: the same call goes on" in err
+    assert f"{ran} of " in out
