@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from countperf.workflow.kernels import load_kernel
     from countperf.workflow.measuring import measure_catalogue
     from countperf.workflow.prediction import explain, predict, with_compiled_code
+    from countperf.workflow.timing import Timing, time_kernel
     from countperf.workflow.tuning import rank, tune, tune_devices
 
 
@@ -44,6 +45,7 @@ _HOMES = {
     "Prediction": "countperf.predictions",
     "PropertyVector": "countperf.properties.vector",
     "SearchSpace": "countperf.tuning.space",
+    "Timing": "countperf.workflow.timing",
     "WeightSet": "countperf.models.weights",
     "analyze_kernel": "countperf.counting.analysis",
     "available_weights": "countperf.workflow.available_fits",
@@ -62,6 +64,7 @@ _HOMES = {
     "predict_all": "countperf.harness.profiles",
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow.tuning",
+    "time_kernel": "countperf.workflow.timing",
     "tune": "countperf.workflow.tuning",
     "tune_devices": "countperf.workflow.tuning",
     "with_compiled_code": "countperf.workflow.prediction",
@@ -78,6 +81,7 @@ __all__ = [
     "Prediction",
     "PropertyVector",
     "SearchSpace",
+    "Timing",
     "WeightSet",
     "__version__",
     "analyze_kernel",
@@ -97,6 +101,7 @@ __all__ = [
     "predict_all",
     "profile_kernel",
     "rank",
+    "time_kernel",
     "tune",
     "tune_devices",
     "with_compiled_code",

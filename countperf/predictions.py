@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countperf.display import short_repr
+from countperf.errors import PredictionError
 
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
@@ -40,6 +41,14 @@ class Verdict:
     remedy: str = ""
 
 
+class Origin(Protocol):
+    """What a prediction was made from, as far as correcting it needs it."""
+
+    def anchored(self, *runs: Any) -> Prediction:
+        """Return the prediction, corrected by measured runs of its kernel."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prediction:
     """Predicted time of one launch of a kernel.
@@ -67,6 +76,8 @@ class Prediction:
         The share of cases whose time the interval is to hold, 0.9 or 0.95.
     model_choice : str
         Which model was chosen and why, where none was asked for; else empty.
+    origin : Origin or None
+        Weights and kernel, for `anchored`; None where the model has no weights that scatter.
     """
 
     kernel: str
@@ -81,9 +92,41 @@ class Prediction:
     verdicts: tuple[Verdict, ...] = ()
     interval_level: float = 0.95
     model_choice: str = ""
+    origin: Origin | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+    def anchored(self, *runs: Any) -> Prediction:
+        """Return the prediction, corrected by measured runs of its kernel.
+
+        Parameters
+        ----------
+        *runs : Timing, Measurement, or pair of a Mapping from str to int and a float
+            What `countperf.time_kernel` returned; or measured runs: parameters and time, s.
+
+        Returns
+        -------
+        Prediction
+            Of the same kernel, parameters and level. It is corrected by these runs alone, also if
+            this prediction was corrected by others.
+
+        Raises
+        ------
+        PredictionError
+            The prediction has no fitted weights, or they do not say how kernels scatter; a timing
+            is of another kernel.
+        DeviceMismatchError
+            A timing is of another device.
+        ParameterError
+            There is no run, or a time is not positive.
+        """
+        if self.origin is None:
+            raise PredictionError(
+                f"the prediction of {self.kernel!r} by the {self.model} model was not made with"
+                " fitted weights, which is what runs correct: predict with load_weights(...)"
+            )
+        return self.origin.anchored(*runs)
 
     @property
     def complete(self) -> bool:

@@ -6,8 +6,6 @@ import json
 import tempfile
 from pathlib import Path
 
-from countperf.tuning.records import read_record, record
-
 import countperf
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.ranking import RankingEvaluation
@@ -25,6 +23,7 @@ from countperf.measurements import (
     Measurement,
     MeasurementSet,
     Resumption,
+    TimedSize,
 )
 from countperf.measurements.lines import case_fields
 from countperf.metrics import Evaluation
@@ -34,10 +33,12 @@ from countperf.properties.vector import PropertyVector
 from countperf.tuning.result import Plan
 from countperf.workflow import kernels
 from countperf.workflow.gpu_summary import Progress
+from countperf.workflow.timing import Timing as KernelTiming
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights
 from tests.mutations import Kind
 from tests.tuning.test_search import LARGE, scripted, search
+from tuning_replay.records import read_record, record
 
 _MODEL = """
 format = "countperf-model"
@@ -202,6 +203,12 @@ def _measured() -> tuple[Kind, ...]:
             lines=True,
         ),
         Kind(
+            name="timing",
+            suffix=".json",
+            content=_timing(content).write_text().encode(),
+            read=_use_timing,
+        ),
+        Kind(
             name="rounds",
             suffix=".jsonl",
             content=_rounds(content.header),
@@ -221,6 +228,28 @@ def _written(content: MeasurementSet) -> str:
     with tempfile.TemporaryDirectory() as folder:
         content.write_file(Path(folder) / "set.jsonl")
         return (Path(folder) / "set.jsonl").read_text()
+
+
+def _timing(content: MeasurementSet) -> KernelTiming:
+    first, second = content
+    return KernelTiming(
+        kernel="fake",
+        device=content.header.device,
+        protocol=content.header.protocol,
+        environment=content.header.environment,
+        weights="fake-abacus",
+        model="linear",
+        sizes=(
+            TimedSize(measurement=first, counts={"source": "a"}, reason="no weight"),
+            TimedSize(measurement=second, predicted_s=2.0, interval_s=(0.5, 3.0)),
+        ),
+        failures=content.failures,
+    )
+
+
+def _use_timing(path: Path) -> object:
+    found = KernelTiming.read_file(path)
+    return repr(found), found.to_frame(), found._repr_html_(), found.runs  # pyright: ignore[reportPrivateUsage]
 
 
 def _rounds(header: Header) -> bytes:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from countperf.tuning.records import read_record
 
 from countperf.cli import main
 from countperf.documents import parse_json, parse_toml
@@ -21,6 +20,7 @@ from countperf.properties.vector import PropertyVector
 from tests.document_kinds import kinds
 from tests.mutations import Kind, mutants, read_mutant
 from tests.tuning.test_search import LARGE, scripted, search
+from tuning_replay.records import read_record
 
 KINDS = kinds()
 _EACH = 25

@@ -21,6 +21,7 @@ COMMANDS = {
     "compiled": "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
     "measure": "measure the library's kernels on a device (resumes)",
     "fit": "fit weights to measurements",
+    "time": "time a kernel of yours at some sizes, and compare with the predicted times",
     "predict": "predict the run time of a kernel, and where it goes",
     "evaluate": "compare predicted with measured times of test kernels and applications",
     "coverage": "say which features of a kernel the fit's measurements exercise",

@@ -65,7 +65,23 @@ def size(text: str) -> tuple[str, int]:
     try:
         return name, int(value)
     except ValueError as error:
+        if "," in value or ":" in value:
+            raise argparse.ArgumentTypeError(
+                f"{text!r}: one value of {name} is taken here, as in {name}=1024; give the command"
+                " once for each value"
+            ) from error
         raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no integer") from error
+
+
+def sizes(text: str) -> tuple[str, int | tuple[int, ...]]:
+    """Parse ``n=1024``, ``n=256,512``, ``n=256:4096:8`` or ``n=256:4096:8:log``, for argparse."""
+    from countperf.sizes import parse_sizes
+
+    name, value = assignment(text)
+    try:
+        return name, parse_sizes(name, value)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def natural(text: str) -> int:
@@ -126,6 +142,39 @@ def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
     return found
 
 
+def points(pairs: Sequence[tuple[str, Any]] | None) -> list[dict[str, int]]:
+    """Return the points that parsed sizes name together; errors as of `as_dict` and for lists."""
+    from countperf.sizes import combine_sizes
+
+    return combine_sizes(as_dict(pairs))
+
+
+def one_point(pairs: Sequence[tuple[str, Any]] | None, what: str) -> dict[str, int]:
+    """Return parsed sizes of which each has one value.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, int or tuple of int), or None
+        As `sizes` parses them.
+    what : str
+        What takes one value only, for the message.
+
+    Raises
+    ------
+    ParameterError
+        A size has several values, or is given twice.
+    """
+    found = as_dict(pairs)
+    for name, value in found.items():
+        if not isinstance(value, int):
+            raise ParameterError(
+                f"{what} takes one value of {name}, not {len(value)}; give the command once for"
+                f" each of {', '.join(map(str, value))}",
+                parameter=name,
+            )
+    return found
+
+
 def add_kernel(command: argparse.ArgumentParser) -> None:
     """Add the kernel, its parameters and statistics."""
     command.add_argument(
@@ -134,7 +183,13 @@ def add_kernel(command: argparse.ArgumentParser) -> None:
         "property-vector document (.json)",
     )
     command.add_argument(
-        "parameters", nargs="*", type=size, metavar="name=value", help="size parameters: n=1024"
+        "parameters",
+        nargs="*",
+        type=sizes,
+        metavar="name=value",
+        help="size parameters: n=1024; several values at once: n=256,512,1024, n=256:4096:8 (evenly"
+        " spaced, both ends) or n=256:4096:8:log; several parameters with as many values each go"
+        " together value by value",
     )
     command.add_argument(
         "--statistics",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_kernel, as_dict, print_json
+from countperf.cli.common import add_kernel, as_dict, one_point, points, print_json
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -42,9 +42,10 @@ def run(options: argparse.Namespace) -> None:
         _analyze(options)
         return
     from countperf.report import count_object, count_text
+    from countperf.sizes import size_arrays
     from countperf.workflow.kernels import counted
 
-    sizes = as_dict(options.parameters)
+    sizes = size_arrays(as_dict(options.parameters))
     vector = counted(
         options.kernel,
         statistics=as_dict(options.statistics) or None,
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(count_object(vector, values))
     else:
-        print(count_text(vector, values))
+        print(count_text(vector, values, points(options.parameters)))
 
 
 def _analyze(options: argparse.Namespace) -> None:
@@ -63,7 +64,7 @@ def _analyze(options: argparse.Namespace) -> None:
     from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
     from countperf.workflow.analyzing import analyzed
 
-    sizes = as_dict(options.parameters)
+    sizes = one_point(options.parameters, "--analysis")
     analysis = analyzed(options.kernel, statistics=as_dict(options.statistics) or None, sizes=sizes)
     parameters = sizes if sizes or not analysis.sizes.names else None
     memory = MemoryGeometry(

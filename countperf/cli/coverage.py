@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json
+from countperf.cli.common import add_device, add_kernel, add_model, as_dict, points, print_json
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -29,21 +29,31 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the verdict first, then a row for each feature."""
+    """Print the verdict first, then a row for each feature; one size after another."""
     from countperf.report.coverage import coverage_object, coverage_text
+    from countperf.report.text import point_text
     from countperf.workflow.analyzing import coverage
+    from countperf.workflow.prediction import weights_for
 
-    found = coverage(
-        options.kernel,
-        as_dict(options.parameters),
-        weights=options.weights,
-        model=options.model,
-        measurements=options.measurements,
-        device=options.device,
-        force=options.force,
-        statistics=as_dict(options.statistics) or None,
-    )
+    at = points(options.parameters)
+    weights = weights_for(options.weights, options.device, model=options.model)
+    found = [
+        coverage(
+            options.kernel,
+            point,
+            weights=weights,
+            measurements=options.measurements,
+            device=options.device,
+            force=options.force,
+            statistics=as_dict(options.statistics) or None,
+        )
+        for point in at
+    ]
     if options.json:
-        print_json(coverage_object(found))
-    else:
-        print(coverage_text(found))
+        objects = [coverage_object(each) for each in found]
+        print_json(objects[0] if len(objects) == 1 else {"sizes": objects})
+        return
+    texts = [coverage_text(each) for each in found]
+    if len(texts) > 1:
+        texts = [f"{point_text(point)}\n{text}" for point, text in zip(at, texts, strict=True)]
+    print("\n\n".join(texts))

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
+from countperf.cli.common import (
+    add_device,
+    add_kernel,
+    add_model,
+    as_dict,
+    one_point,
+    points,
+    print_json,
+    size,
+)
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
@@ -45,9 +55,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--anchor",
         action="append",
         type=anchor_run,
-        metavar="SIZES:SECONDS",
-        help="correct by a measured run of this kernel, such as n=1024:0.0021 (m and more sizes"
-        " after commas); may be given several times",
+        metavar="FILE|SIZES:SECONDS",
+        help="correct by measured runs of this kernel: a file of countperf time --save FILE, or one"
+        " run as in n=1024:0.0021 (m and more sizes after commas); may be given several times",
     )
     how.add_argument(
         "--explain",
@@ -77,15 +87,19 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
 
 
-def anchor_run(text: str) -> tuple[dict[str, int], float]:
-    """Parse ``n=1024,m=64:0.0021``, for argparse."""
+def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
+    """Parse ``n=1024,m=64:0.0021``, or a file of ``countperf time --save``, for argparse."""
+    if "=" not in text or Path(text).is_file():
+        return Path(text)
     sizes, sign, seconds = text.rpartition(":")
     try:
         time_s = float(seconds)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {seconds!r} is no time in s") from error
     if not sign:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form n=1024:0.0021")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --save"
+        )
     return dict(size(part) for part in sizes.split(",") if part), time_s
 
 
@@ -95,10 +109,11 @@ def run(options: argparse.Namespace) -> None:
         _explain(options)
         return
     from countperf.report import comparison_text, prediction_object, prediction_text
+    from countperf.sizes import size_arrays
     from countperf.workflow.prediction import predict
 
     prediction, *others = [
-        predict(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
+        predict(kernel, size_arrays(sizes), weights=weights, anchors=options.anchor or (), **more)
         for kernel, sizes, weights, more in _asked(options)
     ]
     _say_models(prediction, *others)
@@ -117,17 +132,25 @@ def _explain(options: argparse.Namespace) -> None:
     from countperf.models.explanation import explain
     from countperf.report import comparison_text
     from countperf.report.explanation import difference_text, explanation_object, explanation_text
+    from countperf.sizes import combine_sizes
     from countperf.workflow.devices import known_device
     from countperf.workflow.prediction import predict_in_detail
 
     found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
     for kernel, sizes, named, more in _asked(options):
-        made = predict_in_detail(kernel, sizes, weights=named, **more)
-        device = known_device(made.weights.device.slug, named)
-        explanation = explain(made.weights, made.vector, made.prediction)
-        found.append((explanation, made.weights, device))
+        for point in combine_sizes(sizes):
+            made = predict_in_detail(kernel, point, weights=named, **more)
+            device = known_device(made.weights.device.slug, named)
+            explanation = explain(made.weights, made.vector, made.prediction)
+            found.append((explanation, made.weights, device))
     first, *others = found
     _say_models(*(explanation.prediction for explanation, _, _ in found))
+    if len(points(options.parameters)) > 1:
+        if options.json:
+            print_json({"sizes": [explanation_object(*each) for each in found]})
+        else:
+            print("\n\n".join(explanation_text(*each) for each in found))
+        return
     if options.json:
         content = explanation_object(*first)
         against = {"against": explanation_object(*others[0])} if others else {}
@@ -147,9 +170,12 @@ def _say_models(*predictions: Prediction) -> None:
 
 def _asked(
     options: argparse.Namespace,
-) -> list[tuple[str, dict[str, int], str | None, dict[str, Any]]]:
+) -> list[tuple[str, dict[str, Any], str | None, dict[str, Any]]]:
     """Return kernel, sizes, weights and the rest of what is to be predicted: one, or two."""
-    sizes, other = as_dict(options.parameters), as_dict(options.against_size)
+    other = as_dict(options.against_size)
+    compares = bool(options.against or options.against_kernel or other)
+    parameters = options.parameters
+    sizes = one_point(parameters, "a comparison") if compares else as_dict(parameters)
     more = {
         "model": options.model,
         "device": options.device,
@@ -159,7 +185,7 @@ def _asked(
         "statistics": as_dict(options.statistics) or None,
     }
     asked = [(options.kernel, sizes, options.weights, more)]
-    if options.against or options.against_kernel or other:
+    if compares:
         second = (
             options.against_kernel or options.kernel,
             other if options.against_kernel and other else sizes | other,

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _LINE_INTERVAL_S = 20.0
 
+_STAGES = {"calibrating": "choosing sizes", "predicting": "predicting"}
+
 
 class ProgressBar:
     """Shows what runs and how long it will take."""
@@ -39,7 +41,7 @@ class ProgressBar:
 
     def __call__(self, event: ProgressEvent) -> None:
         """Show an event of a campaign."""
-        stage = "choosing sizes" if event.kind == "calibrating" else "measuring"
+        stage = _STAGES.get(event.kind, "measuring")
         left = "" if event.remaining_s is None else f", about {_duration(event.remaining_s)} left"
         if event.kind in ("failed", "unstable"):
             self._say(f"{event.kind}: {event.case}: {event.message}")

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 EventKind = Literal[
-    "calibrating", "started", "resumed", "round", "measured", "unstable", "failed", "finished"
+    "calibrating",
+    "predicting",
+    "started",
+    "resumed",
+    "round",
+    "measured",
+    "unstable",
+    "failed",
+    "finished",
 ]
 
 
@@ -18,7 +26,8 @@ class ProgressEvent:
     Attributes
     ----------
     kind : str
-        ``calibrating`` (a kernel's sizes are being chosen; before any campaign),
+        ``calibrating`` (a kernel's sizes are being chosen; before any campaign), ``predicting``
+        (the times are being predicted; before a timing),
         ``started`` or ``resumed`` (the first event), ``round`` (a case is about to be run),
         ``measured``, ``unstable`` (measured, but its samples spread too far), ``failed``,
         ``finished`` (the last event).

@@ -77,8 +77,22 @@ BROAD = Protocol(
 Rounds some time apart find out more about a case than runs in a row.
 """
 
+TIMING = Protocol(
+    name="timing",
+    rounds=3,
+    runs=12,
+    drops=2,
+    spread_limit=0.5,
+    noise_limit=0.1,
+    extra_rounds=2,
+    separation_s=2.0,
+    max_seconds=1.0,
+    warm_up_s=_WARM_UP_S,
+)
+"""For one kernel of a user's at a few sizes (`countperf.time_kernel`), while they wait."""
+
 PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in (PAPER, QUICK, RENTAL, BROAD)}
-"""The protocols by name."""
+"""The protocols of campaigns by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from countperf.measurements.header import Environment, Header, Protocol
 from countperf.measurements.lines import FailedCase, Measurement, Resumption
 from countperf.measurements.sets import MeasurementSet
 from countperf.measurements.summary import Settling, Summary, summarize
+from countperf.measurements.timing import TimedSize, TimingDocument, TimingVerdict, counts_digest
 
 __all__ = [
     "PURPOSES",
@@ -28,5 +29,9 @@ __all__ = [
     "Settling",
     "Statistic",
     "Summary",
+    "TimedSize",
+    "TimingDocument",
+    "TimingVerdict",
+    "counts_digest",
     "summarize",
 ]

@@ -28,7 +28,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.display import short_repr
-from countperf.errors import ParameterError, PredictionError
+from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
+from countperf.features import vector_of
+from countperf.measurements.timing import TimingDocument
 from countperf.models.cost_function import CostFunction
 from countperf.models.records import Calibration
 from countperf.models.validity import NORMAL_QUANTILES, Level
@@ -64,6 +66,10 @@ class AnchoredWeights:
         Measured runs.
     scatter : float
         Standard deviation of logarithms that is left after them; zero if intervals only shrink.
+    cold : bool
+        Whether some of the runs began with cold caches.
+    given : object
+        The kernel as it was given, by which timings know it; by default `vector`.
     """
 
     weights: WeightSet
@@ -72,6 +78,8 @@ class AnchoredWeights:
     shrink: float
     runs: int
     scatter: float = 0.0
+    cold: bool = False
+    given: object = None
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -114,6 +122,12 @@ class AnchoredWeights:
         return replace(
             found,
             model=self.model,
+            origin=WeightsAndKernel(
+                weights=self.weights,
+                kernel=self.vector if self.given is None else self.given,
+                parameters=values,
+                level=level,
+            ),
             time_s=self.factor * found.time_s,
             breakdown={name: self.factor * part for name, part in found.breakdown.items()},
             interval_s=None
@@ -128,7 +142,8 @@ class AnchoredWeights:
                     name="anchor",
                     passed=True,
                     message=f"multiplied by {self.factor:.3g} after {self.runs} measured run"
-                    f"{'s' if self.runs > 1 else ''} of this kernel",
+                    f"{'s' if self.runs > 1 else ''} of this kernel"
+                    f"{', with cold caches' if self.cold else ''}",
                 ),
             ),
         )
@@ -162,11 +177,39 @@ class AnchoredWeights:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightsAndKernel:
+    """Weights and the kernel that they predicted; the origin of a prediction.
+
+    Attributes
+    ----------
+    weights : WeightSet
+        The weights, not anchored.
+    kernel : object
+        The kernel, as `WeightSet.predict` took it.
+    parameters : Mapping from str to int or ndarray
+        Values of the size parameters.
+    level : {0.95, 0.9}
+        Of the interval.
+    """
+
+    weights: WeightSet
+    kernel: object
+    parameters: Mapping[str, ParameterValue]
+    level: Level
+
+    def anchored(self, *runs: Run | Measurement | TimingDocument) -> Prediction:
+        """Return the prediction, corrected by measured runs; errors as of `anchor`."""
+        corrected = anchor(self.weights, self.kernel, runs)
+        return corrected.predict(None, self.parameters, level=self.level)
+
+
 def anchor(
-    weights: WeightSet, kernel: object, runs: Sequence[Run | Measurement]
+    weights: WeightSet, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
 ) -> AnchoredWeights:
     """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
     vector = weights.counted(kernel)
+    runs = [run for each in given for run in _runs(weights, kernel, each)]
     calibration = None if weights.quality is None else weights.quality.calibration
     if calibration is None:
         raise PredictionError(
@@ -186,6 +229,8 @@ def anchor(
         shrink=math.sqrt((left + within) / (between + within)),
         runs=len(logs),
         scatter=0.0 if calibration.local is None else math.sqrt(left + within),
+        cold=any(isinstance(each, TimingDocument) and each.cold for each in given),
+        given=kernel,
     )
 
 
@@ -194,6 +239,24 @@ def _variances(calibration: Calibration) -> tuple[float, float]:
         max(calibration.between_kernels, _LEAST_SCATTER) ** 2,
         max(calibration.within_kernels, _LEAST_SCATTER) ** 2,
     )
+
+
+def _runs(
+    weights: WeightSet, kernel: object, given: Run | Measurement | TimingDocument
+) -> list[Run] | list[Measurement]:
+    """Return the runs of a timing, if it is of the kernel and of the weights' device; or a run."""
+    if not isinstance(given, TimingDocument):
+        return [_run(given)]
+    if not weights.device.matches(given.device):
+        raise DeviceMismatchError(
+            f"the timing of {given.kernel!r} is of {given.device.slug} ({given.device.name}), and"
+            f" the weights are for {weights.device.slug} ({weights.device.name}): time the kernel"
+            " there, or take weights of the timing's device",
+            expected=weights.device.slug,
+            found=given.device.slug,
+        )
+    named = weights.definition.named_transactions
+    return given.runs_of(vector_of(kernel, view=weights.view, transactions=named))
 
 
 def _run(run: Any) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -69,8 +70,8 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View
 from countperf.properties.transactions import transaction_roots
 
 if TYPE_CHECKING:
-    from countperf.measurements import Measurement
-    from countperf.models.anchored import AnchoredWeights, Run
+    from countperf.measurements import Measurement, TimingDocument
+    from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel
     from countperf.models.cost_function import CostFunction
     from countperf.models.coverage import Coverage
     from countperf.models.explanation import Explanation
@@ -249,7 +250,7 @@ class WeightSet(Document):
         level: Level = 0.95,
         device: str | DeviceIdentity | None = None,
         force: bool = False,
-        anchors: Sequence[tuple[Mapping[str, int], float]] = (),
+        anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
         statistics: Mapping[str, float | str] | None = None,
         **more: ParameterValue,
     ) -> Prediction:
@@ -382,7 +383,15 @@ class WeightSet(Document):
             missing=missing,
             ignored=inputs.ignored,
             verdicts=verdicts,
+            origin=self._origin(kernel, parameters, level),
         )
+
+    def _origin(
+        self, kernel: object, values: Mapping[str, ParameterValue], level: Level
+    ) -> WeightsAndKernel:
+        from countperf.models.anchored import WeightsAndKernel
+
+        return WeightsAndKernel(weights=self, kernel=kernel, parameters=values, level=level)
 
     def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
         """Return the features and names that the kernel has and the fit had not."""
@@ -601,15 +610,17 @@ class WeightSet(Document):
         values = {**(parameters or {}), **more}
         return coverage(self, vector, values, exercise=exercise, suppliers=suppliers)
 
-    def anchored(self, kernel: object, *runs: Run | Measurement) -> AnchoredWeights:
+    def anchored(
+        self, kernel: object, *runs: Run | Measurement | TimingDocument
+    ) -> AnchoredWeights:
         """Correct a kernel's predictions by measured runs of it.
 
         Parameters
         ----------
         kernel : loopy.TranslationUnit, PropertyVector, or Mapping from str to int or str
             The kernel.
-        *runs : Measurement, or pair of a Mapping from str to int and a float
-            Measured runs: parameters and time, s.
+        *runs : Timing, Measurement, or pair of a Mapping from str to int and a float
+            What `countperf.time_kernel` returned; or measured runs: parameters and time, s.
 
         Returns
         -------
@@ -619,7 +630,10 @@ class WeightSet(Document):
         Raises
         ------
         PredictionError
-            The fit does not say how kernels scatter, or the kernel cannot be predicted.
+            The fit does not say how kernels scatter, the kernel cannot be predicted, or a timing
+            is of another kernel.
+        DeviceMismatchError
+            A timing is of another device.
         ParameterError
             There is no run, or a time is not positive.
         """

@@ -43,12 +43,28 @@ _PURPOSE_TITLES = {
 }
 
 
-def count_text(vector: PropertyVector, values: Mapping[str, Any] | None = None) -> str:
-    """Write a kernel's counts: name, symbolic count, and value where parameters were given."""
+def count_text(
+    vector: PropertyVector,
+    values: Mapping[str, Any] | None = None,
+    points: Sequence[Mapping[str, int]] = (),
+) -> str:
+    """Write a kernel's counts: name, values where parameters were given, and symbolic count.
+
+    Parameters
+    ----------
+    vector : PropertyVector
+        The counts of a kernel.
+    values : Mapping from str to int, Fraction or ndarray, optional
+        The same at parameters, from ``vector.evaluate``.
+    points : sequence of Mapping from str to int, optional
+        The parameters, where they are several points; the columns of values are named after them.
+    """
+    several = points if len(points) > 1 else ()
+    columns = 0 if values is None else max(1, len(several))
     rows = [
         [
             name,
-            *([] if values is None else [_count_value(values[name])]),
+            *([] if values is None else _count_values(values[name], columns)),
             str(count),
             "" if count.exact else f"not exact: {count.reason}",
         ]
@@ -56,7 +72,20 @@ def count_text(vector: PropertyVector, values: Mapping[str, Any] | None = None) 
     ]
     view = "" if vector.view == "source" else f", {vector.view} view"
     title = f"kernel {vector.kernel}, per launch{view}"
-    return f"{title}\n{_indented(format_table(rows, right=() if values is None else (1,)))}"
+    header = ["", *map(point_text, several), "", ""] if several else ()
+    table = format_table(rows, header=header, right=range(1, columns + 1))
+    return f"{title}\n{_indented(table)}"
+
+
+def point_text(point: Mapping[str, Any]) -> str:
+    """Write values of parameters: ``n = 256, m = 16``.
+
+    Examples
+    --------
+    >>> point_text({"n": 256, "m": 16})
+    'n = 256, m = 16'
+    """
+    return ", ".join(f"{name} = {value}" for name, value in point.items())
 
 
 def prediction_text(prediction: Prediction) -> str:
@@ -404,12 +433,15 @@ def _caveat_lines(caveats: Sequence[Verdict]) -> list[str]:
     return [verdicts_text(caveats)] if caveats else []
 
 
-def _count_value(value: Any) -> str:
-    array = np.asarray(value)
+def _count_values(value: Any, columns: int) -> list[str]:
+    """Write a value for each column; a count that is the same at all points, in each."""
+    array = np.asarray(value, object)
+    if columns > 1:
+        return [str(entry) for entry in np.broadcast_to(array, (columns,))]
     if array.ndim == 0:
-        return str(value)
+        return [str(value)]
     entries = [str(entry) for entry in array.ravel()[:4]]
-    return ", ".join(entries) + (", ..." if array.size > len(entries) else "")
+    return [", ".join(entries) + (", ..." if array.size > len(entries) else "")]
 
 
 def _indented(text: str) -> str:

@@ -26,7 +26,7 @@ from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 from measurement_kernels.catalog import entries
 
 if TYPE_CHECKING:
-    from countperf.measurements import Statistic
+    from countperf.measurements import Statistic, TimingDocument
     from countperf.models.definition import FittedModel
     from countperf.models.explanation import Explanation
     from countperf.predictions import Prediction
@@ -64,7 +64,7 @@ def predict(
     force: bool = False,
     incomplete_ok: bool = False,
     level: float = 0.95,
-    anchors: Sequence[tuple[Mapping[str, int], float]] = (),
+    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
     statistics: Mapping[str, Statistic] | None = None,
     **more: Any,
 ) -> Prediction:
@@ -92,8 +92,9 @@ def predict(
         Leave out what has no weight and mark the prediction incomplete.
     level : {0.95, 0.9}
         In which share of cases the interval is to hold the time.
-    anchors : sequence of (Mapping from str to int, float)
-        Measured runs of the kernel by which to correct: parameters, and time, s.
+    anchors : sequence of Timing, Path, str, or (Mapping from str to int, float)
+        Measured runs of the kernel by which to correct: what `countperf.time_kernel` returned, or
+        its file; or parameters, and time, s.
     statistics : mapping from str to float or str, optional
         What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
 
@@ -106,7 +107,8 @@ def predict(
     ParameterError
         A size is missing, or none of the kernel's; the message lists these.
     CountperfError
-        The kernel cannot be counted, a property has no weight, the device does not match.
+        The kernel cannot be counted, a property has no weight, the device does not match; a timing
+        is of another kernel or device.
     """
     return predict_in_detail(
         kernel,
@@ -149,13 +151,14 @@ def predict_in_detail(
     force: bool = False,
     incomplete_ok: bool = False,
     level: float = 0.95,
-    anchors: Sequence[tuple[Mapping[str, int], float]] = (),
+    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
     statistics: Mapping[str, Statistic] | None = None,
 ) -> DetailedPrediction:
     """Predict as `predict` does, and return the weights and counts with the prediction.
 
     Parameters and errors are those of `predict`.
     """
+    runs = [_anchor(each) for each in anchors]
     known = kernel_statistics(kernel, statistics, sizes)
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     identity = named_device(device)
@@ -169,8 +172,8 @@ def predict_in_detail(
         used.check_counting_rules()
         used.check_device(identity, force=force)
         vector = vector_for(found, known, used, sizes)
-        if anchors:
-            anchored = used.anchored(vector, *anchors)
+        if runs:
+            anchored = used.anchored(vector, *runs)
             prediction = anchored.predict(vector, sizes, level=level)
         else:
             prediction = used.predict_counts(
@@ -199,6 +202,13 @@ def predict_in_detail(
             reason = reading
     usual = weights_for(weights, target)
     return predicted(usual, f"model {short_name(usual.model)}: {reason}")
+
+
+def _anchor(given: Any) -> Any:
+    """Return a timing that a file keeps; anything else as it is."""
+    from countperf.measurements import TimingDocument
+
+    return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
 
 
 _COMPILED_CHOICE = (

@@ -1,0 +1,192 @@
+"""Measured times of one kernel at several sizes, beside what was predicted: a document."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+
+from countperf.documents import Document, Part
+from countperf.errors import PredictionError
+from countperf.hardware.identity import DeviceIdentity
+from countperf.measurements.header import Environment, Protocol
+from countperf.measurements.lines import FailedCase, Measurement
+from countperf.metrics import NOISE_DEVIATIONS
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+
+if TYPE_CHECKING:
+    from countperf.properties.vector import PropertyVector
+
+__all__ = ["TimedSize", "TimingDocument", "TimingVerdict", "counts_digest"]
+
+TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
+"""What a measured time says of a prediction."""
+
+
+class TimedSize(Part):
+    """A measured time at one point, and the predicted one.
+
+    Attributes
+    ----------
+    measurement : Measurement
+        Every sample, and what they come to.
+    counts : dict from str to str
+        By view of the kernel, the digest of its counts (`counts_digest`); they tell whether another
+        kernel is the same one.
+    predicted_s : float or None
+        The predicted time, s.
+    interval_s : pair of float, or None
+        The interval of the prediction, s.
+    reason : str
+        Why there is no prediction, or what it is without; empty if neither.
+    """
+
+    measurement: Measurement
+    counts: dict[str, str] = Field(default_factory=dict)
+    predicted_s: PositiveFloat | None = None
+    interval_s: tuple[NonNegativeFloat, PositiveFloat] | None = None
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _interval_holds_the_prediction(self) -> Self:
+        if self.interval_s is None:
+            return self
+        low, high = self.interval_s
+        if self.predicted_s is None or not low <= self.predicted_s <= high:
+            raise ValueError("the interval does not hold the predicted time")
+        return self
+
+    @property
+    def verdict(self) -> TimingVerdict:
+        """What the measured time says of the prediction.
+
+        ``inside``: the interval holds the measured time. ``noise``: it does not, but the
+        measurement's noise (`NOISE_DEVIATIONS` standard deviations) exceeds the distance, so that
+        nothing is said. ``outside``: the time is outside by more than that. ``no interval``: the
+        model tells none, and the difference from the prediction exceeds the noise.
+        """
+        if self.predicted_s is None:
+            return "no prediction"
+        time_s = self.measurement.time_s
+        low, high = self.interval_s or (self.predicted_s, self.predicted_s)
+        if self.interval_s is not None and low <= time_s <= high:
+            return "inside"
+        factor = math.exp(NOISE_DEVIATIONS * self.measurement.noise)
+        if time_s / factor <= high and low <= time_s * factor:
+            return "noise"
+        return "no interval" if self.interval_s is None else "outside"
+
+
+class TimingDocument(Document):
+    """Measured times of a kernel at several points, beside what was predicted.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    device : DeviceIdentity
+        What it was measured on.
+    protocol : Protocol
+        How it was measured.
+    environment : Environment
+        When, and on which machine.
+    timer : {"event", "host"}
+        Which clock the samples come from.
+    cold : bool
+        Whether the caches were flushed before each run; they were warm if not.
+    counting_rules : int
+        Version of the counting rules that the digests of counts follow.
+    weights, model : str
+        Slug of the device of the weights that predicted, and name of their model; empty if nothing
+        predicted.
+    interval_level : float
+        In which share of cases intervals are to hold the time.
+    sizes : tuple of TimedSize
+        One for each point that could be measured.
+    failures : tuple of FailedCase
+        One for each point that could not.
+    """
+
+    format: Literal["countperf-timing"] = "countperf-timing"
+    version: Literal[1] = 1
+    kernel: str
+    device: DeviceIdentity
+    protocol: Protocol
+    environment: Environment
+    timer: Literal["event", "host"] = "event"
+    cold: bool = False
+    counting_rules: int = COUNTING_RULES_VERSION
+    weights: str = ""
+    model: str = ""
+    interval_level: float = Field(default=0.95, gt=0, lt=1)
+    sizes: tuple[TimedSize, ...] = Field(min_length=1)
+    failures: tuple[FailedCase, ...] = ()
+
+    @property
+    def caches(self) -> str:
+        """State of the caches when a run began, in words."""
+        return "cold caches" if self.cold else "warm caches"
+
+    @property
+    def runs(self) -> tuple[tuple[dict[str, int], float], ...]:
+        """Parameters of each measured point, and its time, s."""
+        return tuple(
+            (dict(each.measurement.parameters), each.measurement.time_s) for each in self.sizes
+        )
+
+    def runs_of(self, vector: PropertyVector) -> list[Measurement]:
+        """Return the measurements, if they are of a kernel with certain counts.
+
+        Parameters
+        ----------
+        vector : PropertyVector
+            The counts of the kernel, as they were counted.
+
+        Returns
+        -------
+        list of Measurement
+            At least one: those at points where the kernel has these counts. They differ between
+            points only where statistics of the data depend on sizes.
+
+        Raises
+        ------
+        PredictionError
+            It is another kernel, was counted by other rules, or could not be counted.
+        """
+        if self.counting_rules != COUNTING_RULES_VERSION:
+            raise PredictionError(
+                f"the timing of {self.kernel!r} knows its kernel by counts under counting rules"
+                f" {self.counting_rules}, and kernels are now counted under"
+                f" {COUNTING_RULES_VERSION}: time the kernel again"
+            )
+        wanted = {vector.view: counts_digest(vector)}
+        if vector.view == "structure":
+            wanted["source"] = counts_digest(vector.emitted())
+        if not any(set(wanted) & set(each.counts) for each in self.sizes):
+            raise PredictionError(
+                f"the timing of {self.kernel!r} does not tell which kernel it is of, since that"
+                f" could not be counted in the {vector.view} view: time it with the statistics"
+                " that it needs to be counted"
+            )
+        found = [each.measurement for each in self.sizes if _agree(each.counts, wanted)]
+        if not found:
+            raise PredictionError(
+                f"the timing is of {self.kernel!r}, and kernel {vector.kernel!r} has other counts:"
+                " time that kernel itself, with the statistics that its prediction gets"
+            )
+        return found
+
+
+def _agree(counts: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    shared = set(counts) & set(wanted)
+    return bool(shared) and all(counts[view] == wanted[view] for view in shared)
+
+
+def counts_digest(vector: PropertyVector) -> str:
+    """Return a digest of the counts of a kernel; equal counts of one view have equal ones."""
+    content = json.dumps(vector.to_document()["counts"], sort_keys=True)
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,215 @@
+"""Values of size parameters: one or several, as texts and as mappings.
+
+Several parameters with several values each go together value by value, as the columns of a table
+do: ``n=256,512 m=16,32`` means two points and not four. All combinations are never made silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Sizes", "combine_sizes", "parse_sizes", "size_arrays"]
+
+Sizes = Mapping[str, Any]
+"""Values of the size parameters by name: an integer each, or a sequence or array of integers."""
+
+_LONGEST_ADVICE = 64
+_DIGITS = 20  # of the largest integer of 64 bits
+_MOST_VALUES = 10_000
+
+
+def parse_sizes(name: str, text: str) -> int | tuple[int, ...]:
+    """Return the values that a text names.
+
+    Parameters
+    ----------
+    name : str
+        The parameter, for messages.
+    text : str
+        An integer; integers after commas; ``start:stop:count``, evenly spaced integers with both
+        ends; or ``start:stop:count:log``, evenly spaced in logarithms. Ranges may stand among
+        integers.
+
+    Returns
+    -------
+    int or tuple of int
+        An integer if the text is one.
+
+    Raises
+    ------
+    ParameterError
+        The text is none of these, or a range has fewer integers than asked for.
+
+    Examples
+    --------
+    >>> parse_sizes("n", "1024"), parse_sizes("n", "256,512"), parse_sizes("n", "16:64:4")
+    (1024, (256, 512), (16, 32, 48, 64))
+    >>> parse_sizes("n", "256:4096:5:log")
+    (256, 512, 1024, 2048, 4096)
+    """
+    parts = text.split(",")
+    values = [value for part in parts for value in _part(name, part.strip())]
+    if len(parts) == 1 and ":" not in text:
+        return values[0]
+    return tuple(values)
+
+
+def _part(name: str, text: str) -> list[int]:
+    fields = text.split(":")
+    logarithmic = len(fields) == 4 and fields[-1] == "log"
+    numbers = fields[:-1] if logarithmic else fields
+    for number in numbers:
+        if len(number) > _DIGITS:
+            raise ParameterError(
+                f"{name}={number[:_DIGITS]}...: {len(number)} digits are more than any size has",
+                parameter=name,
+            )
+    try:
+        integers = [int(number) for number in numbers]
+    except ValueError:
+        integers = []
+    match integers:
+        case [value]:
+            return [value]
+        case [start, stop, count]:
+            return _spaced(name, text, start, stop, count, logarithmic=logarithmic)
+        case _:
+            raise ParameterError(
+                f"{name}={text}: {text!r} is no integer and no range; write {name}=1024,"
+                f" {name}=256,512, {name}=256:4096:8 (8 integers from 256 to 4096) or"
+                f" {name}=256:4096:8:log",
+                parameter=name,
+            )
+
+
+def _spaced(
+    name: str, text: str, start: int, stop: int, count: int, *, logarithmic: bool
+) -> list[int]:
+    if start >= stop or count < 2 or (logarithmic and start < 1):
+        least = " of at least 1" if logarithmic else ""
+        raise ParameterError(
+            f"{name}={text}: a range is start:stop:count with a start{least} below the stop and a"
+            " count of at least 2",
+            parameter=name,
+        )
+    if count > _MOST_VALUES:
+        raise ParameterError(
+            f"{name}={text}: a range has at most {_MOST_VALUES} values; ask for fewer of them",
+            parameter=name,
+        )
+    steps = [Fraction(place, count - 1) for place in range(count)]
+    if logarithmic:
+        values = [round(start * (stop / start) ** float(step)) for step in steps]
+    else:
+        values = [round(start + step * (stop - start)) for step in steps]
+    if (distinct := len(set(values))) < count:
+        raise ParameterError(
+            f"{name}={text}: rounded to integers, only {distinct} of the {count} values differ; ask"
+            " for fewer of them",
+            parameter=name,
+        )
+    return values
+
+
+def combine_sizes(sizes: Sizes) -> list[dict[str, int]]:
+    """Return the points that values of several parameters name together.
+
+    Parameters
+    ----------
+    sizes : mapping from str to int or sequence of int
+        Parameters with several values each have equally many, and go together value by value;
+        single values are the same at all points.
+
+    Returns
+    -------
+    list of dict from str to int
+        A point for each value; one point if all are single.
+
+    Raises
+    ------
+    ParameterError
+        Two parameters have different numbers of values, one has none, or a point is named twice.
+
+    Examples
+    --------
+    >>> combine_sizes({"n": [256, 512], "m": [16, 32], "q": 4})
+    [{'n': 256, 'm': 16, 'q': 4}, {'n': 512, 'm': 32, 'q': 4}]
+    """
+    columns = {name: list(value) for name, value in sizes.items() if _is_several(value)}
+    for name, values in columns.items():
+        if not values:
+            raise ParameterError(f"parameter {name} has no value; give one", parameter=name)
+    if len({len(values) for values in columns.values()}) > 1:
+        listed = " and ".join(f"{name} ({len(values)})" for name, values in columns.items())
+        raise ParameterError(
+            f"the parameters {listed} have different numbers of values; give equally many, which"
+            f" go together value by value{_all_combinations(columns)}",
+            parameter=next(iter(columns)),
+        )
+    found: list[dict[str, int]] = []
+    for row in zip(*columns.values(), strict=True) if columns else [()]:
+        several = dict(zip(columns, row, strict=True))
+        point = {name: _integer(name, several.get(name, value)) for name, value in sizes.items()}
+        if point in found:
+            listed = ", ".join(f"{name}={value}" for name, value in point.items())
+            raise ParameterError(
+                f"the point {listed} is there twice; give it once", parameter=next(iter(columns))
+            )
+        found.append(point)
+    return found
+
+
+def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:
+    """Return values of parameters as counts and predictions take them.
+
+    Parameters and errors are those of `combine_sizes`.
+
+    Returns
+    -------
+    dict from str to int or ndarray
+        Arrays, all of one length, for parameters with several values.
+    """
+    points = combine_sizes(sizes)
+    import numpy as np
+
+    return {
+        name: np.array([point[name] for point in points], np.int64)
+        if _is_several(value)
+        else points[0][name]
+        for name, value in sizes.items()
+    }
+
+
+def _is_several(value: Any) -> bool:
+    """Return whether a value is a sequence or an array with an axis."""
+    return hasattr(value, "__len__") and getattr(value, "shape", None) != ()
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError) as error:
+        raise ParameterError(
+            f"parameter {name} is {value!r}, which is no integer", parameter=name
+        ) from error
+
+
+def _all_combinations(columns: Mapping[str, Sequence[int]]) -> str:
+    """Write all combinations of few values as an argument list that is taken."""
+    rows = list(product(*columns.values()))
+    texts = [
+        f"{name}={','.join(str(value) for value in column)}"
+        for name, column in zip(columns, zip(*rows, strict=True), strict=True)
+    ]
+    if max(map(len, texts)) > _LONGEST_ADVICE:
+        return ""
+    return f"; all combinations are {' '.join(texts)}"

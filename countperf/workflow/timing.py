@@ -1,0 +1,353 @@
+"""Timing a kernel of the user's, and comparing its times with predictions."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import (
+    DeviceMismatchError,
+    KernelBuildError,
+    MeasurementError,
+    ParameterError,
+    WrongResultError,
+)
+from countperf.harness.progress import Progress, silent
+from countperf.measurements import (
+    MeasurementSet,
+    Protocol,
+    Statistic,
+    TimedSize,
+    TimingDocument,
+)
+from countperf.sizes import Sizes, combine_sizes
+from countperf.workflow.kernels import is_in_catalogue, kernel_itself, kernel_statistics
+from countperf.workflow.timing_predictions import KernelAtPoints, count_digests, predict_times
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from countperf.harness.clock import Clock
+    from countperf.harness.device import Device
+    from countperf.harness.runner import CaseRunner
+    from countperf.measurements.cases import MakeArguments, Reference
+    from countperf.models.weights import WeightSet
+
+__all__ = ["Timing", "time_kernel"]
+
+_FAILURES: Mapping[str, type[MeasurementError]] = {
+    "build": KernelBuildError,
+    "check": WrongResultError,
+    "run": MeasurementError,
+}
+
+
+class Timing(TimingDocument):
+    """Measured times of a kernel at several sizes, beside what was predicted.
+
+    What `time_kernel` returns. ``write_file`` keeps it as a document, and ``Timing.read_file``
+    reads that; `Prediction.anchored` and `WeightSet.anchored` take it.
+    """
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each size, in the order in which they were given.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns: the parameters; ``measured_s``, ``spread``, ``noise`` (relative; see
+            `countperf.measurements.Summary`); ``predicted_s``, ``low_s``, ``high_s`` (NaN where
+            there is none); ``verdict``; ``remark``. Sizes that failed have the verdict ``failed``.
+        """
+        import pandas as pd
+
+        from countperf.report.timing import timing_records
+
+        return pd.DataFrame.from_records(timing_records(self))
+
+    def __repr__(self) -> str:
+        from countperf.report.timing import timing_text
+
+        return timing_text(self, most_rows=12)
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        from countperf.report.timing import timing_html
+
+        return timing_html(self)
+
+    def plot(self, path: Path | str | None = None) -> Any:
+        """Draw time over size: measured points, the predicted line, and its interval as a band.
+
+        Parameters
+        ----------
+        path : Path or str, optional
+            Where to write the figure too; the ending chooses the format (.svg, .png, .pdf).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            Matplotlib is not installed.
+        ParameterError
+            The ending is of no format that matplotlib writes.
+        OutputError
+            The file cannot be written.
+        """
+        from countperf.report.timing_figure import timing_figure
+
+        return timing_figure(self, path)
+
+
+def time_kernel(
+    kernel: Any,
+    sizes: Sizes | None = None,
+    /,
+    *,
+    device: str | Device | None = None,
+    rounds: int | None = None,
+    make_arguments: MakeArguments | None = None,
+    reference: Reference | None = None,
+    tolerance: float | None = None,
+    statistics: Mapping[str, Statistic] | None = None,
+    weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    level: float = 0.95,
+    cold: bool = False,
+    protocol: Protocol | None = None,
+    progress: Progress = silent,
+    clock: Clock | None = None,
+    runner: CaseRunner | None = None,
+    **more: Any,
+) -> Timing:
+    """Time a kernel at some sizes, and compare the times with predicted ones.
+
+    Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
+    a warm-up, the first runs of a round do not count, and the time is the minimum of the others.
+    Before it is timed, the kernel runs once at the smallest size, and its outputs are compared with
+    the reference, if there is one.
+
+    Parameters
+    ----------
+    kernel : str or loopy.TranslationUnit
+        The kernel, or a text that `load_kernel` understands. A kernel of the catalogue brings its
+        inputs, its reference and its statistics.
+    sizes, **more : int or sequence of int
+        Values of the size parameters. Several parameters with several values each have equally
+        many, which go together value by value.
+    device : str or Device, optional
+        As for `measure`; by default the working device with the highest copy bandwidth.
+    rounds : int, optional
+        Rounds of each size, at least; by default those of the protocol, 3. Up to 2 more follow
+        where they disagree.
+    make_arguments : callable, optional
+        From a random generator and the parameters to the kernel's inputs by name: arrays of the
+        exact type and the declared shape, and scalars. By default inputs are made from the types
+        and shapes of the kernel's arguments (`countperf.harness.inputs.default_inputs`).
+    reference : callable, optional
+        From inputs and parameters to the expected outputs by name.
+    tolerance : float, optional
+        Largest ``|got - want|`` that is right, as in `KernelCase`.
+    statistics : mapping from str to float or str, optional
+        What data decides, as for `count_kernel`; predictions need them.
+    weights : WeightSet, Path or str, optional
+        What predicts; by default the weights fitted on the device, if there are any.
+    model : str, optional
+        Which model's weights, where they are looked up; by default the one chosen for the device.
+    force : bool, optional
+        Whether to compare with weights of another device.
+    incomplete_ok : bool, optional
+        Whether to leave out of predictions what has no weight; such a size is remarked.
+    level : {0.95, 0.9}, optional
+        In which share of cases the interval is to hold the time.
+    cold : bool, optional
+        Whether the caches are flushed before each run. Predictions are for warm caches: shipped
+        weights were fitted to such runs.
+    protocol : Protocol, optional
+        How often each size runs; by default `countperf.harness.protocols.TIMING`.
+    progress : callable, optional
+        Is told of everything that happens.
+    clock : Clock, optional
+        What times the runs; by default the device's event timer.
+    runner : CaseRunner, optional
+        What runs the kernel; by default one on `device` with `clock`.
+
+    Returns
+    -------
+    Timing
+        A row for each size: measured time, noise, predicted time, and what that says.
+
+    Raises
+    ------
+    DeviceError
+        No such device, or it does not work.
+    DeviceMismatchError
+        The named weights are of another device.
+    ParameterError
+        A size is unknown, or lists do not go together.
+    CountingError
+        A property vector was given, which has no code to run.
+    KernelBuildError, WrongResultError, MeasurementError
+        No size could be measured: the kernel does not build or gets no inputs, its numbers differ
+        from the reference, or it does not run. A size that fails alone is among the failures of
+        what is returned.
+
+    Examples
+    --------
+    >>> timing = time_kernel("n-body", n=[256, 512])  # doctest: +SKIP
+    >>> timing.to_frame()  # doctest: +SKIP
+    """
+    from countperf.harness.campaign import measure
+    from countperf.harness.cold import ColdRunner
+    from countperf.harness.protocols import TIMING
+
+    given = {**(sizes or {}), **more}
+    work = _work(kernel, given, statistics, make_arguments, reference, tolerance)
+    used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
+    if runner is None:
+        runner = _runner(device, clock, cold=cold)
+    elif cold and not isinstance(runner, ColdRunner):
+        raise ParameterError(
+            "cold=True flushes caches by a ColdRunner; pass runner=ColdRunner(...), or no runner",
+            parameter="cold",
+        )
+    found = _weights(weights, runner, model=model, force=force)
+    predicted = predict_times(
+        work, found, level=level, incomplete_ok=incomplete_ok, progress=progress
+    )
+    counts = count_digests(work)
+    with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
+        measured = measure(
+            work.cases(),
+            store=Path(folder) / "timing.jsonl",
+            protocol=used,
+            progress=progress,
+            runner=runner,
+            expected_run_s={
+                work.case_name(point): each.time_s
+                for point, each in zip(work.points, predicted, strict=True)
+                if each.time_s is not None
+            },
+        )
+    _check_some(measured)
+    of_case = {each.case: each for each in measured}
+    rows = [
+        TimedSize(
+            measurement=of_case[name],
+            counts=digests,
+            predicted_s=each.time_s,
+            interval_s=each.interval_s,
+            reason=each.reason,
+        )
+        for point, each, digests in zip(work.points, predicted, counts, strict=True)
+        if (name := work.case_name(point)) in of_case
+    ]
+    return Timing(
+        kernel=work.name,
+        device=measured.header.device,
+        protocol=used,
+        environment=measured.header.environment,
+        timer=measured.header.timer,
+        cold=isinstance(runner, ColdRunner),
+        weights="" if isinstance(found, str) else found.device.slug,
+        model="" if isinstance(found, str) else found.model,
+        interval_level=level,
+        sizes=tuple(rows),
+        failures=tuple(measured.failures),
+    )
+
+
+def _work(
+    kernel: Any,
+    sizes: Sizes,
+    statistics: Mapping[str, Statistic] | None,
+    make_arguments: MakeArguments | None,
+    reference: Reference | None,
+    tolerance: float | None,
+) -> KernelAtPoints:
+    """Find the kernel and what is known of it, and check the names of its sizes."""
+    unit = kernel_itself(kernel, "code to run")
+    entrypoints = getattr(unit, "entrypoints", ())
+    if len(entrypoints) != 1:
+        raise ParameterError(
+            f"a loopy.TranslationUnit with one entry point can be timed, not {type(unit).__name__}"
+            f" with {len(entrypoints)}; pass such a kernel, or a text that names one",
+            parameter="kernel",
+        )
+    name = unit.default_entrypoint.name
+    if isinstance(kernel, str):
+        name = kernel.rpartition(":")[2]
+        if is_in_catalogue(kernel):
+            from measurement_kernels.catalog import entry
+
+            found = entry(kernel)
+            if make_arguments is None:
+                make_arguments, reference = found.make_arguments, reference or found.reference
+            fixed = {size.name: size.fixed for size in found.sizes if size.fixed is not None}
+            sizes = {**fixed, **sizes}
+    _check_sizes(unit, name, sizes)
+    points = combine_sizes(sizes)
+    return KernelAtPoints(
+        unit=unit,
+        name=name,
+        points=points,
+        statistics=[kernel_statistics(kernel, statistics, point) or {} for point in points],
+        make_arguments=make_arguments,
+        reference=reference,
+        tolerance=tolerance,
+    )
+
+
+def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
+    from loopy import ValueArg
+
+    arguments = unit.default_entrypoint.args
+    known = [each.name for each in arguments if isinstance(each, ValueArg)]
+    for size in sizes:
+        if size not in known:
+            listed = ", ".join(known) or "none"
+            raise ParameterError(
+                f"kernel {name!r} has no parameter {size} (it has: {listed})", parameter=size
+            )
+
+
+def _runner(device: str | Device | None, clock: Clock | None, *, cold: bool) -> CaseRunner:
+    from countperf.harness.cold import ColdRunner
+    from countperf.harness.device import Device
+    from countperf.harness.devices import find_device
+    from countperf.harness.runner import KernelRunner
+
+    kind = ColdRunner if cold else KernelRunner
+    return kind.open(device if isinstance(device, Device) else find_device(device), clock)
+
+
+def _weights(
+    weights: WeightSet | Path | str | None, runner: CaseRunner, *, model: str | None, force: bool
+) -> WeightSet | str:
+    """Return what predicts, or why nothing does; weights that were named have to be right."""
+    from countperf.workflow.prediction import default_weights, weights_for
+
+    if weights is None:
+        try:
+            return default_weights(runner.identity, model=model)
+        except DeviceMismatchError as error:
+            return str(error)
+    found = weights_for(weights, model=model)
+    found.check_device(runner.identity, force=force)
+    return found
+
+
+def _check_some(measured: MeasurementSet) -> None:
+    """Raise the error of the first failure if nothing could be measured."""
+    if len(measured) or not measured.failures:
+        return
+    first = measured.failures[0]
+    raise _FAILURES[first.stage](first.reason, case=first.case)

@@ -1,0 +1,210 @@
+"""What is predicted of a kernel that is to be timed, and the digests that it is known by."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import CountingError, CountperfError
+from countperf.hardware.parameters import some_of
+from countperf.harness.progress import Progress, ProgressEvent
+from countperf.measurements import KernelCase, Statistic, counts_digest
+from countperf.sizes import size_arrays
+from countperf.workflow.kernels import counted
+
+if TYPE_CHECKING:
+    from countperf.measurements.cases import MakeArguments, Reference
+    from countperf.models.weights import WeightSet
+    from countperf.predictions import Prediction
+    from countperf.properties.taxonomy import View
+
+__all__ = ["KernelAtPoints", "PredictedTime", "count_digests", "predict_times"]
+
+_VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelAtPoints:
+    """A kernel to time, at some points, and all that is known of it.
+
+    Attributes
+    ----------
+    unit : loopy.TranslationUnit
+        The kernel.
+    name : str
+        Its name in what is reported.
+    points : sequence of dict from str to int
+        Values of the size parameters.
+    statistics : sequence of Mapping from str to number or str
+        What data decides, at each point.
+    make_arguments, reference, tolerance
+        As in `KernelCase`.
+    """
+
+    unit: Any
+    name: str
+    points: Sequence[dict[str, int]]
+    statistics: Sequence[Mapping[str, Statistic]]
+    make_arguments: MakeArguments | None
+    reference: Reference | None
+    tolerance: float | None
+
+    def cases(self) -> list[KernelCase]:
+        """Return a case for each point; numbers are checked at the smallest one."""
+        smallest = min(self.points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
+        return [
+            KernelCase(
+                name=self.case_name(point),
+                kernel=self.name,
+                build=self.unit,
+                parameters=point,
+                check_parameters=smallest,
+                make_arguments=self.make_arguments,
+                reference=self.reference,
+                tolerance=self.tolerance,
+                statistics=known,
+                purpose="application",
+            )
+            for point, known in zip(self.points, self.statistics, strict=True)
+        ]
+
+    def case_name(self, point: Mapping[str, int]) -> str:
+        """Return the name of the case at a point."""
+        sizes = ",".join(f"{name}={n}" for name, n in point.items())
+        return f"{self.name}/{sizes}" if sizes else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedTime:
+    """What is predicted at one point.
+
+    Attributes
+    ----------
+    time_s : float or None
+        The time, s; None if there is none.
+    interval_s : pair of float, or None
+        Its interval, s.
+    reason : str
+        Why there is no prediction, or what it is without; empty if neither.
+    """
+
+    time_s: float | None = None
+    interval_s: tuple[float, float] | None = None
+    reason: str = ""
+
+
+def predict_times(
+    kernel: KernelAtPoints,
+    weights: WeightSet | str,
+    *,
+    level: float,
+    incomplete_ok: bool,
+    progress: Progress,
+) -> list[PredictedTime]:
+    """Predict the time of a kernel at each of its points.
+
+    Parameters
+    ----------
+    kernel : KernelAtPoints
+        The kernel.
+    weights : WeightSet or str
+        What predicts; or why nothing does.
+    level : {0.95, 0.9}
+        In which share of cases the interval is to hold the time.
+    incomplete_ok : bool
+        Whether to leave out what has no weight.
+    progress : callable
+        Is told of each prediction that begins.
+
+    Returns
+    -------
+    list of PredictedTime
+        One for each point.
+    """
+    if isinstance(weights, str):
+        return [PredictedTime(reason=weights)] * len(kernel.points)
+
+    def predicted(points: Sequence[Mapping[str, int]], known: Any) -> list[PredictedTime] | str:
+        from countperf.workflow.prediction import predict
+
+        columns = {name: [point[name] for point in points] for name in points[0]}
+        try:
+            found = predict(
+                kernel.unit,
+                size_arrays(columns),
+                weights=weights,
+                level=level,
+                incomplete_ok=incomplete_ok,
+                statistics=known or None,
+            )
+        except CountperfError as error:
+            return str(error)
+        return [_at(found, place) for place in range(len(points))]
+
+    shared = all(known == kernel.statistics[0] for known in kernel.statistics)
+    if shared and len(kernel.points) > 1:
+        _tell(progress, kernel, 0, None)
+        found = predicted(kernel.points, kernel.statistics[0])
+        if not isinstance(found, str):
+            return found
+    # one after another, since a reason may hold for some of the points only
+    began = time.monotonic()
+    each: list[PredictedTime] = []
+    for point, known in zip(kernel.points, kernel.statistics, strict=True):
+        spent_s = time.monotonic() - began
+        left = len(kernel.points) - len(each)
+        _tell(progress, kernel, len(each), spent_s / len(each) * left if each else None)
+        one = predicted([point], known)
+        each += [PredictedTime(reason=one)] if isinstance(one, str) else one
+    return each
+
+
+def _tell(progress: Progress, kernel: KernelAtPoints, done: int, remaining_s: float | None) -> None:
+    case = kernel.case_name(kernel.points[done])
+    total = len(kernel.points)
+    progress(
+        ProgressEvent(kind="predicting", case=case, done=done, total=total, remaining_s=remaining_s)
+    )
+
+
+def _at(found: Prediction, place: int) -> PredictedTime:
+    """Return time and interval at one of the points of a prediction."""
+    import numpy as np
+
+    def value(quantity: Any) -> float:
+        several = np.ravel(quantity)
+        return float(several[place if several.size > 1 else 0])
+
+    time_s = value(found.time_s)
+    if time_s <= 0:
+        return PredictedTime(
+            reason=f"the {found.model} model predicts {time_s:.3g} s, which is no time"
+        )
+    reason = "" if found.complete else f"incomplete: without the cost of {some_of(found.missing)}"
+    if found.interval_s is None:
+        return PredictedTime(time_s=time_s, reason=reason)
+    low, high = map(value, found.interval_s)
+    interval_s = (max(low, 0.0), high) if math.isfinite(high) else None
+    return PredictedTime(time_s=time_s, interval_s=interval_s, reason=reason)
+
+
+def count_digests(kernel: KernelAtPoints) -> list[dict[str, str]]:
+    """Return digests of a kernel's counts at each point, by the views that can be counted."""
+    found: list[tuple[Mapping[str, Statistic], dict[str, str]]] = []
+    for statistics in kernel.statistics:
+        known = next((digests for same, digests in found if same == statistics), None)
+        found.append((statistics, _digests(kernel.unit, statistics) if known is None else known))
+    return [digests for _, digests in found]
+
+
+def _digests(unit: Any, statistics: Mapping[str, Statistic]) -> dict[str, str]:
+    digests: dict[str, str] = {}
+    for view in _VIEWS:
+        try:
+            digests[view] = counts_digest(counted(unit, statistics=statistics, view=view))
+        except CountingError:
+            continue
+    return digests

@@ -1,0 +1,705 @@
+"""Timing a kernel of the user's: on a fake clock, and on a device."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.cli import main
+from countperf.errors import (
+    CountingError,
+    DeviceError,
+    DeviceMismatchError,
+    DocumentError,
+    KernelBuildError,
+    MeasurementError,
+    ParameterError,
+    PredictionError,
+    WrongResultError,
+)
+from countperf.harness.devices import find_device
+from countperf.harness.progress import ProgressEvent
+from countperf.measurements import Measurement, TimedSize
+from countperf.models.records import Calibration, FitQuality
+from countperf.models.weights import WeightSet
+from countperf.properties.count_properties import count_kernel
+from countperf.properties.vector import PropertyVector
+from countperf.workflow.timing import Timing, time_kernel
+from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
+from tests.models.builders import make_device, make_weights
+
+
+def axpy() -> Any:
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        "z[i] = 2*x[i] + y[i]",
+        [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        name="axpy",
+    )
+    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+def scale() -> Any:
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        "z[i] = 2*x[i]",
+        [lp.GlobalArg("x,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        name="scale",
+    )
+    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+AXPY = axpy()
+
+
+def linear(**changes: Any) -> WeightSet:
+    """Weights of the fake device: 1 us a launch and 2 ns an addition; nothing else costs."""
+    quality = FitQuality(
+        in_sample_error=0.1,
+        held_out_error=0.3,
+        in_sample_scatter=0.1,
+        held_out_scatter=0.4,
+        calibration=Calibration(
+            log_errors_90=0.5,
+            log_errors_95=0.7,
+            between_kernels=0.5,
+            within_kernels=0.1,
+            families=9,
+            cases=200,
+        ),
+    )
+    values = {
+        "launches": 1e-6,
+        "flop.add.f32": 2e-9,
+        "flop.mul.f32": 0.0,
+        "groups": 0.0,
+        "gmem.load.32.stride1": 0.0,
+        "gmem.store.32.stride1": 0.0,
+        "gmem.min.32.stride1": 0.0,
+    }
+    fields: dict[str, Any] = {"quality": quality, "device": IDENTITY}
+    return make_weights(values, **(fields | changes))
+
+
+def at_times(times_s: Mapping[int, float], spread: float = 0.0) -> FakeRunner:
+    """Return a runner whose runs at size n take a time; later rounds are slower by spread."""
+
+    def duration(case: str, turn: int, run: int) -> float:
+        del run
+        return times_s[int(case.rpartition("=")[2])] * (1 + spread * (0, 1, 0.5)[turn % 3])
+
+    return FakeRunner(duration)
+
+
+def timed(times_s: Mapping[int, float], spread: float = 0.0, **options: Any) -> Timing:
+    return time_kernel(
+        AXPY,
+        n=list(times_s),
+        runner=at_times(times_s, spread),
+        weights=options.pop("weights", linear()),
+        protocol=PROTOCOL,
+        **options,
+    )
+
+
+# {{{ what is measured, and what that says
+
+
+def test_measured_times_stand_beside_predicted_ones() -> None:
+    # predicted: 1 us + 2 ns * n
+    timing = timed({1000: 3.3e-6, 4000: 9e-6})
+
+    assert [each.measurement.time_s for each in timing.sizes] == [3.3e-6, 9e-6]
+    assert [each.predicted_s for each in timing.sizes] == pytest.approx([3e-6, 9e-6])
+    assert timing.kernel == "axpy"
+    assert timing.device == IDENTITY
+    assert (timing.weights, timing.model) == (IDENTITY.slug, "linear")
+    assert not timing.cold
+    assert timing.runs == (({"n": 1000}, 3.3e-6), ({"n": 4000}, 9e-6))
+    # two rounds of the protocol, of four runs, all kept
+    assert [[len(r) for r in e.measurement.samples_s] for e in timing.sizes] == [[4, 4], [4, 4]]
+
+
+def test_predictions_are_those_of_the_weights() -> None:
+    timing = timed({1000: 3.3e-6}, level=0.9)
+    found = linear().predict(AXPY, n=1000, level=0.9)
+
+    assert timing.sizes[0].predicted_s == found.time_s
+    assert timing.sizes[0].interval_s == found.interval_s
+    assert timing.interval_level == 0.9
+
+
+def _size(time_s: float, noise: float, interval: tuple[float, float] | None) -> TimedSize:
+    measurement = Measurement.from_samples(make_case(), [[time_s]], dropped=0)
+    noisy = measurement.model_copy(update={"noise": noise})
+    return TimedSize(measurement=noisy, predicted_s=2.0, interval_s=interval)
+
+
+@pytest.mark.parametrize(
+    ("time_s", "noise", "interval", "verdict"),
+    [
+        (3.0, 0.0, (1.0, 4.0), "inside"),
+        (4.0, 0.0, (1.0, 4.0), "inside"),
+        (3.0, 0.9, (1.0, 4.0), "inside"),
+        (4.4, 0.01, (1.0, 4.0), "outside"),  # log(1.1) = 0.095 is more than 2 * 0.01
+        (4.4, 0.05, (1.0, 4.0), "noise"),  # and less than 2 * 0.05
+        (0.9, 0.01, (1.0, 4.0), "outside"),  # log(0.9) = -0.105
+        (0.9, 0.06, (1.0, 4.0), "noise"),
+        (2.1, 0.03, None, "noise"),  # log(1.05) = 0.049
+        (2.1, 0.02, None, "no interval"),
+    ],
+)
+def test_one_word_says_what_a_time_says(
+    time_s: float, noise: float, interval: tuple[float, float] | None, verdict: str
+) -> None:
+    assert _size(time_s, noise, interval).verdict == verdict
+
+
+def test_without_weights_times_are_measured_and_the_reason_is_told() -> None:
+    timing = timed({1000: 3e-6}, weights=None)
+
+    assert timing.sizes[0].verdict == "no prediction"
+    assert IDENTITY.slug in timing.sizes[0].reason
+    assert "no prediction" in repr(timing)
+
+
+def test_what_has_no_weight_is_a_reason() -> None:
+    weights = linear(
+        weights=tuple(w for w in linear().weights if w.feature != "flop.add.f32"),
+        covariance_s2=None,
+    )
+
+    (only,) = timed({1000: 3e-6}, weights=weights).sizes
+
+    assert only.verdict == "no prediction"
+    assert "flop.add.f32" in only.reason
+
+
+def test_what_has_no_weight_can_be_left_out() -> None:
+    weights = linear(
+        weights=tuple(w for w in linear().weights if w.feature != "flop.add.f32"),
+        covariance_s2=None,
+    )
+
+    (only,) = timed({1000: 3e-6}, weights=weights, incomplete_ok=True).sizes
+
+    # what is left is the launch
+    assert only.predicted_s == pytest.approx(1e-6)
+    assert only.verdict == "no interval"
+    assert only.reason == "incomplete: without the cost of flop.add.f32"
+
+
+def test_a_kernel_without_sizes_is_timed() -> None:
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < 64 }",
+        "z[i] = x[i] + 1",
+        [lp.GlobalArg("x,z", np.float32, shape="64")],
+        lang_version=(2018, 2),
+        name="fixed",
+    )
+
+    timing = time_kernel(
+        kernel, runner=FakeRunner(lambda *_: 1e-6), weights=linear(), protocol=PROTOCOL
+    )
+
+    assert timing.runs == (({}, 1e-6),)
+    assert "1.00 µs" in repr(timing)
+    assert timing.plot().axes[0].get_xlabel() == "number of the size in the table, from 1"
+
+
+def test_one_size_outside_the_assumptions_leaves_the_others_predicted() -> None:
+    timing = timed({0: 1e-6, 1000: 3e-6})
+
+    assert [each.verdict for each in timing.sizes] == ["no prediction", "inside"]
+    assert "assum" in timing.sizes[0].reason
+
+
+def test_disagreeing_rounds_get_more_and_are_told() -> None:
+    (only,) = timed({1000: 3e-6}, spread=0.5).sizes
+
+    assert len(only.measurement.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
+    assert not only.measurement.stable
+
+
+def test_rounds_can_be_chosen() -> None:
+    (only,) = timed({1000: 3e-6}, rounds=5).sizes
+
+    assert len(only.measurement.samples_s) == 5
+
+
+def test_a_size_that_fails_alone_is_among_the_failures() -> None:
+    class Small(FakeRunner):
+        def loaded(self, case: Any) -> Any:
+            if case.parameters["n"] > 2000:
+                raise MeasurementError("no memory", case=case.name)
+            return super().loaded(case)
+
+    runner = Small(lambda *_: 3e-6)
+    timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, weights=linear(), protocol=PROTOCOL)
+
+    assert [dict(each.measurement.parameters) for each in timing.sizes] == [{"n": 1000}]
+    assert [dict(each.parameters) for each in timing.failures] == [{"n": 4000}]
+    assert "no memory" in repr(timing)
+    frame = timing.to_frame()
+    assert list(frame["verdict"]) == ["inside", "failed"]
+    assert bool(frame["measured_s"].isna()[1])
+
+
+@pytest.mark.parametrize(
+    ("error", "stage"),
+    [(KernelBuildError("bad code"), "build"), (WrongResultError("wrong"), "check")],
+)
+def test_if_all_sizes_fail_the_error_is_raised(error: Exception, stage: str) -> None:
+    del stage
+    runner = FakeRunner(broken={"axpy": error})
+
+    with pytest.raises(type(error), match=str(error)):
+        time_kernel(AXPY, n=[1, 2], runner=runner, weights=linear(), protocol=PROTOCOL)
+
+
+def test_progress_tells_of_predictions_and_rounds() -> None:
+    events: list[ProgressEvent] = []
+    timed({1000: 3e-6, 4000: 9e-6}, progress=events.append)
+
+    kinds = [event.kind for event in events]
+    assert kinds[0] == "predicting"
+    assert kinds.count("round") == 4
+    assert kinds[-1] == "finished"
+    assert all(event.total == 2 for event in events)
+    assert any(event.remaining_s is not None for event in events if event.kind == "round")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"n": 4, "m": 5}, ParameterError, "no parameter m .it has: n"),
+        ({"n": [4, 4]}, ParameterError, "n=4 is there twice"),
+        ({"n": []}, ParameterError, "no value"),
+    ],
+)
+def test_sizes_that_are_none_are_refused(
+    given: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        time_kernel(AXPY, given, runner=FakeRunner(), weights=linear())
+
+
+def test_what_is_no_kernel_is_refused() -> None:
+    with pytest.raises(CountingError, match="no code to run"):
+        time_kernel(PropertyVector.from_mapping({"groups": 1}), runner=FakeRunner())
+    with pytest.raises(ParameterError, match="not int"):
+        time_kernel(3, runner=FakeRunner())
+
+
+def test_named_weights_of_another_device_are_refused_before_a_launch() -> None:
+    runner = FakeRunner()
+    other = linear(device=make_device())
+
+    with pytest.raises(DeviceMismatchError):
+        time_kernel(AXPY, n=1000, runner=runner, weights=other)
+
+    assert runner.rounds == []
+    timing = time_kernel(AXPY, n=1000, runner=runner, weights=other, force=True, protocol=PROTOCOL)
+    assert timing.sizes[0].predicted_s == pytest.approx(3e-6)
+
+
+# }}}
+
+# {{{ what is shown
+
+
+def test_a_timing_is_short_however_many_sizes_it_has() -> None:
+    timing = timed({n: 1e-6 + 2e-9 * n for n in range(100, 140)})
+
+    assert len(repr(timing).splitlines()) <= 25
+    assert "28 more sizes" in repr(timing)
+    assert timing._repr_html_().count("<tr>") == 41  # pyright: ignore[reportPrivateUsage]
+
+
+def test_the_text_says_measured_predicted_and_what_that_means() -> None:
+    lines = repr(timed({1000: 3e-6, 4000: 90e-6})).splitlines()
+
+    # factors 1 and 10: the geometric mean is sqrt(10)
+    assert lines[0] == (
+        "axpy on fake-abacus: of 2 times, 1 inside the predicted interval, 1 outside; off by a"
+        " factor of 3.16 on average"
+    )
+    assert lines[1].startswith("warm caches, minimum of at most 3 runs in each of 2 rounds")
+    assert lines[3].split()[:3] == ["1000", "3.00", "µs"]
+    assert lines[3].endswith("inside")
+    assert lines[4].endswith("outside")
+
+
+def test_the_frame_has_a_row_for_each_size() -> None:
+    frame = timed({1000: 3e-6, 4000: 90e-6}).to_frame()
+
+    assert list(frame["n"]) == [1000, 4000]
+    assert list(frame["measured_s"]) == [3e-6, 90e-6]
+    assert list(frame["predicted_s"]) == pytest.approx([3e-6, 9e-6])
+    # e^0.7 is the interval's factor
+    assert list(frame["high_s"] / frame["predicted_s"]) == pytest.approx([math.exp(0.7)] * 2, 0.1)
+
+
+def _texts(labels: Any) -> list[str]:
+    return [label.get_text() for label in labels]
+
+
+def test_the_figure_has_points_line_band_and_plain_ticks(tmp_path: Path) -> None:
+    times = {n: 1e-6 + 2e-9 * n for n in (100, 1000, 10000)}
+    timing = timed(times)
+    path = tmp_path / "figure.svg"
+
+    figure = timing.plot(path)
+
+    (axes,) = figure.axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    lines = {line.get_gid(): line for line in axes.lines if line.get_gid()}
+    assert list(lines["measured"].get_xdata()) == list(times)
+    assert list(lines["measured"].get_ydata()) == pytest.approx([1.2, 3.0, 21.0])
+    assert list(lines["predicted"].get_ydata()) == pytest.approx([1.2, 3.0, 21.0])
+    assert axes.get_xlabel() == "size n"
+    assert axes.get_ylabel() == "time of one launch, µs"
+    assert axes.get_title().startswith("axpy on fake-abacus")
+    figure.canvas.draw()
+    ticks = _texts([*axes.get_xticklabels(), *axes.get_yticklabels()])
+    assert {"100", "1000", "10000"} <= set(ticks)
+    assert not [text for text in ticks if "$" in text or "10^" in text]
+    assert [len(each.get_texts()) for each in figure.legends] == [3]
+    assert "<svg" in path.read_text()
+
+
+def test_close_sizes_are_drawn_on_linear_axes() -> None:
+    (axes,) = timed({n: 1e-9 * n for n in (500, 700)}).plot().axes
+
+    assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "linear")
+    axes.figure.canvas.draw()
+    assert all("$" not in text for text in _texts(axes.get_yticklabels()))
+
+
+def test_a_single_size_without_a_prediction_is_drawn() -> None:
+    (axes,) = timed({500: 1e-6}, weights=None).plot().axes
+
+    assert [len(each.get_texts()) for each in axes.figure.legends] == [1]
+
+
+# }}}
+
+# {{{ kept, and used as anchors
+
+
+def test_a_saved_timing_is_read_back_equal(tmp_path: Path) -> None:
+    timing = timed({1000: 3.3e-6, 4000: 9e-6})
+    path = tmp_path / "timing.json"
+    timing.write_file(path)
+
+    assert Timing.read_file(path) == timing
+    content = json.loads(path.read_text())
+    assert (content["format"], content["version"]) == ("countperf-timing", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"interval_s": [2.0, 3.0]}, "$.sizes[0]"),
+        ({"predicted_s": -1.0}, "$.sizes[0].predicted_s"),
+        ({"predicted_s": None}, "$.sizes[0]"),
+    ],
+)
+def test_a_bad_timing_is_refused_with_its_field(change: dict[str, Any], field: str) -> None:
+    content = timed({1000: 3.3e-6}).to_object()
+    content["sizes"][0] |= change
+
+    with pytest.raises(DocumentError) as caught:
+        Timing.from_object(content)
+
+    assert caught.value.field == field
+
+
+def test_a_timing_anchors_like_its_runs() -> None:
+    timing = timed({1000: 6e-6, 4000: 18e-6})
+    weights = linear()
+
+    anchored = weights.anchored(AXPY, timing)
+
+    # both times are twice the predicted ones: 0.25 / (0.25 + 0.01 / 2) of log(2)
+    assert anchored.factor == pytest.approx(2 ** (0.25 / 0.255))
+    assert anchored.factor == weights.anchored(AXPY, *timing.runs).factor
+    prediction = weights.predict(AXPY, n=777)
+    assert prediction.anchored(timing).time_s == pytest.approx(
+        anchored.factor * float(prediction.time_s)
+    )
+    again = prediction.anchored(timing).anchored(timing)
+    assert again.time_s == prediction.anchored(timing).time_s
+    assert prediction.anchored(*timing.runs).interval_s == anchored.predict(n=777).interval_s
+
+
+def test_a_timing_is_known_by_counts_of_any_view() -> None:
+    timing = timed({1000: 6e-6})
+
+    for view in ("source", "structure"):
+        vector = count_kernel(AXPY, view=view)
+        assert linear().anchored(vector, timing).runs == 1
+
+
+def test_a_timing_of_another_kernel_is_refused() -> None:
+    timing = timed({1000: 6e-6})
+
+    with pytest.raises(PredictionError, match="is of 'axpy', and kernel 'scale' has other counts"):
+        linear().predict(scale(), n=1000).anchored(timing)
+
+
+def test_a_timing_of_another_device_is_refused() -> None:
+    timing = timed({1000: 6e-6})
+
+    with pytest.raises(DeviceMismatchError, match="is of fake-abacus") as caught:
+        linear(device=make_device()).anchored(AXPY, timing)
+
+    assert (caught.value.expected, caught.value.found) == ("pocl-testchip", "fake-abacus")
+
+
+def test_a_timing_under_other_counting_rules_is_refused() -> None:
+    timing = timed({1000: 6e-6}).model_copy(update={"counting_rules": 0})
+
+    with pytest.raises(PredictionError, match="counting rules 0"):
+        linear().anchored(AXPY, timing)
+
+
+def test_a_timing_with_other_statistics_is_refused() -> None:
+    kernel = lp.make_kernel(
+        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < m }"],
+        """
+        for i
+            <> m = length[i]
+            z[i] = sum(j, x[j])
+        end
+        """,
+        [
+            lp.GlobalArg("length", np.int32, shape="n"),
+            lp.GlobalArg("x,z", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+        name="sums",
+    )
+    runner = FakeRunner(lambda *_: 1e-6)
+    timing = time_kernel(
+        kernel, n=64, runner=runner, weights=linear(), protocol=PROTOCOL, statistics={"j": 5}
+    )
+
+    same, other = (count_kernel(kernel, statistics={"j": trips}) for trips in (5, 6))
+    assert len(timing.runs_of(same)) == 1
+    with pytest.raises(PredictionError, match="the statistics that its prediction gets"):
+        timing.runs_of(other)
+
+
+def test_a_timing_of_what_could_not_be_counted_says_so() -> None:
+    timing = timed({1000: 6e-6})
+    (size,) = timing.sizes
+    unknown = timing.model_copy(update={"sizes": (size.model_copy(update={"counts": {}}),)})
+
+    with pytest.raises(PredictionError, match="could not be counted in the source view"):
+        linear().anchored(AXPY, unknown)
+
+
+def test_counts_have_the_same_digest_in_every_process() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", _DIGEST],
+            env={**os.environ, "PYTHONHASHSEED": seed, "COUNTPERF_CACHE_DIR": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(digests) == 1
+
+
+_DIGEST = """
+from countperf.workflow.kernels import counted
+from countperf.measurements import counts_digest
+views = ("source", "structure")
+print([counts_digest(counted("matmul-tiled/square/16x16/f32", view=view)) for view in views])
+"""
+
+
+def test_cold_needs_a_runner_that_flushes() -> None:
+    with pytest.raises(ParameterError, match="ColdRunner"):
+        timed({1000: 6e-6}, cold=True)
+
+
+def test_anchors_that_began_with_cold_caches_are_told() -> None:
+    timing = timed({1000: 6e-6}).model_copy(update={"cold": True})
+
+    verdicts = linear().predict(AXPY, n=5).anchored(timing).verdicts
+
+    assert "with cold caches" in next(v.message for v in verdicts if v.name == "anchor")
+
+
+def test_a_prediction_without_weights_has_nothing_to_correct() -> None:
+    from dataclasses import replace
+
+    prediction = replace(linear().predict(AXPY, n=5), origin=None)
+
+    with pytest.raises(PredictionError, match="was not made with fitted weights"):
+        prediction.anchored(({"n": 5}, 1e-6))
+
+
+# }}}
+
+# {{{ on a device
+
+
+KERNELS = """
+import loopy as lp
+import numpy as np
+
+def axpy():
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }", "z[i] = 2*x[i] + y[i]",
+        [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        assumptions="n >= 1", lang_version=(2018, 2), name="axpy")
+    return lp.split_iname(kernel, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+def inputs(rng, sizes):
+    print("making inputs")
+    return {name: np.full(sizes["n"], 2, np.float32) for name in ("x", "y")}
+
+def exits(rng, sizes):
+    raise SystemExit(3)
+
+def nothing(rng, sizes):
+    return 5
+"""
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> Path:
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNELS)
+    return path
+
+
+@pytest.fixture
+def device() -> str:
+    try:
+        return find_device().label
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+FAST = PROTOCOL.changed(separation_s=0.0, extra_rounds=0)
+
+Check = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, Any]]
+
+
+def _right(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    del sizes
+    return {"z": 2 * inputs["x"] + inputs["y"]}
+
+
+def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {"z": 3 * _right(inputs, sizes)["z"]}
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_kernel_is_timed_on_a_device(device: str, cold: bool) -> None:
+    timing = time_kernel(
+        AXPY, n=[64, 4096], device=device, protocol=FAST, cold=cold, reference=_right
+    )
+
+    assert timing.cold == cold
+    assert ("cold caches" in repr(timing)) == cold
+    assert all(each.measurement.time_s > 0 for each in timing.sizes)
+    assert [each.measurement.parameters["n"] for each in timing.sizes] == [64, 4096]
+
+
+@pytest.mark.device
+def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
+    with pytest.raises(WrongResultError, match="wrong numbers: z"):
+        time_kernel(AXPY, n=64, device=device, protocol=FAST, reference=_wrong)
+
+
+@pytest.mark.device
+def test_a_kernel_of_the_catalogue_brings_inputs_and_reference(device: str) -> None:
+    timing = time_kernel("n-body", n=256, device=device, protocol=FAST)
+
+    assert timing.kernel == "n-body"
+
+
+@pytest.mark.device
+def test_the_command_times_saves_and_anchors(
+    device: str, kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "axpy.json"
+    command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device, "--rounds", "1"]
+
+    assert (
+        main([*command, "--arguments", f"{kernel_file}:inputs", "--save", str(saved), "--json"])
+        == 0
+    )
+
+    captured = capsys.readouterr()
+    printed = json.loads(captured.out)
+    assert [each["parameters"] for each in printed["sizes"]] == [{"n": 1024}, {"n": 4096}]
+    assert "making inputs" in captured.err
+    assert Timing.read_file(saved).runs == tuple(
+        (each["parameters"], each["measured_s"]) for each in printed["sizes"]
+    )
+    slug = find_device(device).identity.slug
+    if printed["weights"]:
+        anchored = ["predict", f"{kernel_file}:axpy", "n=2048", "--weights", slug]
+        assert main([*anchored, "--anchor", str(saved)]) == 0
+        assert "anchored model" in capsys.readouterr().out
+        assert main(["predict", "n-body", "n=256", "--weights", slug, "--anchor", str(saved)]) == 1
+        assert "kernel 'n_body' has other counts" in capsys.readouterr().err
+
+
+def test_an_interrupted_timing_does_not_say_that_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("countperf.workflow.timing.time_kernel", interrupted)
+
+    assert main(["time", "n-body", "n=256"]) == 1
+    assert capsys.readouterr().err == "countperf: interrupted\n"
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("exits", "it ends the program"),
+        ("nothing", "has to return a dictionary"),
+        ("absent", "no function"),
+    ],
+)
+def test_arguments_that_are_none_are_refused(
+    device: str, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device, "--rounds", "1"]
+
+    assert main([*command, "--arguments", f"{kernel_file}:{function}"]) == 1
+    assert said in capsys.readouterr().err
+
+
+# }}}
