@@ -32,6 +32,7 @@ import numpy as np
 from pydantic import Field
 
 from countperf.documents import Part
+from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 
 Rows = Literal[
     "any",
@@ -87,14 +88,11 @@ _ROWS: Mapping[Rows, str] = {
     "powers of two": "p2",
 }
 _ADDRESS_BYTES = 8
-_NEAR_BYTES = 1 << 15
-"""A usual first-level cache."""
-_SHARING_BYTES = 4096
-"""Of a usual first-level cache, lines at multiples of so many bytes share a set."""
 _PACKED_VALUES = 16
 """Values of an item from which on LLVM packs them instead of items."""
-_KEPT_CONFLICTS = ((16, _ONE), (8, Fraction(1, 4)))
-"""Of values that items keep, by how many lines share a set: which share comes back too late."""
+_KEPT_CONFLICTS = ((2, _ONE), (1, Fraction(1, 4)))
+"""Of values that items keep, by how many lines share a set, as multiples of the lines that a set
+holds: which share comes back too late."""
 _OVERLAPPED = 32
 """Iterations of a chain that overlap with what follows."""
 _FEW = 16
@@ -164,11 +162,11 @@ class ExecutionPolicy(Part):
     addresses : {"computed", "kept"}
         Whether items compute the addresses that they load from in loops with barriers each time, or
         before, so that they are kept in memory, 8 bytes each; what of that the items of a group
-        have beyond 32 KiB does not stay in a first-level cache, and costs.
+        have beyond the first-level cache does not stay in it, and costs.
     kept : {"by item", "by value"}
         How private values lie that wait at barriers: those of each item together, or in an array
         for each value of the items of a group. Then lines of arrays share sets of a cache that are
-        multiples of 4096 bytes apart, and of 16 values or more LLVM packs those of an item, not
+        multiples of its set stride apart, and of 16 values or more LLVM packs those of an item, not
         those of neighbors: items run one by one, and what comes back to these lines comes too late.
     guards : {"free", "masked"}
         Whether accesses in vectors cost as much as elsewhere under a condition that tells items
@@ -266,13 +264,18 @@ class ExecutionPolicy(Part):
         parts += rounds
         return "-".join(part for part in parts if part)
 
-    def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
+    def apply(
+        self, counts: Mapping[str, Any], memory: MemoryHierarchy | None = None
+    ) -> dict[str, Any]:
         """Turn counts of the structure view into what the device issues.
 
         Parameters
         ----------
         counts : Mapping from str to int, Fraction, ndarray, or anything to add and scale
             By property name.
+        memory : MemoryHierarchy, optional
+            Of the device, whose first-level cache keeps what items need again; by default
+            `countperf.execution.memory_hierarchy.ASSUMED`.
 
         Returns
         -------
@@ -281,10 +284,11 @@ class ExecutionPolicy(Part):
             there already is left as it is.
         """
         found: dict[str, Any] = {}
-        known = _issued_by(cast("Hashable", self))  # frozen
+        first = (memory or load_hierarchy(ASSUMED)).first
+        known = _issued_by(cast("Hashable", self), cast("Hashable", first))  # frozen
         for name, count in counts.items():
             if name not in known:
-                known[name] = _issued(name, self)
+                known[name] = _issued(name, self, first)
             for issued, share in known[name]:
                 part = (
                     count
@@ -299,17 +303,17 @@ _Issued = tuple[tuple[str, Fraction], ...]
 
 
 @lru_cache(maxsize=2**8)
-def _issued_by(policy: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
+def _issued_by(policy: Hashable, first: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
     """Remember what units of properties are issued as under a policy, once asked for."""
     return {}
 
 
-def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
+def _issued(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
     """Return what a unit of a property is issued as."""
     if name.startswith("run."):  # farther caches are passed already
         return ((name, _ONE),)
     found: list[tuple[str, Fraction]] = []
-    for issued, share in _issued_once(name, policy):
+    for issued, share in _issued_once(name, policy, first_cache):
         before, _, last = issued.rpartition(".")
         reach, grade = (last[:-1], last[-1]) if last[-1] in _CONFLICTS else (last, "")
         if reach not in _PASSED:
@@ -328,7 +332,7 @@ def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
     return tuple(found)
 
 
-def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
+def _issued_once(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
     """Return what a unit of a property is issued as, farthest cache only."""
     parts = name.split(".")
     if parts[0] in ("bytes", "segments") or name in _KEPT:
@@ -339,13 +343,13 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     row, rows = (int(n) for n in shape.split("x"))
     kept = _ONE
     if what[0] == "addresses":
-        kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
+        kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES, first_cache)
         if policy.addresses != "kept" or not kept:
             return ()
     packed_values, crowded = 0, Fraction(0)
     if what[0] == "kept" and policy.kept == "by value" and int(what[1]) >= _PACKED_VALUES:
         packed_values = int(what[1])
-        crowded = _sharing_sets(packed_values, row * rows * int(what[2]) // 8)
+        crowded = _sharing_sets(packed_values, row * rows * int(what[2]) // 8, first_cache)
     is_guarded = what[0] == "guarded"
     if is_guarded:
         what = what[1:]
@@ -454,15 +458,18 @@ def _is_power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-def _beyond_cache(number: int) -> Fraction:
-    """Return which share of some bytes does not fit a first-level cache."""
-    return max(Fraction(0), 1 - Fraction(_NEAR_BYTES, number))
+def _beyond_cache(number: int, cache: Cache) -> Fraction:
+    """Return which share of some bytes does not fit a cache."""
+    return max(Fraction(0), 1 - Fraction(cache.size_bytes, number))
 
 
-def _sharing_sets(values: int, apart: int) -> Fraction:
+def _sharing_sets(values: int, apart: int, cache: Cache) -> Fraction:
     """Return which share of an item's values comes back too late, an array apart in bytes each."""
-    lines = Fraction(values * math.gcd(apart, _SHARING_BYTES), _SHARING_BYTES)
-    return next((share for least, share in _KEPT_CONFLICTS if lines >= least), Fraction(0))
+    stride = cache.set_stride_bytes
+    lines = Fraction(values * math.gcd(apart, stride), stride)
+    return next(
+        (share for least, share in _KEPT_CONFLICTS if lines >= least * cache.ways), Fraction(0)
+    )
 
 
 def _waiting(what: list[str]) -> Fraction:

@@ -726,8 +726,10 @@ def fit(
         There is no such model, residual or loss, or the loss scale is not positive; or a policy is
         given without an expression, or the fit that is to give one has none.
     """
+    from countperf.devices.memory import memory_hierarchy_of
     from countperf.fitting.fit import AUTO
     from countperf.fitting.fit import fit as fit_model
+    from countperf.harness.environment import read_processor
     from countperf.models.library import policy_of
     from countperf.models.shipped import fitted_model
     from countperf.models.standard import from_expression
@@ -739,11 +741,13 @@ def fit(
             "a policy is for an expression; models by name and documents have their own",
             parameter="policy",
         )
+    found = _measurements(measurements)
+    is_here = bool(found.device.processor) and found.device.processor == read_processor()
+    memory = memory_hierarchy_of(found.device, is_here=is_here)
     if expression is not None:
         if isinstance(policy, Path | str):
             policy = policy_of(policy)
-        model = from_expression(expression, policy=policy)
-    found = _measurements(measurements)
+        model = from_expression(expression, policy=policy, memory=memory)
     is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
         if model not in (AUTO, STRUCTURAL, COMPILED):
@@ -758,6 +762,7 @@ def fit(
             loss=loss,
             loss_scale=loss_scale,
             weigh_noise=weigh_noise,
+            memory=memory,
             suppliers=catalogue_suppliers,
             executor=pool,
         )

@@ -11,7 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+from countperf.devices.memory import memory_hierarchy_of
 from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.fitting import verdicts
 from countperf.fitting.correcting import learn
 from countperf.fitting.design import (
@@ -76,6 +78,7 @@ def fit(
     leave_out_unstable: bool = False,
     require_full_rank: bool = False,
     correct: bool = True,
+    memory: MemoryHierarchy | None = None,
     suppliers: Callable[[FittedModel], Mapping[str, Sequence[str]]] | None = None,
     executor: Executor | None = None,
 ) -> FitResult:
@@ -116,6 +119,9 @@ def fit(
         Correct predictions of a model of an execution policy by what measured kernels like the one
         at hand were off by (`countperf.models.correction`), if families that are left out are
         predicted better so.
+    memory : MemoryHierarchy, optional
+        Caches of the device, for models of an execution policy that are chosen here; by default
+        those of its processor (`countperf.devices.memory`).
     suppliers : callable, optional
         From a model to a mapping from its features to the measurement kernels that exercise them,
         stored with the weights.
@@ -161,12 +167,13 @@ def fit(
     if model in (AUTO, STRUCTURAL, COMPILED):
         available = dict(MODELS) if model == AUTO else {}
         units = measurements.device.compute_units
+        caches = memory or memory_hierarchy_of(measurements.device)
         if model == COMPILED:
             _require_structure(view, COMPILED)
-            available = structural.with_code(shipped_policies(), units)
+            available = structural.with_code(shipped_policies(), units, memory=caches)
         elif model == STRUCTURAL or view == "structure":
             _require_structure(view, STRUCTURAL)
-            available |= structural.candidates(known=shipped_policies(), units=units)
+            available |= structural.candidates(known=shipped_policies(), units=units, memory=caches)
         definition, candidates = select_model(
             observations,
             available,
@@ -246,6 +253,7 @@ def fit(
             ),
             verdicts.convergence_verdict(fitted),
             verdicts.unseen_verdict(fitted),
+            *([] if definition.memory is None else [verdicts.memory_verdict(definition.memory)]),
         ),
         observations=observations,
         estimate=fitted,

@@ -60,6 +60,7 @@ from pydantic import (
 
 from countperf.documents import Document, Part, read_file_text
 from countperf.errors import DocumentError, PropertyNameError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
@@ -186,6 +187,9 @@ class FittedModel(Document):
     policy : ExecutionPolicy or None
         How the device runs work groups, for models of what it issues (``run...``), which need
         kernels counted in the structure view; None for models of what kernels do.
+    memory : MemoryHierarchy or None
+        Caches of the device, which say what comes back too late under a policy; None in documents
+        of before there were any: then `countperf.execution.memory_hierarchy.ASSUMED`.
     residual : {"relative", "log"}
         What a fit makes small: ``1 - predicted/measured``, or ``log(predicted/measured)``.
     loss : {"linear", "soft_l1", "huber"}
@@ -209,6 +213,7 @@ class FittedModel(Document):
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = ""
     policy: ExecutionPolicy | None = None
+    memory: MemoryHierarchy | None = None
     residual: Residual = "relative"
     loss: Loss = "linear"
     loss_scale: float = Field(default=0.1, gt=0)
@@ -365,7 +370,7 @@ class FittedModel(Document):
         rest = counts
         if as_they_are:
             rest = {name: count for name, count in counts.items() if name not in as_they_are}
-        return self.policy.apply(rest) | read
+        return self.policy.apply(rest, self.memory) | read
 
     @cached_property
     def _read(self) -> tuple[str, ...]:

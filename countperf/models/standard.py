@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from countperf.errors import DocumentError, ExpressionError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.models.definition import FittedModel, is_implied, property_of
 from countperf.models.expressions import parse
 from countperf.models.structural import structural
@@ -54,7 +55,11 @@ _ACCESSES = ("gmem.*",)
 
 
 def from_expression(
-    expression: str, *, name: str = "custom", policy: ExecutionPolicy | None = None
+    expression: str,
+    *,
+    name: str = "custom",
+    policy: ExecutionPolicy | None = None,
+    memory: MemoryHierarchy | None = None,
 ) -> FittedModel:
     """Make a model of an expression and the terms that come with countperf.
 
@@ -69,6 +74,8 @@ def from_expression(
         features of `structural` instead (``compute``, ``accesses``, ``chains``, ``traffic``;
         ``load_beyond1``, bytes beyond a second-level cache ...), and properties such as
         ``run_vector_gmem_load_next`` and ``bytes_group_load_dense``.
+    memory : MemoryHierarchy, optional
+        Caches of the device, with a policy; as for `structural`.
 
     Raises
     ------
@@ -86,7 +93,7 @@ def from_expression(
     ['beyond2', 'load_beyond2']
     """
     formula = parse(expression)
-    whole = None if policy is None else structural(policy)
+    whole = None if policy is None else structural(policy, memory=memory)
     there = (
         STANDARD_TERMS
         if whole is None
@@ -109,6 +116,8 @@ def from_expression(
         "derived": _needed(derived, [*formula.names, *charged]),
         "ignored": list(ignored),
     }
+    if whole is not None and whole.memory is not None:
+        content["memory"] = whole.memory.model_dump(mode="json")
     if policy is not None:
         content["policy"] = policy.model_dump(mode="json")
     try:

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from countperf.errors import ParameterError
+from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.models.definition import FittedModel, Term
 from countperf.policies import ExecutionPolicy, Rows, Vectorized
 
@@ -34,12 +35,6 @@ STRUCTURAL = "structural"
 
 COMPILED = "compiled"
 """Instead of a model's name: choose among those that read compiled code, too."""
-
-CACHE_BYTES = (1 << 20, 1 << 25)
-"""A second-level cache of a core, and a last-level one: usual sizes of today's processors."""
-
-REACH_BYTES = 12 << 20
-"""What the entries of a second-level translation buffer map: 3072 pages of 4 KiB."""
 
 STREAMS = (4, 16)
 """Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
@@ -111,6 +106,7 @@ def structural(
     *,
     overlap: str = "",
     code: bool = False,
+    memory: MemoryHierarchy | None = None,
     name: str = "",
     expression: str = "",
     description: str = "",
@@ -125,6 +121,9 @@ def structural(
         Which terms overlap: a name of `OVERLAPS`; by default none.
     code : bool, optional
         Whether instructions of compiled code are charged beside what is computed.
+    memory : MemoryHierarchy, optional
+        Caches and translation reach of the device; by default
+        `countperf.execution.memory_hierarchy.ASSUMED`.
     name : str, optional
         Name of the model; by default ``structural-``, or ``compiled-`` with `code`, the policy in
         short, and what overlaps.
@@ -145,6 +144,7 @@ def structural(
         there = ", ".join(repr(name) for name in OVERLAPS)
         message = f"nothing that overlaps is named {overlap!r}; there is {there}"
         raise ParameterError(message, parameter="overlap")
+    memory = memory or load_hierarchy(ASSUMED)
     shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
     group_bytes = {
@@ -152,8 +152,8 @@ def structural(
         for direction in ("load", "store")
     }
     bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
-    for level, size in enumerate(CACHE_BYTES, start=1):
-        shares[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
+    for level, cache in enumerate(memory.caches[1:], start=1):
+        shares[f"beyond{level}"] = f"max(0, 1 - {cache.size_bytes}/{bytes_in_all})"
         for direction, in_groups in group_bytes.items():
             derived[f"{direction}_beyond{level}"] = f"{in_groups}*beyond{level}"
             derived[f"{direction}_segments_beyond{level}"] = (
@@ -166,7 +166,7 @@ def structural(
             derived[f"{direction}_beyond_streams{number}"] = (
                 f"{in_groups}*beyond1*beyond_streams{number}"
             )
-    shares["out_of_reach"] = f"max(0, 1 - {REACH_BYTES}/{bytes_in_all})"
+    shares["out_of_reach"] = f"max(0, 1 - {memory.translation_reach_bytes}/{bytes_in_all})"
     for unit, kinds in _FAR_ACCESSES.items():
         for direction in ("load", "store"):
             for kind in kinds:
@@ -187,6 +187,7 @@ def structural(
         or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}"
         f"{', and the instructions of its compiled code' if code else ''}",
         policy=policy,
+        memory=memory,
         residual="log",
         loss="soft_l1",
         loss_scale=0.3,
@@ -207,7 +208,11 @@ def structural(
 
 
 def candidates(
-    widths: Sequence[int] = (8, 16), *, known: Iterable[ExecutionPolicy] = (), units: int = 0
+    widths: Sequence[int] = (8, 16),
+    *,
+    known: Iterable[ExecutionPolicy] = (),
+    units: int = 0,
+    memory: MemoryHierarchy | None = None,
 ) -> dict[str, FittedModel]:
     """List the models among which a fit chooses first, by name: one of each usual policy.
 
@@ -219,6 +224,8 @@ def candidates(
         Policies of other devices, which are tried with these widths and compute units, too.
     units : int, optional
         Compute units of the device, if they are known.
+    memory : MemoryHierarchy, optional
+        As for `structural`.
     """
     found = [
         ExecutionPolicy(width=1, vectorized="never"),
@@ -245,10 +252,12 @@ def candidates(
             for width in (widths if policy.width in widths else (policy.width,))
         ),
     ]
-    return _by_name(map(structural, found))
+    return _by_name(structural(policy, memory=memory) for policy in found)
 
 
-def with_code(known: Iterable[ExecutionPolicy], units: int = 0) -> dict[str, FittedModel]:
+def with_code(
+    known: Iterable[ExecutionPolicy], units: int = 0, *, memory: MemoryHierarchy | None = None
+) -> dict[str, FittedModel]:
     """List the models that read compiled code among which a fit chooses first, by name.
 
     Parameters
@@ -257,11 +266,13 @@ def with_code(known: Iterable[ExecutionPolicy], units: int = 0) -> dict[str, Fit
         Policies of devices: where accesses go and what waits, code does not say.
     units : int, optional
         Compute units of the device, if they are known.
+    memory : MemoryHierarchy, optional
+        As for `structural`.
     """
     policies = [
         policy.model_copy(update={"units": units if policy.units else 0}) for policy in known
     ]
-    return _by_name(structural(policy, code=True) for policy in policies)
+    return _by_name(structural(policy, code=True, memory=memory) for policy in policies)
 
 
 def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
@@ -282,16 +293,19 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     if policy is None:
         return {}
     code = model.reads_code
+    memory = model.memory
     forms = {structural(policy, overlap=name, code=code).expression: name for name in OVERLAPS}
     overlap = forms.get(model.expression, "")
     others = _by_name(
-        structural(policy, overlap=name, code=code) for name in OVERLAPS if name != overlap
+        structural(policy, overlap=name, code=code, memory=memory)
+        for name in OVERLAPS
+        if name != overlap
     )
     if code:  # what runs in vectors is known from it
-        return others | _by_name([structural(policy, overlap=overlap)])
+        return others | _by_name([structural(policy, overlap=overlap, memory=memory)])
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
-        return others | _changed(policy, changes, overlap)
+        return others | _changed(model, changes, overlap)
     changes += [
         {"interchanged": not policy.interchanged},
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
@@ -314,14 +328,18 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"arrays": elements} for elements in (0, 4, 8)),
         *({"lone_arrays": where} for where in ("memory", "registers") if policy.arrays),
     ]
-    return others | _changed(policy, changes, overlap)
+    return others | _changed(model, changes, overlap)
 
 
 def _changed(
-    policy: ExecutionPolicy, changes: Iterable[Mapping[str, object]], overlap: str
+    model: FittedModel, changes: Iterable[Mapping[str, object]], overlap: str
 ) -> dict[str, FittedModel]:
+    policy, memory = model.policy, model.memory
+    assert policy is not None
     changed = [policy.model_copy(update=change) for change in changes]
-    return _by_name(structural(each, overlap=overlap) for each in changed if each != policy)
+    return _by_name(
+        structural(each, overlap=overlap, memory=memory) for each in changed if each != policy
+    )
 
 
 def _by_name(models: Iterable[FittedModel]) -> dict[str, FittedModel]:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.harness.compiled.crowding import (
-    LINE_BYTES,
-    SETS,
-    WAYS,
-    beyond_cache,
-    crowded,
-    directions_of,
-    is_on_stack,
-)
+from countperf.execution.memory_hierarchy import load_hierarchy
+from countperf.harness.compiled.crowding import beyond_cache, crowded, directions_of, is_on_stack
 from countperf.harness.compiled.execution import STACK
 from countperf.harness.compiled.instructions import late_of
 from countperf.harness.compiled.machine import REGISTERS, Machine
 from tests.harness.compiled.test_execution import program
 
+LINE_BYTES, SETS, WAYS = 64, 64, 8
 WAY_BYTES = LINE_BYTES * SETS
 
 
@@ -117,3 +111,11 @@ def test_places_are_those_of_the_first_time() -> None:
     )
     assert code.executed("f", machine)[1] == 100
     assert machine.accessed == {1: 1 << 20}
+
+
+def test_a_cache_of_more_ways_keeps_more_lines_of_a_set() -> None:
+    apart = {number: 4096 * number for number in range(15)}
+
+    found = crowded([range(15)], apart, load_hierarchy("amd-zen5").first)
+
+    assert found[0] == (15 - 12) / (15 - 1)

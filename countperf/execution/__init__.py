@@ -1,0 +1,1 @@
+"""Assumptions about how devices run what was counted; the memory hierarchy is the first of them."""
