@@ -50,7 +50,7 @@ def count_text(vector: PropertyVector, values: Mapping[str, Any] | None = None) 
             name,
             *([] if values is None else [_count_value(values[name])]),
             str(count),
-            "" if count.exact else f"not exact: {count.reason}",
+            f"not exact: {caveat}" if (caveat := vector.caveat(name)) else "",
         ]
         for name, count in vector.items()
     ]
