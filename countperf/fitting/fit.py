@@ -25,6 +25,7 @@ from countperf.fitting.design import (
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
 from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
+from countperf.fitting.keeping import keep_largest
 from countperf.fitting.nonlinear import Recipe
 from countperf.fitting.result import FitResult
 from countperf.fitting.selection import REFINEMENT, held_out_figure, select_model
@@ -201,6 +202,10 @@ def fit(
     if weigh_noise:
         recipe = weighted_by_noise(observations, definition, recipe, inputs=inputs)
     fitted = estimate(observations, definition, recipe, inputs=inputs)
+    smaller, inputs = keep_largest(observations, fitted, recipe, inputs)
+    if smaller is not definition:
+        definition = smaller
+        fitted = estimate(observations, definition, recipe, inputs=inputs)
     held_out: tuple[HeldOutCase, ...] = ()
     stopped: FitNotConvergedError | None = None
     try:

@@ -198,6 +198,12 @@ class FittedModel(Document):
         Size of the residuals from which on a robust loss counts them for less.
     ignored : tuple of str
         Patterns of properties that have no term, by definition.
+    most_weights : int or None
+        Of how many features at most weights are kept: those that take the largest shares of the
+        measured times. The others become `negligible` in a fit. None to keep all.
+    negligible : tuple of str
+        Features that are left out though a pattern of a term has them, since a fit found that they
+        take next to no time.
     derived : dict from str to str
         Derived features: formulas of properties, and of those above them.
     terms : dict from str to Term
@@ -218,6 +224,8 @@ class FittedModel(Document):
     loss: Loss = "linear"
     loss_scale: float = Field(default=0.1, gt=0)
     ignored: tuple[Pattern, ...] = ()
+    most_weights: int | None = Field(default=None, gt=0)
+    negligible: tuple[Pattern, ...] = ()
     derived: dict[str, FormulaText] = Field(default_factory=dict)
     terms: dict[str, Annotated[Term, BeforeValidator(_as_term)]] = Field(default_factory=dict)
     parameters: dict[str, Parameter] = Field(default_factory=dict)
@@ -449,7 +457,10 @@ class FittedModel(Document):
     def term_features(self) -> dict[str, FeatureSpec]:
         """The patterns of each term that are of properties."""
         return {
-            name: FeatureSpec(charged=tuple(p for p in term.charged if p not in self.derived))
+            name: FeatureSpec(
+                charged=tuple(p for p in term.charged if p not in self.derived),
+                negligible=self.negligible,
+            )
             for name, term in self.terms.items()
         }
 
@@ -460,6 +471,7 @@ class FittedModel(Document):
         return FeatureSpec(
             charged=tuple(dict.fromkeys([*charged, *self.base_properties.values()])),
             ignored=self.ignored,
+            negligible=self.negligible,
         )
 
     @property

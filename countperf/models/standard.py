@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from countperf.errors import DocumentError, ExpressionError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.models.definition import FittedModel, is_implied, property_of
 from countperf.models.expressions import parse
+from countperf.models.negligible import needed_derived
 from countperf.models.structural import structural
 from countperf.policies import ExecutionPolicy
 from countperf.properties.transactions import transaction_roots
@@ -113,7 +114,7 @@ def from_expression(
         "name": name,
         "expression": expression,
         "terms": terms,
-        "derived": _needed(derived, [*formula.names, *charged]),
+        "derived": needed_derived(derived, [*formula.names, *charged]),
         "ignored": list(ignored),
     }
     if whole is not None and whole.memory is not None:
@@ -125,12 +126,3 @@ def from_expression(
     except DocumentError as error:
         said = str(error).removeprefix(f"{error.field}: ")
         raise ExpressionError(said, text=expression) from error
-
-
-def _needed(derived: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return the derived features among some names, and those that they are made of."""
-    needed = set(names)
-    for name in reversed(list(derived)):
-        if name in needed:
-            needed.update(parse(derived[name]).names)
-    return {name: text for name, text in derived.items() if name in needed}

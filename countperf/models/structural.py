@@ -40,6 +40,10 @@ STREAMS = (4, 16)
 """Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
 second-level cache cost more in groups that have more of them, the more so the more there are."""
 
+MOST_WEIGHTS, MOST_WEIGHTS_WITH_CODE = 110, 50
+"""Of how many features a fit keeps weights (`scripts/ablate_models.py`). Few features of compiled
+code say what takes many without it."""
+
 _FAR_ACCESSES = {
     "scalar": ("walk", "far", "wide", "vast", "data"),
     "vector": ("strided",),
@@ -191,6 +195,7 @@ def structural(
         residual="log",
         loss="soft_l1",
         loss_scale=0.3,
+        most_weights=MOST_WEIGHTS_WITH_CODE if code else MOST_WEIGHTS,
         ignored=("bytes.kernel.*",),
         derived=shares | derived,
         terms={
