@@ -289,7 +289,7 @@ def _require_gain(definition: FittedModel, candidates: Sequence[Candidate]) -> N
     raise FitError(
         "compiled code gains nothing here: families of kernels that are left out are off by a"
         f" factor of {off:.4g} with it ({first.model}) and of {without:.4g} without it"
-        f" ({definition.name}); fit --model structural instead"
+        f" ({candidates[0].model}); fit --model structural instead"
     )
 
 

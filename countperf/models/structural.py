@@ -129,8 +129,7 @@ def structural(
         Caches and translation reach of the device; by default
         `countperf.execution.memory_hierarchy.ASSUMED`.
     name : str, optional
-        Name of the model; by default ``structural-``, or ``compiled-`` with `code`, the policy in
-        short, and what overlaps.
+        Name of the model; by default ``structural``, or ``compiled`` with `code`.
     expression : str, optional
         Instead of that of `overlap`, of the terms ``launch``, ``overhead``, ``compute``,
         ``accesses``, ``chains``, ``misses`` and ``traffic``, and ``code`` with `code`, which all
@@ -178,15 +177,12 @@ def structural(
                     f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
     traffic = ("bytes.group.*.*", "segments.group.*", *derived)
-    work = OVERLAPS[overlap].replace("compute", "compute + code") if code else OVERLAPS[overlap]
     if policy.units:
         # those of a launch, where there are several
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
-        work = f"rounds*({work})"
     return FittedModel(
-        name=name
-        or "-".join(filter(None, (COMPILED if code else STRUCTURAL, policy.slug, overlap))),
+        name=name or (COMPILED if code else STRUCTURAL),
         description=description
         or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}"
         f"{', and the instructions of its compiled code' if code else ''}",
@@ -208,8 +204,29 @@ def structural(
             "misses": Term(charged=(*MISSES, "late.*.*") if code else MISSES),
             "traffic": Term(charged=traffic),
         },
-        expression=expression or f"launch + {work}",
+        expression=expression or _expression(policy, overlap, code=code),
     )
+
+
+def _expression(policy: ExecutionPolicy, overlap: str, *, code: bool) -> str:
+    """Return the time of a model that has terms overlap, by name of `OVERLAPS`."""
+    work = OVERLAPS[overlap].replace("compute", "compute + code") if code else OVERLAPS[overlap]
+    return f"launch + rounds*({work})" if policy.units else f"launch + {work}"
+
+
+def overlap_of(model: FittedModel) -> str:
+    """Return which terms of a model overlap: a name of `OVERLAPS`; empty for any other form."""
+    policy, code = model.policy, model.reads_code
+    if policy is None:
+        return ""
+    forms = {_expression(policy, name, code=code): name for name in OVERLAPS}
+    return forms.get(model.expression, "")
+
+
+def candidate_name(model: FittedModel) -> str:
+    """Return what tells a model from others that a fit chooses among: its policy, what overlaps."""
+    policy = "" if model.policy is None else model.policy.slug
+    return "-".join(filter(None, (model.name, policy, overlap_of(model))))
 
 
 def candidates(
@@ -219,7 +236,7 @@ def candidates(
     units: int = 0,
     memory: MemoryHierarchy | None = None,
 ) -> dict[str, FittedModel]:
-    """List the models among which a fit chooses first, by name: one of each usual policy.
+    """List models by `candidate_name` among which a fit chooses first: one of each usual policy.
 
     Parameters
     ----------
@@ -263,7 +280,7 @@ def candidates(
 def with_code(
     known: Iterable[ExecutionPolicy], units: int = 0, *, memory: MemoryHierarchy | None = None
 ) -> dict[str, FittedModel]:
-    """List the models that read compiled code among which a fit chooses first, by name.
+    """List models by `candidate_name` that read compiled code, among which a fit chooses first.
 
     Parameters
     ----------
@@ -281,11 +298,12 @@ def with_code(
 
 
 def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
-    """List models that differ from one in a detail of its policy, or in what overlaps, by name.
+    """List models that differ from one in a detail of its policy, or in what overlaps.
 
-    There are none of a model without a policy; of one that reads compiled code only what overlaps
-    changes, or it is not read. What overlaps is known by the model's expression; of one that is
-    none of these models', only the policy changes, and nothing overlaps.
+    They are listed by `candidate_name`. There are none of a model without a policy; of one that
+    reads compiled code only what overlaps changes, or it is not read. What overlaps is known by the
+    model's expression; of one that is none of these models', only the policy changes, and nothing
+    overlaps.
 
     Parameters
     ----------
@@ -297,10 +315,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     policy = model.policy
     if policy is None:
         return {}
-    code = model.reads_code
-    memory = model.memory
-    forms = {structural(policy, overlap=name, code=code).expression: name for name in OVERLAPS}
-    overlap = forms.get(model.expression, "")
+    code, memory, overlap = model.reads_code, model.memory, overlap_of(model)
     others = _by_name(
         structural(policy, overlap=name, code=code, memory=memory)
         for name in OVERLAPS
@@ -348,4 +363,4 @@ def _changed(
 
 
 def _by_name(models: Iterable[FittedModel]) -> dict[str, FittedModel]:
-    return {model.name: model for model in models}
+    return {candidate_name(model): model for model in models}
