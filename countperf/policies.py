@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from countperf.documents import Part
 from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
@@ -90,6 +90,8 @@ _ROWS: Mapping[Rows, str] = {
 _ADDRESS_BYTES = 8
 _PACKED_VALUES = 16
 """Values of an item from which on LLVM packs them instead of items."""
+_GONE: Mapping[str, int] = {"unrolled": 0, "sync_width": 0}
+"""Options that documents of before may have, with the only value that they can be read with."""
 _KEPT_CONFLICTS = ((2, _ONE), (1, Fraction(1, 4)))
 """Of values that items keep, by how many lines share a set, as multiples of the lines that a set
 holds: which share comes back too late."""
@@ -116,9 +118,6 @@ class ExecutionPolicy(Part):
     vectorized : {"always", "never", "flat", "flat or sync", "sync"}
         What runs in vectors: everything, nothing, what is not in an item's own loop, that and
         whatever is in programs with local barriers, or only the latter.
-    unrolled : int
-        Rows of at most so many items are unrolled, if the code is not too long, and vectors run
-        along local axis 1; at most 8.
     rows : {"any", "multiples", "multiples if alone", "multiples if several", \
             "multiples behind barriers", "multiples if few", "powers of two"}
         Which rows run in vectors at all: any; only those of a multiple of `width` items,
@@ -134,9 +133,6 @@ class ExecutionPolicy(Part):
     short : {"unrolled", "loops"}
         Whether short loops of items are unrolled, so that what is in them is flat, or are loops
         like others; where loops are interchanged, they are.
-    sync_width : int
-        Work items of a vector instruction in programs with local barriers; 0: as many as elsewhere.
-        Compilers that keep in memory what lives across barriers choose narrower vectors there.
     shifted : {"together", "apart"}
         Whether items of groups of several rows load neighbors in a local array from anywhere
         outside loops, as others do, or one by one where a constant or another row shifts them.
@@ -186,12 +182,10 @@ class ExecutionPolicy(Part):
     along: Literal["axis0", "group"] = "axis0"
     remainder: Literal["whole", "scalar"] = "whole"
     vectorized: Vectorized = "always"
-    unrolled: int = Field(default=0, ge=0, le=8)
     rows: Rows = "any"
     interchanged: bool = False
     odd_rows: Literal["together", "apart"] = "together"
     short: Literal["unrolled", "loops"] = "unrolled"
-    sync_width: int = Field(default=0, ge=0)
     shifted: Literal["together", "apart"] = "together"
     local_loads: Literal["by vector", "by item"] = "by vector"
     gathers: Literal["alike", "apart"] = "alike"
@@ -205,6 +199,21 @@ class ExecutionPolicy(Part):
     lone_arrays: Literal["memory", "registers"] = "memory"
     units: int = Field(default=0, ge=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_options_that_are_gone(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        given = cast("dict[str, Any]", content)
+        for name, value in _GONE.items():
+            if given.get(name, value) != value:
+                raise ValueError(
+                    f"{name} = {given[name]!r}: there is no such option any more, since no shipped"
+                    " fit chose it; fit the measurements anew (countperf fit FILE --model"
+                    " structural)"
+                )
+        return {name: value for name, value in given.items() if name not in _GONE}
+
     @property
     def text(self) -> str:
         """The policy in a few words."""
@@ -213,12 +222,10 @@ class ExecutionPolicy(Part):
             return f"scalar{rounds}"
         left = "partial vectors whole" if self.remainder == "whole" else "remainders scalar"
         place = "along local axis 0" if self.along == "axis0" else "over the group"
-        rows = f", rows up to {self.unrolled} unrolled" if self.unrolled else ""
         which = "" if self.rows == "any" else f", rows in vectors: {self.rows}"
         loops = ", items' loops outside" if self.interchanged else ""
         loops += ", odd single rows access memory one by one" if self.odd_rows == "apart" else ""
         loops += ", short loops not unrolled" if self.short == "loops" else ""
-        loops += f", of {self.sync_width} behind barriers" if self.sync_width else ""
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
         loops += ", local loads item by item" if self.local_loads == "by item" else ""
         loops += ", gathers by data apart" if self.gathers == "apart" else ""
@@ -232,24 +239,22 @@ class ExecutionPolicy(Part):
         if self.arrays and self.lone_arrays == "registers":
             loops += " but for those of single rows behind barriers"
         return (
-            f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
+            f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{which}"
             f"{loops}{rounds}"
         )
 
     @property
     def slug(self) -> str:
-        """The policy in short, for names of models: ``w16-flat-scalar-u4``."""
+        """The policy in short, for names of models: ``w16-flat-scalar``."""
         rounds = [f"units{self.units}"] if self.units else []
         if self.vectorized == "never" or self.width == 1:
             return "-".join(["scalar", *rounds])
         parts = [f"w{self.width}", self.vectorized.replace(" ", "-")]
         parts += [self.remainder, *([] if self.along == "axis0" else [self.along])]
-        parts += [f"u{self.unrolled}"] if self.unrolled else []
         parts += [_ROWS[self.rows]]
         parts += ["outside"] if self.interchanged else []
         parts += ["apart"] if self.odd_rows == "apart" else []
         parts += ["loops"] if self.short == "loops" else []
-        parts += [f"s{self.sync_width}"] if self.sync_width else []
         parts += ["shifted"] if self.shifted == "apart" else []
         parts += ["gathered"] if self.local_loads == "by item" else []
         parts += ["data"] if self.gathers == "apart" else []
@@ -358,14 +363,12 @@ def _issued_once(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Iss
     if policy.along == "group":
         row, rows = row * rows, 1
     are_packed = policy.packed == "copies" and placement == "packed"
-    unrolled = 0 if placement == "long" or are_packed else policy.unrolled
     if placement in ("long", "packed"):
         placement = "flat"
     updated_alike = int(placement.removeprefix("loop") or 1) if placement[:4] == "loop" else 1
     placement = "loop" if updated_alike > 1 else placement
     if what[0] in ("gmem", "lmem"):
-        lane, _, second = what[3].partition("_")
-        what[3] = second if second and row <= unrolled else lane
+        what[3] = what[3].partition("_")[0]  # along local axis 0; the next axis follows
     if what[:2] == ["lmem", "load"] and placement == "flat" and rows > 1:
         is_apart = policy.shifted == "apart" and what[3] in _SHIFTED
         what[3] = "near" if is_apart else what[3]
@@ -374,8 +377,6 @@ def _issued_once(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Iss
     if what[0] == "gmem" and placement == "flat" and rows == 1 and not _is_power_of_two(row):
         is_apart = policy.odd_rows == "apart" and what[3] in ("next", "offset")
         what[3] = "near" if is_apart else what[3]
-    if row <= unrolled and rows > 1:
-        row, rows = rows, row
     is_outside = policy.interchanged and context == "sync" and placement != "flat"
     elements = int(what.pop()) if what[0] == "pmem" else 0
     is_lone = policy.lone_arrays == "registers" and context == "sync" and rows == 1
@@ -383,7 +384,7 @@ def _issued_once(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Iss
     is_written_out = placement == "short" and not (is_outside or policy.short == "loops")
     if placement == "short":
         placement = "flat" if is_written_out else "loop"
-    width = (policy.sync_width if context == "sync" else 0) or policy.width
+    width = policy.width
     is_vector = (
         width > 1
         and not are_packed
