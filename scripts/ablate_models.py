@@ -205,7 +205,11 @@ def variants(model: FittedModel, design: Design, table: Table) -> Iterator[tuple
     for option, field in ExecutionPolicy.model_fields.items():
         if option != "width" and getattr(policy, option) != field.default:
             plain = policy.model_copy(update={option: field.default})
-            yield f"policy: {option}", table.design(changed(model, {"policy": plain}))
+            fields: dict[str, object] = {"policy": plain}
+            if option == "units":
+                fields["expression"] = model.expression.replace("rounds*", "")
+                fields["derived"] = {k: v for k, v in model.derived.items() if k != "rounds"}
+            yield f"policy: {option}", table.design(changed(model, fields))
     for group, patterns in GROUPS.items():
         kept = with_columns(
             design, lambda c, p=patterns: not any(fnmatchcase(c[1], each) for each in p)
@@ -216,7 +220,7 @@ def variants(model: FittedModel, design: Design, table: Table) -> Iterator[tuple
         work = OVERLAPS[""].replace("compute", "compute + code" if model.reads_code else "compute")
         yield (
             "overlap",
-            table.design(model.model_copy(update={"expression": f"launch + rounds*({work})"})),
+            table.design(changed(model, {"expression": f"launch + rounds*({work})"})),
         )
     if model.reads_code:
         needed = ("groups", "barrier.local")
