@@ -23,6 +23,8 @@ from countperf.models.negligible import without_features
 _KEPT_AT_ONCE = 0.85
 """A step keeps at least this share of the weights."""
 
+_GROUPS = "groups"
+
 _TOLERANCE = 1e-6
 """Of fits that only rank features."""
 
@@ -59,14 +61,18 @@ def keep_largest(
     while dropped := smallest_features(fitted):
         model = without_features(model, dropped)
         inputs = inputs_of(observations, model)
+        before = len(fitted.function.columns)
         fitted = estimate(observations, model, rough, inputs=inputs, near=fitted)
+        if len(fitted.function.columns) >= before:  # all that is left is the only one of its term
+            break
     return model, inputs
 
 
 def smallest_features(fitted: Estimate) -> tuple[str, ...]:
     """Return the features that go next, by name; none if the model has few enough weights.
 
-    Features that several terms charge are kept.
+    Features that several terms charge are kept, and the number of groups, by which counts of
+    kernels are compared (`countperf.models.correction`).
     """
     most = fitted.function.model.most_weights
     columns = fitted.function.columns
@@ -79,4 +85,10 @@ def smallest_features(fitted: Estimate) -> tuple[str, ...]:
     sizes = np.sqrt(np.mean(parts**2, axis=1))
     features = [feature for _, feature in columns]
     smallest = np.argsort(-sizes, kind="stable")[kept:]
-    return tuple(sorted(features[i] for i in smallest if features.count(features[i]) == 1))
+    return tuple(
+        sorted(
+            features[i]
+            for i in smallest
+            if features.count(features[i]) == 1 and features[i] != _GROUPS
+        )
+    )

@@ -91,3 +91,26 @@ def test_a_fit_keeps_no_more_weights_than_its_model_may() -> None:
     kept = {weight.feature for weight in fewer.weights.weights}
     everything = {weight.feature for weight in whole.weights.weights}
     assert set(fewer.weights.definition.negligible) == everything - kept
+
+
+def test_a_feature_that_is_the_only_one_of_its_term_stays() -> None:
+    definition = FittedModel.from_object(
+        {
+            "format": "countperf-model",
+            "version": 1,
+            "name": "some",
+            "residual": "log",
+            "most_weights": 1,
+            "terms": {"memory": ["bytes_loaded"], "chip": ["adds"]},
+            "derived": {"bytes_loaded": "4*gmem_load_32_stride1", "adds": "2*flop_add_f32"},
+            "ignored": ["launches", "lmem.*"],
+            "expression": "memory + chip",
+        }
+    )
+    recipe = recipe_of(definition)
+    inputs = inputs_of(given := cases(), definition)
+    fitted = estimate(given, definition, recipe, inputs=inputs)
+
+    smaller, _ = keep_largest(given, fitted, recipe, inputs)
+
+    assert [term.charged for term in smaller.terms.values()] == [("bytes_loaded",), ("adds",)]
