@@ -40,10 +40,13 @@ class FeatureSpec(Part):
         Patterns of charged properties, in the order in which features are listed.
     ignored : tuple of str
         Patterns of properties that have no term in the model, by its definition.
+    negligible : tuple of str
+        Features that are ignored, too, though a pattern charges them.
     """
 
     charged: tuple[str, ...]
     ignored: tuple[str, ...] = ()
+    negligible: tuple[str, ...] = ()
 
     def feature_of(self, name: str) -> str | None:
         """Return the feature that charges a property, or None if none does.
@@ -53,6 +56,11 @@ class FeatureSpec(Part):
         >>> FeatureSpec(charged=("flop.special.*",)).feature_of("flop.special.f32.exp")
         'flop.special.f32'
         """
+        feature = self._covered_by(name)
+        return None if feature in self.negligible else feature
+
+    def _covered_by(self, name: str) -> str | None:
+        """Return the feature of the first pattern that covers a property, be it negligible."""
         place = _first_cover(self.charged, name)
         if place is None:
             return None
@@ -60,8 +68,10 @@ class FeatureSpec(Part):
 
     def ignores(self, name: str) -> bool:
         """Whether the model leaves a property out by its definition."""
-        charged = _first_cover(self.charged, name) is not None
-        return not charged and _first_cover(self.ignored, name) is not None
+        feature = self._covered_by(name)
+        if feature is not None:
+            return feature in self.negligible
+        return _first_cover(self.ignored, name) is not None
 
     def apply(self, counts: Mapping[str, CountValue]) -> Features:
         """Sort a kernel's counts into features.

@@ -97,12 +97,12 @@ def run(options: argparse.Namespace) -> None:
     from countperf.workflow.fitting import fit
     from countperf.workflow.own_fits import compared_with_shipped
 
-    check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
     if options.name is not None:
         checked_own_name(options.name)  # before the work
         if options.output is not None:
             message = "a fit is written to a file, or under a name: --output or --name, not both"
             raise ParameterError(message, parameter="name")
+    check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
     measurements = MeasurementSet.read_file(options.measurements)
     result = fit(
         measurements,

@@ -18,6 +18,35 @@ where the next iteration of an item's loop is in other lines, and besides ``wide
 runs inside of these, their group does. Calls that not all items make are ``conditional`` in
 vectors, and calls like others one by one. Accesses in vectors are ``guarded`` besides where a
 condition tells items apart.
+
+What it costs to put an option back to its default: growth, in percent, of the factor by which
+left-out families are off (`scripts/ablate_models.py`, structural models as shipped; empty where the
+default was chosen; P: PoCL, I: Intel's runtime, on Zen 3, 4, 5).
+
+=============  =====  =====  =====  =====  =====  =====
+option           P3     I3     P4     I4     P5     I5
+=============  =====  =====  =====  =====  =====  =====
+vectorized      6.75          8.05          7.66
+remainder       1.00   1.60   0.38   3.55   0.38   5.22
+odd_rows               4.15          5.10          5.25
+rows           -0.17   1.31   0.31   2.85   0.35   2.31
+arrays                               0.98          1.85
+guards          1.54   1.79  -0.11   0.75   0.58   1.14
+shifted                1.38   0.08   1.78   0.01   1.54
+interchanged                  1.63          0.40   0.43
+chains          1.58          1.28  -0.06   1.09   0.00
+short          -0.90          0.74          1.03
+units                         1.02
+local_loads                   0.80          1.01
+kept                          0.79          0.86
+packed          0.64          0.76          0.71
+lone_arrays                          0.31          0.13
+alike          -0.37          0.23          0.09
+gathers                       0.20   0.04  -0.09
+addresses      -0.18                 0.00          0.00
+=============  =====  =====  =====  =====  =====  =====
+
+The last four cost less than 0.5 % everywhere; `units` was tried on one device.
 """
 
 from __future__ import annotations
@@ -29,9 +58,10 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from countperf.documents import Part
+from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 
 Rows = Literal[
     "any",
@@ -87,14 +117,13 @@ _ROWS: Mapping[Rows, str] = {
     "powers of two": "p2",
 }
 _ADDRESS_BYTES = 8
-_NEAR_BYTES = 1 << 15
-"""A usual first-level cache."""
-_SHARING_BYTES = 4096
-"""Of a usual first-level cache, lines at multiples of so many bytes share a set."""
 _PACKED_VALUES = 16
 """Values of an item from which on LLVM packs them instead of items."""
-_KEPT_CONFLICTS = ((16, _ONE), (8, Fraction(1, 4)))
-"""Of values that items keep, by how many lines share a set: which share comes back too late."""
+_GONE: Mapping[str, int] = {"unrolled": 0, "sync_width": 0}
+"""Options that documents of before may have, with the only value that they can be read with."""
+_KEPT_CONFLICTS = ((2, _ONE), (1, Fraction(1, 4)))
+"""Of values that items keep, by how many lines share a set, as multiples of the lines that a set
+holds: which share comes back too late."""
 _OVERLAPPED = 32
 """Iterations of a chain that overlap with what follows."""
 _FEW = 16
@@ -118,9 +147,6 @@ class ExecutionPolicy(Part):
     vectorized : {"always", "never", "flat", "flat or sync", "sync"}
         What runs in vectors: everything, nothing, what is not in an item's own loop, that and
         whatever is in programs with local barriers, or only the latter.
-    unrolled : int
-        Rows of at most so many items are unrolled, if the code is not too long, and vectors run
-        along local axis 1; at most 8.
     rows : {"any", "multiples", "multiples if alone", "multiples if several", \
             "multiples behind barriers", "multiples if few", "powers of two"}
         Which rows run in vectors at all: any; only those of a multiple of `width` items,
@@ -136,9 +162,6 @@ class ExecutionPolicy(Part):
     short : {"unrolled", "loops"}
         Whether short loops of items are unrolled, so that what is in them is flat, or are loops
         like others; where loops are interchanged, they are.
-    sync_width : int
-        Work items of a vector instruction in programs with local barriers; 0: as many as elsewhere.
-        Compilers that keep in memory what lives across barriers choose narrower vectors there.
     shifted : {"together", "apart"}
         Whether items of groups of several rows load neighbors in a local array from anywhere
         outside loops, as others do, or one by one where a constant or another row shifts them.
@@ -164,11 +187,11 @@ class ExecutionPolicy(Part):
     addresses : {"computed", "kept"}
         Whether items compute the addresses that they load from in loops with barriers each time, or
         before, so that they are kept in memory, 8 bytes each; what of that the items of a group
-        have beyond 32 KiB does not stay in a first-level cache, and costs.
+        have beyond the first-level cache does not stay in it, and costs.
     kept : {"by item", "by value"}
         How private values lie that wait at barriers: those of each item together, or in an array
         for each value of the items of a group. Then lines of arrays share sets of a cache that are
-        multiples of 4096 bytes apart, and of 16 values or more LLVM packs those of an item, not
+        multiples of its set stride apart, and of 16 values or more LLVM packs those of an item, not
         those of neighbors: items run one by one, and what comes back to these lines comes too late.
     guards : {"free", "masked"}
         Whether accesses in vectors cost as much as elsewhere under a condition that tells items
@@ -188,12 +211,10 @@ class ExecutionPolicy(Part):
     along: Literal["axis0", "group"] = "axis0"
     remainder: Literal["whole", "scalar"] = "whole"
     vectorized: Vectorized = "always"
-    unrolled: int = Field(default=0, ge=0, le=8)
     rows: Rows = "any"
     interchanged: bool = False
     odd_rows: Literal["together", "apart"] = "together"
     short: Literal["unrolled", "loops"] = "unrolled"
-    sync_width: int = Field(default=0, ge=0)
     shifted: Literal["together", "apart"] = "together"
     local_loads: Literal["by vector", "by item"] = "by vector"
     gathers: Literal["alike", "apart"] = "alike"
@@ -207,6 +228,21 @@ class ExecutionPolicy(Part):
     lone_arrays: Literal["memory", "registers"] = "memory"
     units: int = Field(default=0, ge=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_options_that_are_gone(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        given = cast("dict[str, Any]", content)
+        for name, value in _GONE.items():
+            if given.get(name, value) != value:
+                raise ValueError(
+                    f"{name} = {given[name]!r}: there is no such option any more, since no shipped"
+                    " fit chose it; fit the measurements anew (countperf fit FILE --model"
+                    " structural)"
+                )
+        return {name: value for name, value in given.items() if name not in _GONE}
+
     @property
     def text(self) -> str:
         """The policy in a few words."""
@@ -215,12 +251,10 @@ class ExecutionPolicy(Part):
             return f"scalar{rounds}"
         left = "partial vectors whole" if self.remainder == "whole" else "remainders scalar"
         place = "along local axis 0" if self.along == "axis0" else "over the group"
-        rows = f", rows up to {self.unrolled} unrolled" if self.unrolled else ""
         which = "" if self.rows == "any" else f", rows in vectors: {self.rows}"
         loops = ", items' loops outside" if self.interchanged else ""
         loops += ", odd single rows access memory one by one" if self.odd_rows == "apart" else ""
         loops += ", short loops not unrolled" if self.short == "loops" else ""
-        loops += f", of {self.sync_width} behind barriers" if self.sync_width else ""
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
         loops += ", local loads item by item" if self.local_loads == "by item" else ""
         loops += ", gathers by data apart" if self.gathers == "apart" else ""
@@ -234,24 +268,22 @@ class ExecutionPolicy(Part):
         if self.arrays and self.lone_arrays == "registers":
             loops += " but for those of single rows behind barriers"
         return (
-            f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{rows}{which}"
+            f"vectors of {self.width} {place}, {left}, vectorized: {self.vectorized}{which}"
             f"{loops}{rounds}"
         )
 
     @property
     def slug(self) -> str:
-        """The policy in short, for names of models: ``w16-flat-scalar-u4``."""
+        """The policy in short, for names of models: ``w16-flat-scalar``."""
         rounds = [f"units{self.units}"] if self.units else []
         if self.vectorized == "never" or self.width == 1:
             return "-".join(["scalar", *rounds])
         parts = [f"w{self.width}", self.vectorized.replace(" ", "-")]
         parts += [self.remainder, *([] if self.along == "axis0" else [self.along])]
-        parts += [f"u{self.unrolled}"] if self.unrolled else []
         parts += [_ROWS[self.rows]]
         parts += ["outside"] if self.interchanged else []
         parts += ["apart"] if self.odd_rows == "apart" else []
         parts += ["loops"] if self.short == "loops" else []
-        parts += [f"s{self.sync_width}"] if self.sync_width else []
         parts += ["shifted"] if self.shifted == "apart" else []
         parts += ["gathered"] if self.local_loads == "by item" else []
         parts += ["data"] if self.gathers == "apart" else []
@@ -266,13 +298,18 @@ class ExecutionPolicy(Part):
         parts += rounds
         return "-".join(part for part in parts if part)
 
-    def apply(self, counts: Mapping[str, Any]) -> dict[str, Any]:
+    def apply(
+        self, counts: Mapping[str, Any], memory: MemoryHierarchy | None = None
+    ) -> dict[str, Any]:
         """Turn counts of the structure view into what the device issues.
 
         Parameters
         ----------
         counts : Mapping from str to int, Fraction, ndarray, or anything to add and scale
             By property name.
+        memory : MemoryHierarchy, optional
+            Of the device, whose first-level cache keeps what items need again; by default
+            `countperf.execution.memory_hierarchy.ASSUMED`.
 
         Returns
         -------
@@ -281,10 +318,11 @@ class ExecutionPolicy(Part):
             there already is left as it is.
         """
         found: dict[str, Any] = {}
-        known = _issued_by(cast("Hashable", self))  # frozen
+        first = (memory or load_hierarchy(ASSUMED)).first
+        known = _issued_by(cast("Hashable", self), cast("Hashable", first))  # frozen
         for name, count in counts.items():
             if name not in known:
-                known[name] = _issued(name, self)
+                known[name] = _issued(name, self, first)
             for issued, share in known[name]:
                 part = (
                     count
@@ -299,17 +337,17 @@ _Issued = tuple[tuple[str, Fraction], ...]
 
 
 @lru_cache(maxsize=2**8)
-def _issued_by(policy: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
+def _issued_by(policy: Hashable, first: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
     """Remember what units of properties are issued as under a policy, once asked for."""
     return {}
 
 
-def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
+def _issued(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
     """Return what a unit of a property is issued as."""
     if name.startswith("run."):  # farther caches are passed already
         return ((name, _ONE),)
     found: list[tuple[str, Fraction]] = []
-    for issued, share in _issued_once(name, policy):
+    for issued, share in _issued_once(name, policy, first_cache):
         before, _, last = issued.rpartition(".")
         reach, grade = (last[:-1], last[-1]) if last[-1] in _CONFLICTS else (last, "")
         if reach not in _PASSED:
@@ -328,7 +366,7 @@ def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
     return tuple(found)
 
 
-def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
+def _issued_once(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
     """Return what a unit of a property is issued as, farthest cache only."""
     parts = name.split(".")
     if parts[0] in ("bytes", "segments") or name in _KEPT:
@@ -339,13 +377,13 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     row, rows = (int(n) for n in shape.split("x"))
     kept = _ONE
     if what[0] == "addresses":
-        kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES)
+        kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES, first_cache)
         if policy.addresses != "kept" or not kept:
             return ()
     packed_values, crowded = 0, Fraction(0)
     if what[0] == "kept" and policy.kept == "by value" and int(what[1]) >= _PACKED_VALUES:
         packed_values = int(what[1])
-        crowded = _sharing_sets(packed_values, row * rows * int(what[2]) // 8)
+        crowded = _sharing_sets(packed_values, row * rows * int(what[2]) // 8, first_cache)
     is_guarded = what[0] == "guarded"
     if is_guarded:
         what = what[1:]
@@ -354,14 +392,12 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if policy.along == "group":
         row, rows = row * rows, 1
     are_packed = policy.packed == "copies" and placement == "packed"
-    unrolled = 0 if placement == "long" or are_packed else policy.unrolled
     if placement in ("long", "packed"):
         placement = "flat"
     updated_alike = int(placement.removeprefix("loop") or 1) if placement[:4] == "loop" else 1
     placement = "loop" if updated_alike > 1 else placement
     if what[0] in ("gmem", "lmem"):
-        lane, _, second = what[3].partition("_")
-        what[3] = second if second and row <= unrolled else lane
+        what[3] = what[3].partition("_")[0]  # along local axis 0; the next axis follows
     if what[:2] == ["lmem", "load"] and placement == "flat" and rows > 1:
         is_apart = policy.shifted == "apart" and what[3] in _SHIFTED
         what[3] = "near" if is_apart else what[3]
@@ -370,8 +406,6 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     if what[0] == "gmem" and placement == "flat" and rows == 1 and not _is_power_of_two(row):
         is_apart = policy.odd_rows == "apart" and what[3] in ("next", "offset")
         what[3] = "near" if is_apart else what[3]
-    if row <= unrolled and rows > 1:
-        row, rows = rows, row
     is_outside = policy.interchanged and context == "sync" and placement != "flat"
     elements = int(what.pop()) if what[0] == "pmem" else 0
     is_lone = policy.lone_arrays == "registers" and context == "sync" and rows == 1
@@ -379,7 +413,7 @@ def _issued_once(name: str, policy: ExecutionPolicy) -> _Issued:
     is_written_out = placement == "short" and not (is_outside or policy.short == "loops")
     if placement == "short":
         placement = "flat" if is_written_out else "loop"
-    width = (policy.sync_width if context == "sync" else 0) or policy.width
+    width = policy.width
     is_vector = (
         width > 1
         and not are_packed
@@ -454,15 +488,18 @@ def _is_power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-def _beyond_cache(number: int) -> Fraction:
-    """Return which share of some bytes does not fit a first-level cache."""
-    return max(Fraction(0), 1 - Fraction(_NEAR_BYTES, number))
+def _beyond_cache(number: int, cache: Cache) -> Fraction:
+    """Return which share of some bytes does not fit a cache."""
+    return max(Fraction(0), 1 - Fraction(cache.size_bytes, number))
 
 
-def _sharing_sets(values: int, apart: int) -> Fraction:
+def _sharing_sets(values: int, apart: int, cache: Cache) -> Fraction:
     """Return which share of an item's values comes back too late, an array apart in bytes each."""
-    lines = Fraction(values * math.gcd(apart, _SHARING_BYTES), _SHARING_BYTES)
-    return next((share for least, share in _KEPT_CONFLICTS if lines >= least), Fraction(0))
+    stride = cache.set_stride_bytes
+    lines = Fraction(values * math.gcd(apart, stride), stride)
+    return next(
+        (share for least, share in _KEPT_CONFLICTS if lines >= least * cache.ways), Fraction(0)
+    )
 
 
 def _waiting(what: list[str]) -> Fraction:

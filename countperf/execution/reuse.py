@@ -5,19 +5,23 @@ in which a processor runs them, until a step along one of them leads it back to 
 the same element, or to a neighbor of it). Whether a cache still keeps that line depends on how many
 lines lie between, and on how many of them share a set.
 
-- ``far`` are walks of at most 768 lines, which a first-level cache of 48 KiB keeps, ``wide`` those
-  of at most 16384, which a second-level one of 1 MiB keeps, ``vast`` the others.
-- Lines at multiples of 4096 bytes share one of the 64 sets of that first-level cache, which keeps
-  12 of them; at multiples of 2048 bytes, two sets keep 24. Of longer walks, at least ``1 - kept /
+The caches are those of `countperf.execution.memory_hierarchy.COUNTED`: 48 KiB of 12 ways and 1 MiB
+of 16 ways. Counting rules fix them, since what is counted is stored with measurements; on devices
+with other caches the limits are those of this hierarchy all the same.
+
+- ``far`` are walks of lines that the first-level cache keeps (at most 768), ``wide`` those that the
+  second-level one keeps (at most 16384), ``vast`` the others.
+- Lines at multiples of 4096 bytes share one of the 64 sets of the first-level cache, which keeps 12
+  of them; at multiples of 2048 bytes, two sets keep 24. Of longer walks, at least ``1 - kept /
   lines`` of the accesses miss, however lines are replaced: about a quarter of up to twice as many
   lines (``far1``), five eighths of up to four times as many (``far2``), nearly all of more
   (``far3``). Measured times of such walks follow these shares, not those of LRU, which misses all.
 - Of copies of an access within the same pair of lines, one after the other, only the first leads to
   another line; the others are ``far`` whatever the walk. Copies on lines of their own are further
   lines of the walk, but may have sets of their own.
-- A second-level cache spreads its lines better, since it hashes addresses: it keeps about 1024 and
-  2048 of such lines. Walks of more are ``vast3``, and if a first-level cache of that size would not
-  keep them either, ``wide3``.
+- A second-level cache spreads its lines better, since it hashes addresses: of such lines it keeps
+  about as many as it has sets (1024), and twice as many. Walks of more are ``vast3``, and if a
+  first-level cache of that size would not keep them either, ``wide3``.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from typing import Literal, TypeVar
 from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.counting.strides import AxisStride
+from countperf.execution.memory_hierarchy import COUNTED, load_hierarchy
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
@@ -67,19 +72,30 @@ Step = Literal[
 ]
 
 _Level = TypeVar("_Level", bound=str)
-LINE_BYTES = 64
-_PAIR_BYTES = 128
+_FIRST, _SECOND = load_hierarchy(COUNTED).caches[:2]
+LINE_BYTES = _FIRST.line_bytes
+_PAIR_BYTES = 2 * LINE_BYTES
 """Processors fetch lines in pairs."""
 _ENDLESS = 2**62
-_LIMITS: dict[Step, int] = {"far": 768, "wide": 16384, "vast": _ENDLESS}
+_LIMITS: dict[Step, int] = {"far": _FIRST.lines, "wide": _SECOND.lines, "vast": _ENDLESS}
 """The most lines of walks by step."""
 _SHARED: Mapping[int, dict[str, int]] = {
-    4096: {"": 12, "1": 24, "2": 48, "3": 1024, "vast3": _ENDLESS},
-    2048: {"": 24, "1": 48, "2": 96, "3": 2048, "vast3": _ENDLESS},
+    _FIRST.set_stride_bytes // number: {
+        "": number * _FIRST.ways,
+        "1": 2 * number * _FIRST.ways,
+        "2": 4 * number * _FIRST.ways,
+        "3": number * _SECOND.sets,
+        "vast3": _ENDLESS,
+    }
+    for number in (1, 2)
 }
 """Of the lines at multiples of so many bytes, the most by grade."""
 _FAR: Mapping[str, Step] = {"": "far", "1": "far1", "2": "far2", "3": "far3"}
-_SCATTERED: Mapping[Step, int] = {"data": 768, "widedata": 16384, "vastdata": _ENDLESS}
+_SCATTERED: Mapping[Step, int] = {
+    "data": _FIRST.lines,
+    "widedata": _SECOND.lines,
+    "vastdata": _ENDLESS,
+}
 """The most lines of arrays that data leads anywhere in."""
 _ONE = QuasiPolynomial.constant(1)
 

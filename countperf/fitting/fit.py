@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.fitting import verdicts
 from countperf.fitting.correcting import learn
 from countperf.fitting.design import (
@@ -23,6 +24,7 @@ from countperf.fitting.design import (
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
 from countperf.fitting.exercise import exercise
 from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
+from countperf.fitting.keeping import keep_largest
 from countperf.fitting.nonlinear import Recipe
 from countperf.fitting.result import FitResult
 from countperf.fitting.selection import REFINEMENT, held_out_figure, select_model
@@ -32,6 +34,7 @@ from countperf.fitting.validation import (
     leave_one_family_out,
     log_scatter,
 )
+from countperf.hardware.memory import memory_hierarchy_of
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models import structural
@@ -76,6 +79,7 @@ def fit(
     leave_out_unstable: bool = False,
     require_full_rank: bool = False,
     correct: bool = True,
+    memory: MemoryHierarchy | None = None,
     suppliers: Callable[[FittedModel], Mapping[str, Sequence[str]]] | None = None,
     executor: Executor | None = None,
 ) -> FitResult:
@@ -116,6 +120,9 @@ def fit(
         Correct predictions of a model of an execution policy by what measured kernels like the one
         at hand were off by (`countperf.models.correction`), if families that are left out are
         predicted better so.
+    memory : MemoryHierarchy, optional
+        Caches of the device, for models of an execution policy that are chosen here; by default
+        those of its processor (`countperf.hardware.memory`).
     suppliers : callable, optional
         From a model to a mapping from its features to the measurement kernels that exercise them,
         stored with the weights.
@@ -161,12 +168,13 @@ def fit(
     if model in (AUTO, STRUCTURAL, COMPILED):
         available = dict(MODELS) if model == AUTO else {}
         units = measurements.device.compute_units
+        caches = memory or memory_hierarchy_of(measurements.device)
         if model == COMPILED:
             _require_structure(view, COMPILED)
-            available = structural.with_code(shipped_policies(), units)
+            available = structural.with_code(shipped_policies(), units, memory=caches)
         elif model == STRUCTURAL or view == "structure":
             _require_structure(view, STRUCTURAL)
-            available |= structural.candidates(known=shipped_policies(), units=units)
+            available |= structural.candidates(known=shipped_policies(), units=units, memory=caches)
         definition, candidates = select_model(
             observations,
             available,
@@ -194,6 +202,10 @@ def fit(
     if weigh_noise:
         recipe = weighted_by_noise(observations, definition, recipe, inputs=inputs)
     fitted = estimate(observations, definition, recipe, inputs=inputs)
+    smaller, inputs = keep_largest(observations, fitted, recipe, inputs)
+    if smaller is not definition:
+        definition = smaller
+        fitted = estimate(observations, definition, recipe, inputs=inputs)
     held_out: tuple[HeldOutCase, ...] = ()
     stopped: FitNotConvergedError | None = None
     try:
@@ -246,6 +258,7 @@ def fit(
             ),
             verdicts.convergence_verdict(fitted),
             verdicts.unseen_verdict(fitted),
+            *([] if definition.memory is None else [verdicts.memory_verdict(definition.memory)]),
         ),
         observations=observations,
         estimate=fitted,
@@ -276,7 +289,7 @@ def _require_gain(definition: FittedModel, candidates: Sequence[Candidate]) -> N
     raise FitError(
         "compiled code gains nothing here: families of kernels that are left out are off by a"
         f" factor of {off:.4g} with it ({first.model}) and of {without:.4g} without it"
-        f" ({definition.name}); fit --model structural instead"
+        f" ({candidates[0].model}); fit --model structural instead"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from countperf.execution.memory_hierarchy import ASSUMED, UNKNOWN, MemoryHierarchy
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Vector
@@ -206,6 +207,19 @@ def convergence_verdict(estimate: Estimate) -> Verdict:
         message=f"the solver stopped early: {estimate.message}",
         remedy="allow it more evaluations, or give the parameters of the expression other starts or"
         " narrower bounds",
+    )
+
+
+def memory_verdict(memory: MemoryHierarchy) -> Verdict:
+    """Say whose caches a model of an execution policy has."""
+    if memory.name != UNKNOWN:
+        return Verdict(name="memory", passed=True, message=f"caches are those of {memory.name}")
+    return Verdict(
+        name="memory",
+        passed=False,
+        message=f"the caches of this device are not known; those of {ASSUMED} are assumed",
+        remedy="fit on the device itself, if it is a processor whose system reports its caches, or"
+        " pass countperf.fitting.fit.fit its memory=MemoryHierarchy(...)",
     )
 
 

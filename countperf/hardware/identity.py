@@ -152,7 +152,7 @@ def make_slug(platform: str, name: str, processor: str = "") -> str:
     model, generation = name, ""
     if processor:
         model = processor.rpartition(" (")[0] or processor
-        generation = _generation(model, processor)
+        generation = processor_generation(processor)
     words = re.findall(r"[a-z0-9]+", _NOISE.sub(" ", model.lower()))
     known = {prefix, "amd", "intel", "nvidia"} if processor else {prefix}
     kept = [word for word in words if word not in known]
@@ -170,12 +170,25 @@ def describe_processor(model_name: str, vendor: str, family: int, model: int) ->
     return f"{model_name} ({vendor} family {family} model {model})"
 
 
-def _generation(name: str, processor: str) -> str:
+def processor_generation(processor: str) -> str:
+    """Return the generation of a processor; empty where it has none of its own.
+
+    Parameters
+    ----------
+    processor : str
+        Its description by `describe_processor`.
+
+    Examples
+    --------
+    >>> processor_generation("AMD EPYC (AuthenticAMD family 25 model 17)")
+    'zen4'
+    """
     found = re.search(r"(AuthenticAMD|GenuineIntel) family (\d+) model (\d+)", processor)
     if found is None:
         return ""
     family, model = int(found[2]), int(found[3])
     if found[1] == "GenuineIntel":  # hypervisors show the numbers of older generations: no names
+        name = processor.rpartition(" (")[0]
         return "" if re.search(r"\d", name) else f"model{model}"
     names = [name for first, name in _ZEN_GENERATIONS.get(family, ()) if first <= model]
     return names[-1] if names else ""

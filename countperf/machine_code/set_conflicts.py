@@ -12,8 +12,9 @@ are:
 2. *Kept* bytes are those accessed on the stack by instructions that go along it (spills, which stay
    where they are, do not); the share of them that is *beyond* a cache is that of the stack in use.
 
-Addresses are those of the first time that an instruction is executed. The cache of reference has 64
-sets of 8 lines, as have those of an AMD Zen 2 to 4.
+Addresses are those of the first time that an instruction is executed. The cache is the first one
+of `countperf.execution.memory_hierarchy.COMPILED`, whatever the device: properties of compiled code
+are stored with measurements, and those of all devices were found with it.
 
 Source of the best that a replacement can do: Belady (1966), "A Study of Replacement Algorithms for
 a Virtual-Storage Computer", IBM Systems Journal 5(2).
@@ -24,19 +25,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from countperf.execution.memory_hierarchy import COMPILED, Cache, load_hierarchy
 from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.integer_unit import REGISTERS, operands_of
 
-LINE_BYTES = 64
-SETS = 64
-WAYS = 8
-
-_CACHE_BYTES = LINE_BYTES * SETS * WAYS
+_CACHE = load_hierarchy(COMPILED).first
 _LARGEST_STACK = 1 << 30
 _ADDRESS_BYTES, _WORD_BYTES = 8, 4
 
 
-def crowded(blocks: Iterable[Sequence[int]], accessed: Mapping[int, int]) -> dict[int, float]:
+def crowded(
+    blocks: Iterable[Sequence[int]], accessed: Mapping[int, int], cache: Cache = _CACHE
+) -> dict[int, float]:
     """Return which share of the accesses comes back too late, of instructions that crowd a set.
 
     Parameters
@@ -45,6 +45,8 @@ def crowded(blocks: Iterable[Sequence[int]], accessed: Mapping[int, int]) -> dic
         Numbers of instructions that are executed one after the other.
     accessed : mapping from int to int
         Where instructions access memory, by number.
+    cache : Cache, optional
+        Which keeps lines.
 
     Returns
     -------
@@ -64,16 +66,16 @@ def crowded(blocks: Iterable[Sequence[int]], accessed: Mapping[int, int]) -> dic
         )
         for number in block:
             if number in accessed:
-                line = accessed[number] // LINE_BYTES
-                by_set[line % SETS][line].append(number)
+                line = accessed[number] // cache.line_bytes
+                by_set[line % cache.sets][line].append(number)
         for lines in by_set.values():
-            if len(lines) > WAYS:
-                share = (len(lines) - WAYS) / (len(lines) - 1)
+            if len(lines) > cache.ways:
+                share = (len(lines) - cache.ways) / (len(lines) - 1)
                 found.update((number, share) for some in lines.values() for number in some)
     return found
 
 
-def beyond_cache(accessed: Mapping[int, int], top: int) -> float:
+def beyond_cache(accessed: Mapping[int, int], top: int, cache: Cache = _CACHE) -> float:
     """Return the share of the stack in use that is beyond a first-level cache.
 
     Parameters
@@ -82,9 +84,11 @@ def beyond_cache(accessed: Mapping[int, int], top: int) -> float:
         As for `crowded`.
     top : int
         Where the stack begins; it grows towards lower addresses.
+    cache : Cache, optional
+        As for `crowded`.
     """
     lowest = min((at for at in accessed.values() if is_on_stack(at, top)), default=top)
-    return max(0.0, 1 - _CACHE_BYTES / max(1, top - lowest))
+    return max(0.0, 1 - cache.size_bytes / max(1, top - lowest))
 
 
 def is_on_stack(address: int, top: int) -> bool:

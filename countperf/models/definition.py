@@ -60,6 +60,7 @@ from pydantic import (
 
 from countperf.documents import Document, Part, parse_toml, read_file_text
 from countperf.errors import PropertyNameError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
@@ -186,6 +187,9 @@ class FittedModel(Document):
     policy : ExecutionPolicy or None
         How the device runs work groups, for models of what it issues (``run...``), which need
         kernels counted in the structure view; None for models of what kernels do.
+    memory : MemoryHierarchy or None
+        Caches of the device, which say what comes back too late under a policy; None in documents
+        of before there were any: then `countperf.execution.memory_hierarchy.ASSUMED`.
     residual : {"relative", "log"}
         What a fit makes small: ``1 - predicted/measured``, or ``log(predicted/measured)``.
     loss : {"linear", "soft_l1", "huber"}
@@ -194,6 +198,12 @@ class FittedModel(Document):
         Size of the residuals from which on a robust loss counts them for less.
     ignored : tuple of str
         Patterns of properties that have no term, by definition.
+    most_weights : int or None
+        Of how many features at most weights are kept: those that take the largest shares of the
+        measured times. The others become `negligible` in a fit. None to keep all.
+    negligible : tuple of str
+        Features that are left out though a pattern of a term has them, since a fit found that they
+        take next to no time.
     derived : dict from str to str
         Derived features: formulas of properties, and of those above them.
     terms : dict from str to Term
@@ -209,10 +219,13 @@ class FittedModel(Document):
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = ""
     policy: ExecutionPolicy | None = None
+    memory: MemoryHierarchy | None = None
     residual: Residual = "relative"
     loss: Loss = "linear"
     loss_scale: float = Field(default=0.1, gt=0)
     ignored: tuple[Pattern, ...] = ()
+    most_weights: int | None = Field(default=None, gt=0)
+    negligible: tuple[Pattern, ...] = ()
     derived: dict[str, FormulaText] = Field(default_factory=dict)
     terms: dict[str, Annotated[Term, BeforeValidator(_as_term)]] = Field(default_factory=dict)
     parameters: dict[str, Parameter] = Field(default_factory=dict)
@@ -362,7 +375,7 @@ class FittedModel(Document):
         rest = counts
         if as_they_are:
             rest = {name: count for name, count in counts.items() if name not in as_they_are}
-        return self.policy.apply(rest) | read
+        return self.policy.apply(rest, self.memory) | read
 
     @cached_property
     def _read(self) -> tuple[str, ...]:
@@ -441,7 +454,10 @@ class FittedModel(Document):
     def term_features(self) -> dict[str, FeatureSpec]:
         """The patterns of each term that are of properties."""
         return {
-            name: FeatureSpec(charged=tuple(p for p in term.charged if p not in self.derived))
+            name: FeatureSpec(
+                charged=tuple(p for p in term.charged if p not in self.derived),
+                negligible=self.negligible,
+            )
             for name, term in self.terms.items()
         }
 
@@ -452,6 +468,7 @@ class FittedModel(Document):
         return FeatureSpec(
             charged=tuple(dict.fromkeys([*charged, *self.base_properties.values()])),
             ignored=self.ignored,
+            negligible=self.negligible,
         )
 
     @property

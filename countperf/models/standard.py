@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from countperf.errors import DocumentError, ExpressionError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.definition import FittedModel, is_implied, property_of
 from countperf.models.expressions import parse
+from countperf.models.negligible import needed_derived
 from countperf.models.structural import structural
 from countperf.properties.transactions import transaction_roots
 
@@ -54,7 +56,11 @@ _ACCESSES = ("gmem.*",)
 
 
 def from_expression(
-    expression: str, *, name: str = "custom", policy: ExecutionPolicy | None = None
+    expression: str,
+    *,
+    name: str = "custom",
+    policy: ExecutionPolicy | None = None,
+    memory: MemoryHierarchy | None = None,
 ) -> FittedModel:
     """Make a model of an expression and the terms that come with countperf.
 
@@ -69,6 +75,8 @@ def from_expression(
         features of `structural` instead (``compute``, ``accesses``, ``chains``, ``traffic``;
         ``load_beyond1``, bytes beyond a second-level cache ...), and properties such as
         ``run_vector_gmem_load_next`` and ``bytes_group_load_dense``.
+    memory : MemoryHierarchy, optional
+        Caches of the device, with a policy; as for `structural`.
 
     Raises
     ------
@@ -86,7 +94,7 @@ def from_expression(
     ['beyond2', 'load_beyond2']
     """
     formula = parse(expression)
-    whole = None if policy is None else structural(policy)
+    whole = None if policy is None else structural(policy, memory=memory)
     there = (
         STANDARD_TERMS
         if whole is None
@@ -106,9 +114,11 @@ def from_expression(
         "name": name,
         "expression": expression,
         "terms": terms,
-        "derived": _needed(derived, [*formula.names, *charged]),
+        "derived": needed_derived(derived, [*formula.names, *charged]),
         "ignored": list(ignored),
     }
+    if whole is not None and whole.memory is not None:
+        content["memory"] = whole.memory.model_dump(mode="json")
     if policy is not None:
         content["policy"] = policy.model_dump(mode="json")
     try:
@@ -116,12 +126,3 @@ def from_expression(
     except DocumentError as error:
         said = str(error).removeprefix(f"{error.field}: ")
         raise ExpressionError(said, text=expression) from error
-
-
-def _needed(derived: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return the derived features among some names, and those that they are made of."""
-    needed = set(names)
-    for name in reversed(list(derived)):
-        if name in needed:
-            needed.update(parse(derived[name]).names)
-    return {name: text for name, text in derived.items() if name in needed}

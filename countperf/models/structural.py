@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from countperf.errors import ParameterError
+from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 from countperf.models.definition import FittedModel, Term
 
@@ -35,15 +36,13 @@ STRUCTURAL = "structural"
 COMPILED = "compiled"
 """Instead of a model's name: choose among those that read compiled code, too."""
 
-CACHE_BYTES = (1 << 20, 1 << 25)
-"""A second-level cache of a core, and a last-level one: usual sizes of today's processors."""
-
-REACH_BYTES = 12 << 20
-"""What the entries of a second-level translation buffer map: 3072 pages of 4 KiB."""
-
 STREAMS = (4, 16)
 """Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
 second-level cache cost more in groups that have more of them, the more so the more there are."""
+
+MOST_WEIGHTS, MOST_WEIGHTS_WITH_CODE = 110, 50
+"""Of how many features a fit keeps weights (`scripts/ablate_models.py`). Few features of compiled
+code say what takes many without it."""
 
 _FAR_ACCESSES = {
     "scalar": ("walk", "far", "wide", "vast", "data"),
@@ -111,6 +110,7 @@ def structural(
     *,
     overlap: str = "",
     code: bool = False,
+    memory: MemoryHierarchy | None = None,
     name: str = "",
     expression: str = "",
     description: str = "",
@@ -125,9 +125,11 @@ def structural(
         Which terms overlap: a name of `OVERLAPS`; by default none.
     code : bool, optional
         Whether instructions of compiled code are charged beside what is computed.
+    memory : MemoryHierarchy, optional
+        Caches and translation reach of the device; by default
+        `countperf.execution.memory_hierarchy.ASSUMED`.
     name : str, optional
-        Name of the model; by default ``structural-``, or ``compiled-`` with `code`, the policy in
-        short, and what overlaps.
+        Name of the model; by default ``structural``, or ``compiled`` with `code`.
     expression : str, optional
         Instead of that of `overlap`, of the terms ``launch``, ``overhead``, ``compute``,
         ``accesses``, ``chains``, ``misses`` and ``traffic``, and ``code`` with `code`, which all
@@ -145,6 +147,7 @@ def structural(
         there = ", ".join(repr(name) for name in OVERLAPS)
         message = f"nothing that overlaps is named {overlap!r}; there is {there}"
         raise ParameterError(message, parameter="overlap")
+    memory = memory or load_hierarchy(ASSUMED)
     shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
     group_bytes = {
@@ -152,8 +155,8 @@ def structural(
         for direction in ("load", "store")
     }
     bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
-    for level, size in enumerate(CACHE_BYTES, start=1):
-        shares[f"beyond{level}"] = f"max(0, 1 - {size}/{bytes_in_all})"
+    for level, cache in enumerate(memory.caches[1:], start=1):
+        shares[f"beyond{level}"] = f"max(0, 1 - {cache.size_bytes}/{bytes_in_all})"
         for direction, in_groups in group_bytes.items():
             derived[f"{direction}_beyond{level}"] = f"{in_groups}*beyond{level}"
             derived[f"{direction}_segments_beyond{level}"] = (
@@ -166,7 +169,7 @@ def structural(
             derived[f"{direction}_beyond_streams{number}"] = (
                 f"{in_groups}*beyond1*beyond_streams{number}"
             )
-    shares["out_of_reach"] = f"max(0, 1 - {REACH_BYTES}/{bytes_in_all})"
+    shares["out_of_reach"] = f"max(0, 1 - {memory.translation_reach_bytes}/{bytes_in_all})"
     for unit, kinds in _FAR_ACCESSES.items():
         for direction in ("load", "store"):
             for kind in kinds:
@@ -174,22 +177,21 @@ def structural(
                     f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
     traffic = ("bytes.group.*.*", "segments.group.*", *derived)
-    work = OVERLAPS[overlap].replace("compute", "compute + code") if code else OVERLAPS[overlap]
     if policy.units:
         # those of a launch, where there are several
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
-        work = f"rounds*({work})"
     return FittedModel(
-        name=name
-        or "-".join(filter(None, (COMPILED if code else STRUCTURAL, policy.slug, overlap))),
+        name=name or (COMPILED if code else STRUCTURAL),
         description=description
         or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}"
         f"{', and the instructions of its compiled code' if code else ''}",
         policy=policy,
+        memory=memory,
         residual="log",
         loss="soft_l1",
         loss_scale=0.3,
+        most_weights=MOST_WEIGHTS_WITH_CODE if code else MOST_WEIGHTS,
         ignored=("bytes.kernel.*",),
         derived=shares | derived,
         terms={
@@ -202,14 +204,39 @@ def structural(
             "misses": Term(charged=(*MISSES, "late.*.*") if code else MISSES),
             "traffic": Term(charged=traffic),
         },
-        expression=expression or f"launch + {work}",
+        expression=expression or _expression(policy, overlap, code=code),
     )
 
 
+def _expression(policy: ExecutionPolicy, overlap: str, *, code: bool) -> str:
+    """Return the time of a model that has terms overlap, by name of `OVERLAPS`."""
+    work = OVERLAPS[overlap].replace("compute", "compute + code") if code else OVERLAPS[overlap]
+    return f"launch + rounds*({work})" if policy.units else f"launch + {work}"
+
+
+def overlap_of(model: FittedModel) -> str:
+    """Return which terms of a model overlap: a name of `OVERLAPS`; empty for any other form."""
+    policy, code = model.policy, model.reads_code
+    if policy is None:
+        return ""
+    forms = {_expression(policy, name, code=code): name for name in OVERLAPS}
+    return forms.get(model.expression, "")
+
+
+def candidate_name(model: FittedModel) -> str:
+    """Return what tells a model from others that a fit chooses among: its policy, what overlaps."""
+    policy = "" if model.policy is None else model.policy.slug
+    return "-".join(filter(None, (model.name, policy, overlap_of(model))))
+
+
 def candidates(
-    widths: Sequence[int] = (8, 16), *, known: Iterable[ExecutionPolicy] = (), units: int = 0
+    widths: Sequence[int] = (8, 16),
+    *,
+    known: Iterable[ExecutionPolicy] = (),
+    units: int = 0,
+    memory: MemoryHierarchy | None = None,
 ) -> dict[str, FittedModel]:
-    """List the models among which a fit chooses first, by name: one of each usual policy.
+    """List models by `candidate_name` among which a fit chooses first: one of each usual policy.
 
     Parameters
     ----------
@@ -219,6 +246,8 @@ def candidates(
         Policies of other devices, which are tried with these widths and compute units, too.
     units : int, optional
         Compute units of the device, if they are known.
+    memory : MemoryHierarchy, optional
+        As for `structural`.
     """
     found = [
         ExecutionPolicy(width=1, vectorized="never"),
@@ -245,11 +274,13 @@ def candidates(
             for width in (widths if policy.width in widths else (policy.width,))
         ),
     ]
-    return _by_name(map(structural, found))
+    return _by_name(structural(policy, memory=memory) for policy in found)
 
 
-def with_code(known: Iterable[ExecutionPolicy], units: int = 0) -> dict[str, FittedModel]:
-    """List the models that read compiled code among which a fit chooses first, by name.
+def with_code(
+    known: Iterable[ExecutionPolicy], units: int = 0, *, memory: MemoryHierarchy | None = None
+) -> dict[str, FittedModel]:
+    """List models by `candidate_name` that read compiled code, among which a fit chooses first.
 
     Parameters
     ----------
@@ -257,19 +288,22 @@ def with_code(known: Iterable[ExecutionPolicy], units: int = 0) -> dict[str, Fit
         Policies of devices: where accesses go and what waits, code does not say.
     units : int, optional
         Compute units of the device, if they are known.
+    memory : MemoryHierarchy, optional
+        As for `structural`.
     """
     policies = [
         policy.model_copy(update={"units": units if policy.units else 0}) for policy in known
     ]
-    return _by_name(structural(policy, code=True) for policy in policies)
+    return _by_name(structural(policy, code=True, memory=memory) for policy in policies)
 
 
 def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
-    """List models that differ from one in a detail of its policy, or in what overlaps, by name.
+    """List models that differ from one in a detail of its policy, or in what overlaps.
 
-    There are none of a model without a policy; of one that reads compiled code only what overlaps
-    changes, or it is not read. What overlaps is known by the model's expression; of one that is
-    none of these models', only the policy changes, and nothing overlaps.
+    They are listed by `candidate_name`. There are none of a model without a policy; of one that
+    reads compiled code only what overlaps changes, or it is not read. What overlaps is known by the
+    model's expression; of one that is none of these models', only the policy changes, and nothing
+    overlaps.
 
     Parameters
     ----------
@@ -281,27 +315,25 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
     policy = model.policy
     if policy is None:
         return {}
-    code = model.reads_code
-    forms = {structural(policy, overlap=name, code=code).expression: name for name in OVERLAPS}
-    overlap = forms.get(model.expression, "")
+    code, memory, overlap = model.reads_code, model.memory, overlap_of(model)
     others = _by_name(
-        structural(policy, overlap=name, code=code) for name in OVERLAPS if name != overlap
+        structural(policy, overlap=name, code=code, memory=memory)
+        for name in OVERLAPS
+        if name != overlap
     )
     if code:  # what runs in vectors is known from it
-        return others | _by_name([structural(policy, overlap=overlap)])
+        return others | _by_name([structural(policy, overlap=overlap, memory=memory)])
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
-        return others | _changed(policy, changes, overlap)
+        return others | _changed(model, changes, overlap)
     changes += [
         {"interchanged": not policy.interchanged},
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
         *({"width": width} for width in (8, 16, 32)),
         *({"remainder": remainder} for remainder in ("whole", "scalar")),
-        *({"unrolled": rows} for rows in (0, 4, 8)),
         *({"rows": rows} for rows in get_args(Rows)),
         *({"odd_rows": rows} for rows in ("together", "apart")),
         *({"short": short} for short in ("unrolled", "loops")),
-        *({"sync_width": width} for width in (0, 4, 8) if width < policy.width),
         *({"shifted": shifted} for shifted in ("together", "apart")),
         *({"local_loads": how} for how in ("by vector", "by item")),
         *({"gathers": cost} for cost in ("alike", "apart")),
@@ -314,15 +346,19 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
         *({"arrays": elements} for elements in (0, 4, 8)),
         *({"lone_arrays": where} for where in ("memory", "registers") if policy.arrays),
     ]
-    return others | _changed(policy, changes, overlap)
+    return others | _changed(model, changes, overlap)
 
 
 def _changed(
-    policy: ExecutionPolicy, changes: Iterable[Mapping[str, object]], overlap: str
+    model: FittedModel, changes: Iterable[Mapping[str, object]], overlap: str
 ) -> dict[str, FittedModel]:
+    policy, memory = model.policy, model.memory
+    assert policy is not None
     changed = [policy.model_copy(update=change) for change in changes]
-    return _by_name(structural(each, overlap=overlap) for each in changed if each != policy)
+    return _by_name(
+        structural(each, overlap=overlap, memory=memory) for each in changed if each != policy
+    )
 
 
 def _by_name(models: Iterable[FittedModel]) -> dict[str, FittedModel]:
-    return {model.name: model for model in models}
+    return {candidate_name(model): model for model in models}

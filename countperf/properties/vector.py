@@ -17,6 +17,7 @@ from countperf.counting.size_ranges import check_range
 from countperf.display import shortened
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
+from countperf.properties.assumptions import assumption_of
 from countperf.properties.group_shape import GROUP_SHAPE
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
@@ -258,6 +259,23 @@ class PropertyVector(Mapping[str, Count]):
     def is_exact(self) -> bool:
         """Whether no caller's statistics entered."""
         return all(count.exact for count in self._counts.values())
+
+    def caveat(self, name: str) -> str:
+        """Return why a count is no fact of the program; empty if it is one.
+
+        Parameters
+        ----------
+        name : str
+            Of a property that the kernel has.
+
+        Returns
+        -------
+        str
+            That it rests on what the caller passed or on an upper bound, or on assumptions about
+            compilers and caches (`countperf.properties.assumptions`).
+        """
+        count = self._counts[name]
+        return assumption_of(name) if count.exact else count.reason
 
     # }}}
 

@@ -34,7 +34,7 @@ def count_object(vector: PropertyVector, values: Mapping[str, Any] | None = None
         "properties": {
             name: {
                 "symbolic": str(count),
-                "exact": count.exact,
+                "exact": not vector.caveat(name),
                 **({} if values is None else {"value": plain(values[name])}),
             }
             for name, count in vector.items()

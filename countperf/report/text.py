@@ -66,7 +66,7 @@ def count_text(
             name,
             *([] if values is None else _count_values(values[name], columns)),
             str(count),
-            "" if count.exact else f"not exact: {count.reason}",
+            f"not exact: {caveat}" if (caveat := vector.caveat(name)) else "",
         ]
         for name, count in vector.items()
     ]

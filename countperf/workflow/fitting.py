@@ -13,6 +13,8 @@ from countperf.errors import (
 )
 from countperf.fitting.fit import AUTO
 from countperf.fitting.fit import fit as fit_model
+from countperf.hardware.memory import memory_hierarchy_of
+from countperf.harness.environment import read_processor
 from countperf.models.library import policy_of
 from countperf.models.shipped import fitted_model
 from countperf.models.standard import from_expression
@@ -108,12 +110,14 @@ def fit(
             "a policy is for an expression; models by name and documents have their own",
             parameter="policy",
         )
+    found = read_measurements(measurements)
+    is_here = bool(found.device.processor) and found.device.processor == read_processor()
+    memory = memory_hierarchy_of(found.device, is_here=is_here)
     if expression is not None:
         if isinstance(policy, Path | str):
             policy = policy_of(policy)
-        model = from_expression(expression, policy=policy)
+        model = from_expression(expression, policy=policy, memory=memory)
     check_writable(output)  # before the work
-    found = read_measurements(measurements)
     is_shared = executor is not None or (workers > 1 and len(found) >= _MANY_CASES)
     with pool_or(executor, workers) if is_shared else contextlib.nullcontext() as pool:
         if model not in (AUTO, STRUCTURAL, COMPILED):
@@ -129,6 +133,7 @@ def fit(
             loss_scale=loss_scale,
             weigh_noise=weigh_noise,
             suppliers=catalogue_suppliers,
+            memory=memory,
             executor=pool,
         )
     if output is not None:

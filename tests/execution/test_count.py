@@ -401,14 +401,7 @@ def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
     }
 
 
-def test_vectors_behind_barriers_may_be_narrower() -> None:
-    policy = ExecutionPolicy(width=16, sync_width=4)
-    for context, vectors in (("free", 2), ("sync", 8)):
-        issued = policy.apply({f"exec.{context}.flat.32x1.flop.fma.f32": 32})
-        assert issued == {"run.vector.arithmetic.f32.fma": vectors}
-
-
-def test_long_code_of_narrow_rows_is_not_unrolled() -> None:
+def test_long_code_of_narrow_rows_is_told_apart() -> None:
     copies = "+".join(f"a[{32 * j} + i + y] * {j + 2}" for j in range(40))
     for rows, wanted in ((8, "long"), (1, "flat")):
         t_unit = lp.make_kernel(
@@ -423,11 +416,6 @@ def test_long_code_of_narrow_rows_is_not_unrolled() -> None:
         t_unit = lp.tag_inames(t_unit, {"i": "l.0", "y": "l.1"})
         counts = count_kernel(t_unit, view="structure").evaluate()
         assert counts[f"exec.free.{wanted}.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
-
-    policy = ExecutionPolicy(unrolled=8)
-    for placement, expected in (("long", "far"), ("flat", "next")):
-        issued = policy.apply({f"exec.free.{placement}.4x32.gmem.load.32.far_next": 128})
-        assert [name.rpartition(".")[2] for name in issued] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -537,10 +525,18 @@ def test_few_items_run_in_vectors_if_none_are_left_over(place: str, vectors: int
     }
 
 
-def test_narrow_rows_run_along_the_other_axis() -> None:
+def test_narrow_rows_run_along_axis_0() -> None:
     counts = {"exec.free.flat.4x32.gmem.load.32.next_far": 128}
-    assert ExecutionPolicy(unrolled=4).apply(counts) == {"run.scalar.gmem.load.far": 128}
-    assert ExecutionPolicy(unrolled=0).apply(counts) == {"run.vector.gmem.load.next": 32}
+    assert ExecutionPolicy().apply(counts) == {"run.vector.gmem.load.next": 32}
+
+
+@pytest.mark.parametrize("option", ["unrolled", "sync_width"])
+def test_options_that_are_gone_are_read_where_they_were_not_used(option: str) -> None:
+    policy = ExecutionPolicy(width=8, vectorized="flat")
+
+    assert ExecutionPolicy.model_validate({**policy.model_dump(), option: 0}) == policy
+    with pytest.raises(ValueError, match=f"{option} = 4.*countperf fit FILE --model structural"):
+        ExecutionPolicy.model_validate({**policy.model_dump(), option: 4})
 
 
 def test_policies_have_names_of_their_own() -> None:
@@ -553,7 +549,7 @@ def test_policies_have_names_of_their_own() -> None:
         refined = structural.refinements(model, units=2)
         assert any(other.policy and other.policy.units == 2 for other in refined.values())
         for name, other in refined.items():
-            assert name != model.name
+            assert name != structural.candidate_name(model)
             assert (other.policy, other.expression) != (model.policy, model.expression)
 
 
@@ -712,9 +708,6 @@ def test_guarded_vectors_are_masked() -> None:
     assert masked.apply(apart) == {"run.scalar.guarded.gmem.load": 64}
     loop = {"exec.free.loop.16x4.guarded.gmem.load.32.next": 64}
     assert masked.apply(loop) == {}  # an item's branch
-    narrow = {"exec.free.flat.4x16.guarded.gmem.load.32.far_next": 64}
-    unrolled = masked.model_copy(update={"unrolled": 4})
-    assert unrolled.apply(narrow) == {"run.vector.guarded.gmem.load": 8}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from countperf.fitting.fit import fit
 from countperf.fitting.ranking import evaluate_ranking
 from countperf.fitting.validation import evaluate
 from countperf.measurements import MeasurementSet
-from countperf.models.structural import OVERLAPS, refinements, structural, with_code
+from countperf.models.structural import OVERLAPS, candidate_name, refinements, structural, with_code
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import MadeUpKernel, measure
@@ -170,14 +170,15 @@ def test_documents_keep_it(tmp_path: Path) -> None:
 
 
 def test_which_models_there_are() -> None:
-    (found,) = with_code([POLICY]).values()
-    assert found.name == f"compiled-{POLICY.slug}"
+    ((name, found),) = with_code([POLICY]).items()
+    assert name == f"compiled-{POLICY.slug}"
+    assert found.name == "compiled"
     assert "compute + code" in found.expression
     others = refinements(found)
     assert all(model.policy == POLICY for model in others.values())
     assert sum(model.reads_code for model in others.values()) == len(OVERLAPS) - 1
     assert [name for name, model in others.items() if not model.reads_code] == [
-        structural(POLICY).name
+        candidate_name(structural(POLICY))
     ]
 
 
@@ -190,8 +191,8 @@ def test_code_is_read_where_left_out_families_gain(monkeypatch: pytest.MonkeyPat
     found = choose(measured(), monkeypatch)
     assert found.definition.reads_code
     factors = {each.model: each.held_out_factor for each in found.candidates}
-    without = factors[structural(POLICY).name]
-    chosen = factors[found.definition.name]
+    without = factors[candidate_name(structural(POLICY))]
+    chosen = factors[candidate_name(found.definition)]
     assert chosen is not None
     assert without is not None
     assert chosen < without

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.machine_code.executed_counts import late_of
 from countperf.machine_code.integer_unit import REGISTERS, Machine
 from countperf.machine_code.interpreter import STACK
 from countperf.machine_code.set_conflicts import (
-    LINE_BYTES,
-    SETS,
-    WAYS,
     beyond_cache,
     crowded,
     directions_of,
@@ -18,6 +16,7 @@ from countperf.machine_code.set_conflicts import (
 )
 from tests.machine_code.test_interpreter import program
 
+LINE_BYTES, SETS, WAYS = 64, 64, 8
 WAY_BYTES = LINE_BYTES * SETS
 
 
@@ -117,3 +116,11 @@ def test_places_are_those_of_the_first_time() -> None:
     )
     assert code.executed("f", machine)[1] == 100
     assert machine.accessed == {1: 1 << 20}
+
+
+def test_a_cache_of_more_ways_keeps_more_lines_of_a_set() -> None:
+    apart = {number: 4096 * number for number in range(15)}
+
+    found = crowded([range(15)], apart, load_hierarchy("amd-zen5").first)
+
+    assert found[0] == (15 - 12) / (15 - 1)

@@ -8,7 +8,7 @@ import pytest
 from countperf.errors import ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
-from countperf.models.structural import OVERLAPS, refinements, structural
+from countperf.models.structural import OVERLAPS, candidate_name, refinements, structural
 
 COUNTS = {
     "launches": 1,
@@ -63,3 +63,14 @@ def test_what_is_issued_stays_as_it_is(step: str) -> None:
     issued = policy.apply({f"exec.free.flat.16x4.gmem.load.32.{step}": 64})
     assert issued
     assert policy.apply(issued) == issued
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("code", [False, True])
+def test_names_are_short_and_candidates_say_policy_and_overlap(overlap: str, code: bool) -> None:
+    policy = ExecutionPolicy(width=8, units=2)
+
+    model = structural(policy, overlap=overlap, code=code)
+
+    assert model.name == ("compiled" if code else "structural")
+    assert candidate_name(model) == "-".join(filter(None, (model.name, policy.slug, overlap)))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
-from countperf.harness import backend as backend_module
+from countperf.harness import registry
 from countperf.harness.backend import Findings
 from countperf.harness.campaign import measure
 from countperf.harness.clock import Timing
@@ -53,7 +53,7 @@ def cupy(tmp_path: Path) -> FakeCupy:
 @pytest.fixture
 def backend(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
     made = CudaBackend(lambda: cupy.driver(FakeNvml()))
-    monkeypatch.setattr(backend_module, "backends", lambda: {"cuda": made})
+    monkeypatch.setattr(registry, "backends", lambda: {"cuda": made})
     return made
 
 

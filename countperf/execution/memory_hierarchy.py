@@ -1,0 +1,205 @@
+"""The memory hierarchy of a device: sizes, ways and lines of its caches, and address translation.
+
+One hierarchy per device serves all that depends on caches: the features of structural models
+(`countperf.models.structural`), what an execution policy takes to come back too late
+(`countperf.execution.policy`), reuse distances (`countperf.execution.reuse`) and what compiled code
+keeps on the stack (`countperf.machine_code.set_conflicts`). Hierarchies are documents in
+``hierarchies`` beside this module, one per processor, each number with its source; `read_system`
+makes one of what the operating system says.
+
+The last two are found when kernels are counted, and stored with measurements. Their hierarchies are
+fixed by the counting rules: `COUNTED` and `COMPILED`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from countperf.documents import Document, Part, read_file_text
+from countperf.errors import DeviceParameterError, DocumentError
+
+_FOLDER = Path(__file__).parent / "hierarchies"
+_SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_HOLDING_DATA = ("Data", "Unified")
+
+COUNTED = "amd-zen5"
+"""Hierarchy by which counting rules 2 sort accesses by their reuse distance."""
+
+COMPILED = "amd-zen4"
+"""Hierarchy by which properties of compiled code (``late...``) were found."""
+
+ASSUMED = "amd-zen4"
+"""Hierarchy of models that do not say theirs, and of devices of which none is known."""
+
+UNKNOWN = "unknown"
+"""Name of the hierarchy of a device of which none is known: with the numbers of `ASSUMED`."""
+
+
+class Cache(Part):
+    """One cache that holds data.
+
+    Attributes
+    ----------
+    size_bytes : int
+        How much it holds, byte.
+    ways : int
+        Lines of each set.
+    line_bytes : int
+        Size of a line, byte.
+    source : str
+        Where the numbers are from.
+
+    Examples
+    --------
+    >>> first = Cache(size_bytes=49152, ways=12, source="an example")
+    >>> first.lines, first.sets, first.set_stride_bytes
+    (768, 64, 4096)
+    """
+
+    size_bytes: int = Field(gt=0)
+    ways: int = Field(gt=0)
+    line_bytes: int = Field(default=64, gt=0)
+    source: str = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_whole_sets(self) -> Self:
+        if self.size_bytes % (self.ways * self.line_bytes):
+            raise ValueError(
+                f"{self.size_bytes} bytes are no whole number of sets of {self.ways} lines of"
+                f" {self.line_bytes} bytes"
+            )
+        return self
+
+    @property
+    def lines(self) -> int:
+        """How many lines it holds."""
+        return self.size_bytes // self.line_bytes
+
+    @property
+    def sets(self) -> int:
+        """How many sets it has."""
+        return self.lines // self.ways
+
+    @property
+    def set_stride_bytes(self) -> int:
+        """Distance of addresses that share a set where sets follow from low bits, byte."""
+        return self.size_bytes // self.ways
+
+
+class MemoryHierarchy(Document):
+    """Caches from the nearest to the farthest, and how far address translation reaches.
+
+    Attributes
+    ----------
+    name : str
+        Of the document; ``system`` for one that was read from the operating system.
+    caches : tuple of Cache
+        Those that hold data, the nearest first, each larger than the one before.
+    translation_reach_bytes : int
+        What the entries of the second-level translation buffer map with pages of 4 KiB, byte.
+    translation_source : str
+        Where that is from.
+    """
+
+    format: Literal["countperf-memory-hierarchy"] = "countperf-memory-hierarchy"
+    version: Literal[1] = 1
+    name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    caches: tuple[Cache, ...] = Field(min_length=2)
+    translation_reach_bytes: int = Field(gt=0)
+    translation_source: str = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _caches_grow(self) -> Self:
+        sizes = [cache.size_bytes for cache in self.caches]
+        if sizes != sorted(set(sizes)):
+            raise ValueError(
+                f"caches of {sizes} bytes do not grow from the nearest to the farthest"
+            )
+        return self
+
+    @property
+    def first(self) -> Cache:
+        """The nearest cache."""
+        return self.caches[0]
+
+    @property
+    def second(self) -> Cache:
+        """The second-level cache."""
+        return self.caches[1]
+
+
+def available_hierarchies() -> tuple[str, ...]:
+    """Return the names of the documents that come along, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+@lru_cache
+def load_hierarchy(name: str) -> MemoryHierarchy:
+    """Read a memory hierarchy that comes along.
+
+    Raises
+    ------
+    DeviceParameterError
+        There is none of the name.
+
+    Examples
+    --------
+    >>> load_hierarchy("amd-zen4").second.size_bytes
+    1048576
+    """
+    path = _FOLDER / f"{name}.toml"
+    if name not in available_hierarchies():
+        there = ", ".join(available_hierarchies())
+        message = f"there is no memory hierarchy {name!r}; take one of {there}"
+        raise DeviceParameterError(message, field="memory hierarchy")
+    return MemoryHierarchy.from_object(tomllib.loads(read_file_text(path)), path=path)
+
+
+def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
+    """Return the hierarchy that Linux reports of its first processor; None if it reports none.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where it reports them: a folder ``index0``, ``index1`` ... for each cache.
+
+    Notes
+    -----
+    Linux does not report the reach of address translation: that of `ASSUMED` is taken.
+    """
+    caches: list[Cache] = []
+    try:
+        for index in sorted(folder.glob("index*")):
+            said = {
+                name: (index / name).read_text().strip()
+                for name in ("type", "size", "ways_of_associativity", "coherency_line_size")
+            }
+            if said["type"] in _HOLDING_DATA:
+                caches.append(
+                    Cache(
+                        size_bytes=_bytes_of(said["size"]),
+                        ways=int(said["ways_of_associativity"]),
+                        line_bytes=int(said["coherency_line_size"]),
+                        source=str(index),
+                    )
+                )
+        assumed = load_hierarchy(ASSUMED)
+        return MemoryHierarchy(
+            name="system",
+            caches=tuple(sorted(caches, key=lambda cache: cache.size_bytes)),
+            translation_reach_bytes=assumed.translation_reach_bytes,
+            translation_source=f"not reported by Linux; that of {assumed.name} is assumed",
+        )
+    except (OSError, ValueError, DocumentError):
+        return None  # virtual machines may report none, or numbers that make no cache
+
+
+def _bytes_of(text: str) -> int:
+    """Return a size such as ``48K``, in byte."""
+    return int(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else int(text)

@@ -1,0 +1,94 @@
+"""Weights that a fit keeps: those of the features that take the largest shares of the times.
+
+A share is that of a weight in a predicted time, over the measured time; features are ranked by the
+root mean square of theirs over cases. By their mean, or by a high quantile, what left-out families
+are off by grows with far more weights left (`scripts/ablate_models.py`). Features go step by step,
+each time after a new fit, since what one that is gone took goes to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from countperf.fitting.design import Observation, inputs_of
+from countperf.fitting.estimate import Estimate, estimate
+from countperf.fitting.nonlinear import Recipe
+from countperf.models.definition import FittedModel
+from countperf.models.function import ModelInputs
+from countperf.models.negligible import without_features
+
+_KEPT_AT_ONCE = 0.85
+"""A step keeps at least this share of the weights."""
+
+_GROUPS = "groups"
+
+_TOLERANCE = 1e-6
+"""Of fits that only rank features."""
+
+
+def keep_largest(
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    recipe: Recipe,
+    inputs: Mapping[int, ModelInputs],
+) -> tuple[FittedModel, Mapping[int, ModelInputs]]:
+    """Return a model with no more weights than it may have, and what it sees of the cases.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        Measured cases.
+    fitted : Estimate
+        The model fitted to them with all its features.
+    recipe : Recipe
+        How.
+    inputs : Mapping from int to ModelInputs
+        What the model sees of cases, by their ``id``.
+
+    Returns
+    -------
+    FittedModel
+        The model itself, if it has few enough weights; else one whose other features are
+        negligible.
+    Mapping from int to ModelInputs
+        As `inputs`, of that model.
+    """
+    model = fitted.function.model
+    rough = replace(recipe, tolerance=max(recipe.tolerance, _TOLERANCE))
+    while dropped := smallest_features(fitted):
+        model = without_features(model, dropped)
+        inputs = inputs_of(observations, model)
+        before = len(fitted.function.columns)
+        fitted = estimate(observations, model, rough, inputs=inputs, near=fitted)
+        if len(fitted.function.columns) >= before:  # all that is left is the only one of its term
+            break
+    return model, inputs
+
+
+def smallest_features(fitted: Estimate) -> tuple[str, ...]:
+    """Return the features that go next, by name; none if the model has few enough weights.
+
+    Features that several terms charge are kept, and the number of groups, by which counts of
+    kernels are compared (`countperf.models.correction`).
+    """
+    most = fitted.function.model.most_weights
+    columns = fitted.function.columns
+    if most is None or len(columns) <= most:
+        return ()
+    kept = max(most, int(_KEPT_AT_ONCE * len(columns)))
+    design, unknowns = fitted.design, fitted.solution.coefficients
+    gradient = fitted.function.gradient(design.counts.T, design.variables, unknowns)
+    parts = (gradient * unknowns[:, np.newaxis] / design.times_s)[: len(columns)]
+    sizes = np.sqrt(np.mean(parts**2, axis=1))
+    features = [feature for _, feature in columns]
+    smallest = np.argsort(-sizes, kind="stable")[kept:]
+    return tuple(
+        sorted(
+            features[i]
+            for i in smallest
+            if features.count(features[i]) == 1 and features[i] != _GROUPS
+        )
+    )

@@ -1,0 +1,42 @@
+"""Which memory hierarchy a device has."""
+
+from __future__ import annotations
+
+import re
+
+from countperf.execution.memory_hierarchy import (
+    ASSUMED,
+    UNKNOWN,
+    MemoryHierarchy,
+    available_hierarchies,
+    load_hierarchy,
+    read_system,
+)
+from countperf.hardware.identity import DeviceIdentity, processor_generation
+
+_VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}
+
+
+def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> MemoryHierarchy:
+    """Return the memory hierarchy of a device.
+
+    Parameters
+    ----------
+    identity : DeviceIdentity
+        The device.
+    is_here : bool, optional
+        Whether the device is this computer's processor, so that its system may be asked.
+
+    Returns
+    -------
+    MemoryHierarchy
+        The document of its processor; without one, what the system says, if the device is here;
+        else that of `ASSUMED`, named `UNKNOWN`.
+    """
+    vendor = re.search(r"\((\w+) family", identity.processor)
+    if vendor is not None and vendor[1] in _VENDORS:
+        name = f"{_VENDORS[vendor[1]]}-{processor_generation(identity.processor)}"
+        if name in available_hierarchies():
+            return load_hierarchy(name)
+    system = read_system() if is_here and identity.device_type == "cpu" else None
+    return system or load_hierarchy(ASSUMED).model_copy(update={"name": UNKNOWN})

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Leave out each option of a policy and each group of features in turn, and tell what it costs.
+
+For each shipped fit of a device the model is fitted anew without one option of its policy (at its
+default), without one group of features, without its overlap, and with only the features that take
+the largest shares of the time. What is told is the factor by which left-out families are off, by
+how much it grows, and how many weights are left. Families are left out several at a time (`FOLDS`),
+which takes a seventh of the time of one at a time. Cases that have a feature which no remaining
+family has count as a factor of two, as in `countperf.fitting.selection`.
+
+    scripts/ablate_models.py weights            # the structural models of all devices
+    scripts/ablate_models.py compiled fits/pocl-epyc-zen4 ...
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.execution.policy import ExecutionPolicy
+from countperf.fitting.design import Design, Observation
+from countperf.fitting.estimate import recipe_of
+from countperf.fitting.fit import observations_of
+from countperf.fitting.nonlinear import Problem, Recipe, minimise
+from countperf.fitting.selection import LARGEST_FACTOR, UNPREDICTED
+from countperf.measurements import MeasurementSet
+from countperf.models.definition import CODE, FittedModel
+from countperf.models.function import Column, ModelFunction, model_inputs
+from countperf.models.structural import OVERLAPS
+from countperf.models.weights import WeightSet
+
+FITS = Path(__file__).resolve().parent.parent / "fits"
+FOLDS = 8
+SIZES = {"weights": (150, 130, 110, 100, 85), "compiled": (150, 100, 70, 50, 40)}
+POLICY_TERMS = ("overhead", "compute", "accesses", "chains")
+
+GROUPS = {
+    "passes and rows": ("run.*.passes.*", "run.*.rows.*"),
+    "carried": ("run.*.carried",),
+    "kept, crowded": ("run.*.kept", "run.*.crowded"),
+    "kept addresses": ("run.*.addresses",),
+    "private arrays": ("run.*.pmem.*",),
+    "minor": ("run.*.minor",),
+    "divisions, powers": ("run.*.divide", "run.*.div.*", "run.*.pow.*"),
+    "iterations, entries": ("run.*.iterations", "run.*.entries"),
+    "idle": ("run.*.idle",),
+    "special": ("run.*.special.*",),
+    "conditional": ("run.*.conditional.*",),
+    "guarded": ("run.*.guarded.*",),
+    "masked, shifted, offset": ("run.*.masked", "run.*.shifted", "run.*.offset"),
+    "same": ("run.*.same",),
+    "near, walk": ("run.*.near", "run.*.walk"),
+    "far, strided": ("run.*.far", "run.*.strided"),
+    "data, gather, scatter": ("run.*.gmem.*.data", "run.*.gather", "run.*.scatter"),
+    "local memory": ("run.*.lmem.*",),
+    "barriers": ("barrier.local",),
+    "wide": ("run.*.wide",),
+    "vast": ("run.*.vast",),
+    "pitch": ("run.*.pitch",),
+    "chains": ("run.*.chain.*",),
+    "bytes of groups": ("bytes.group.*",),
+    "segments of groups": ("segments.group.*", "*_segments_beyond?"),
+    "beyond the second level": ("*_beyond1",),
+    "beyond the last level": ("*_beyond2",),
+    "streams": ("*_streams*",),
+    "out of reach": ("*_out_of_reach",),
+    "late": ("late.*",),
+}
+"""Patterns of features that are left out together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Table:
+    """All properties of a device's cases as arrays, so that a policy is applied to all at once."""
+
+    cases: Sequence[Observation]
+    counts: dict[str, NDArray[np.float64]]
+    parts: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, cases: Sequence[Observation]) -> Table:
+        """Make it; families are dealt into parts by the order in which they come."""
+        names = {name for case in cases for name, count in case.counts.items() if count}
+        counts = {name: np.zeros(len(cases)) for name in sorted(names)}
+        for row, case in enumerate(cases):
+            for name, count in case.counts.items():
+                if count:
+                    counts[name][row] = float(count)
+        families = list(dict.fromkeys(case.family for case in cases))
+        parts = np.array([families.index(case.family) % FOLDS for case in cases], np.intp)
+        return cls(cases=cases, counts=counts, parts=parts)
+
+    def design(self, model: FittedModel) -> Design:
+        """Return the design matrix of a model, with all its features that some case has."""
+        inputs = model_inputs(model, self.counts)
+        ones = np.ones(len(self.cases))
+        columns = tuple(inputs.values)
+        function = ModelFunction(model=model, columns=columns)
+        return Design(
+            function=function,
+            names=function.keys[: len(columns)],
+            counts=np.stack([inputs.values[column] * ones for column in columns], axis=1),
+            times_s=np.array([case.time_s for case in self.cases]),
+            noise=np.array([case.noise for case in self.cases]),
+            variables={name: value * ones for name, value in inputs.variables.items()},
+            unexercised=(),
+            ignored=(),
+            unknown=inputs.unknown,
+        )
+
+
+def with_rows(design: Design, rows: NDArray[np.bool_]) -> Design:
+    """Return a design with some of its cases."""
+    return replace(
+        design,
+        counts=design.counts[rows],
+        times_s=design.times_s[rows],
+        noise=design.noise[rows],
+        variables={name: value[rows] for name, value in design.variables.items()},
+    )
+
+
+def with_columns(design: Design, kept: Callable[[Column], bool]) -> Design:
+    """Return a design with some of its features."""
+    places = [i for i, column in enumerate(design.function.columns) if kept(column)]
+    columns = tuple(design.function.columns[i] for i in places)
+    function = ModelFunction(model=design.function.model, columns=columns)
+    return replace(
+        design,
+        function=function,
+        names=function.keys[: len(columns)],
+        counts=design.counts[:, places],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """A model fitted to all cases, the factor on cases left out, and root mean square shares."""
+
+    columns: tuple[Column, ...]
+    unknowns: NDArray[np.float64]
+    factor: float
+    shares: dict[Column, float]
+
+    def near(self, function: ModelFunction) -> NDArray[np.float64]:
+        """Return what it found as a start for a model with other features."""
+        known = dict(zip(self.columns, self.unknowns.tolist(), strict=False))
+        first = len(self.columns)
+        parameters = self.unknowns[first:] if len(function.parameters) else []
+        typical = np.median([value for value in known.values() if value > 0])
+        return np.array([*(known.get(c, typical) for c in function.columns), *parameters])
+
+
+def left_out(table: Table, design: Design, recipe: Recipe, near: Fitted | None) -> Fitted:
+    """Fit a design to all cases, and to all but each part of the families."""
+    function = design.function
+    start = near and near.near(function)
+    whole = minimise(Problem(design, recipe), start).solution.coefficients
+    logs = np.zeros(len(table.cases))
+    for part in range(FOLDS):
+        inside = table.parts == part
+        outside = with_rows(design, ~inside)
+        seen = np.any(outside.counts != 0, axis=0)
+        fitted = minimise(Problem(outside, recipe), whole).solution.coefficients
+        within = with_rows(design, inside)
+        times = function.times(within.counts.T, within.variables, fitted)
+        off = np.abs(np.log(np.maximum(times, 1e-12) / within.times_s))
+        off = np.minimum(off, np.log(LARGEST_FACTOR))
+        unknown = np.any(within.counts[:, ~seen] != 0, axis=1)
+        logs[inside] = np.where(unknown, np.log(1 + UNPREDICTED), off)
+    families = np.array([case.family for case in table.cases])
+    works = design.counts.astype(bool).sum(axis=1) > _LAUNCH_ONLY
+    by_family = [np.mean(logs[(families == f) & works]) for f in np.unique(families[works])]
+    gradient = function.gradient(design.counts.T, design.variables, whole)
+    parts = gradient * whole[:, np.newaxis] / design.times_s
+    sizes = np.sqrt(np.mean(parts**2, axis=1))
+    return Fitted(
+        columns=function.columns,
+        unknowns=whole,
+        factor=float(np.exp(np.mean(by_family))),
+        shares=dict(zip(function.columns, sizes.tolist(), strict=False)),
+    )
+
+
+_TOLERANCE = 1e-5
+_LAUNCH_ONLY = 4
+"""Kernels with no more features than these only launch: groups, passes, rows, the launch."""
+
+
+def changed(model: FittedModel, fields: dict[str, object]) -> FittedModel:
+    """Return a model with other fields, of which nothing is remembered of the old ones."""
+    return FittedModel.model_validate(model.model_copy(update=fields).model_dump())
+
+
+def variants(model: FittedModel, design: Design, table: Table) -> Iterator[tuple[str, Design]]:
+    """Return designs without an option of the policy, a group of features, or the overlap."""
+    policy = model.policy
+    assert policy is not None
+    for option, field in ExecutionPolicy.model_fields.items():
+        if option != "width" and getattr(policy, option) != field.default:
+            plain = policy.model_copy(update={option: field.default})
+            fields: dict[str, object] = {"policy": plain}
+            if option == "units":
+                fields["expression"] = model.expression.replace("rounds*", "")
+                fields["derived"] = {k: v for k, v in model.derived.items() if k != "rounds"}
+            yield f"policy: {option}", table.design(changed(model, fields))
+    for group, patterns in GROUPS.items():
+        kept = with_columns(
+            design, lambda c, p=patterns: not any(fnmatchcase(c[1], each) for each in p)
+        )
+        if len(kept.function.columns) < len(design.function.columns):
+            yield f"features: {group}", kept
+    if "overlap" in model.expression:
+        work = OVERLAPS[""].replace("compute", "compute + code" if model.reads_code else "compute")
+        yield (
+            "overlap",
+            table.design(changed(model, {"expression": f"launch + rounds*({work})"})),
+        )
+    if model.reads_code:
+        needed = ("groups", "barrier.local")
+        yield (
+            "policy's terms",
+            with_columns(design, lambda c: c[0] not in POLICY_TERMS or c[1] in needed),
+        )
+
+
+def ablate(folder: Path, kind: str) -> None:
+    """Print a line for each variant of the model of a device."""
+    weights = WeightSet.read_file(folder / f"{kind}.json")
+    measured = MeasurementSet.read_file(folder / "measurements.jsonl")
+    cases = observations_of(each for each in measured if each.purpose == "measurement")
+    model = weights.definition
+    if model.reads_code:
+        cases = [case for case in cases if any(name.startswith(CODE) for name in case.counts)]
+    table = Table.of(cases)
+    quality = weights.quality
+    recipe = recipe_of(
+        model,
+        starts=2,
+        tolerance=_TOLERANCE,
+        model_error=None if quality is None else quality.model_error,
+    )
+    design = table.design(model)
+    whole = left_out(table, design, recipe, None)
+    print(
+        f"{folder.name} {kind}: {len(design.names)} weights, factor {whole.factor:.4f}", flush=True
+    )
+
+    def tell(what: str, changed: Design) -> Fitted:
+        found = left_out(table, changed, recipe, whole)
+        costs = 100 * (found.factor / whole.factor - 1)
+        print(
+            f"  {what:34} {len(changed.names):4} weights {found.factor:8.4f} {costs:+7.2f} %",
+            flush=True,
+        )
+        return found
+
+    for what, changed in variants(model, design, table):
+        tell(what, changed)
+    kept, found = design, whole
+    for size in SIZES[kind]:  # step by step, as a fit does (`countperf.fitting.keeping`)
+        ranked = sorted(found.columns, key=lambda column: -found.shares[column])
+        kept = with_columns(kept, frozenset(ranked[:size]).__contains__)
+        found = tell(f"the {size} largest shares", kept)
+
+
+if __name__ == "__main__":
+    kind, *folders = sys.argv[1:] or ["weights"]
+    for folder in map(Path, folders or sorted(map(str, FITS.glob("*/")))):
+        if (folder / f"{kind}.json").exists():
+            ablate(folder, kind)

@@ -1,0 +1,185 @@
+"""Memory hierarchies: documents, the system's report, and what follows from a cache's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from countperf.errors import DeviceParameterError, DocumentError
+from countperf.execution import reuse
+from countperf.execution.memory_hierarchy import (
+    ASSUMED,
+    COMPILED,
+    COUNTED,
+    UNKNOWN,
+    Cache,
+    MemoryHierarchy,
+    available_hierarchies,
+    load_hierarchy,
+    read_system,
+)
+from countperf.execution.policy import ExecutionPolicy
+from countperf.fitting.verdicts import memory_verdict
+from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.memory import memory_hierarchy_of
+from countperf.models.structural import candidates, refinements, structural
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def _identity(processor: str) -> DeviceIdentity:
+    return DeviceIdentity(
+        slug="pocl-some",
+        platform="Portable Computing Language",
+        vendor="some",
+        name="some",
+        driver_version="3.1",
+        device_type="cpu",
+        compute_units=2,
+        processor=processor,
+    )
+
+
+@pytest.mark.parametrize("name", available_hierarchies())
+def test_every_number_of_a_document_has_a_source(name: str) -> None:
+    found = load_hierarchy(name)
+
+    assert found.name == name
+    assert found.translation_source
+    assert all(cache.source for cache in found.caches)
+
+
+@pytest.mark.parametrize(
+    ("processor", "first", "second", "reach"),
+    [
+        ("AMD EPYC (AuthenticAMD family 25 model 1)", 32 * KIB, 512 * KIB, 2048 * 4 * KIB),
+        ("AMD EPYC (AuthenticAMD family 25 model 17)", 32 * KIB, MIB, 3072 * 4 * KIB),
+        ("AMD EPYC (AuthenticAMD family 26 model 2)", 48 * KIB, MIB, 4096 * 4 * KIB),
+        (
+            "Intel(R) Xeon(R) Processor (GenuineIntel family 6 model 167)",
+            48 * KIB,
+            2 * MIB,
+            8 * MIB,
+        ),
+    ],
+    ids=["zen3", "zen4", "zen5", "model167"],
+)
+def test_shipped_devices_have_the_caches_of_their_processor(
+    processor: str, first: int, second: int, reach: int
+) -> None:
+    found = memory_hierarchy_of(_identity(processor))
+
+    assert (found.first.size_bytes, found.second.size_bytes) == (first, second)
+    assert found.translation_reach_bytes == reach
+
+
+def test_a_device_that_is_not_known_has_the_hierarchy_that_is_assumed() -> None:
+    other = _identity("Other (GenuineIntel family 6 model 999)")
+
+    found = memory_hierarchy_of(other)
+
+    assert found.name == UNKNOWN
+    assert found.caches == load_hierarchy(ASSUMED).caches
+    verdict = memory_verdict(found)
+    assert not verdict.passed
+    assert ASSUMED in verdict.message
+    assert memory_verdict(load_hierarchy("amd-zen3")).passed
+
+
+def _report(folder: Path, index: int, kind: str, size: str, ways: int) -> None:
+    path = folder / f"index{index}"
+    path.mkdir()
+    (path / "type").write_text(f"{kind}\n")
+    (path / "size").write_text(f"{size}\n")
+    (path / "ways_of_associativity").write_text(f"{ways}\n")
+    (path / "coherency_line_size").write_text("64\n")
+
+
+def test_caches_are_read_from_what_linux_reports(tmp_path: Path) -> None:
+    _report(tmp_path, 0, "Data", "48K", 12)
+    _report(tmp_path, 1, "Instruction", "32K", 8)
+    _report(tmp_path, 2, "Unified", "2048K", 16)
+    _report(tmp_path, 3, "Unified", "105M", 15)
+
+    found = read_system(tmp_path)
+
+    assert found is not None
+    assert [cache.size_bytes for cache in found.caches] == [48 * KIB, 2 * MIB, 105 * MIB]
+    assert [cache.ways for cache in found.caches] == [12, 16, 15]
+    assert found.first.source == str(tmp_path / "index0")
+
+
+def test_a_system_that_reports_no_caches_has_none(tmp_path: Path) -> None:
+    assert read_system(tmp_path) is None
+
+
+def test_a_system_that_reports_nonsense_has_none(tmp_path: Path) -> None:
+    _report(tmp_path, 0, "Data", "48K", 0)
+    _report(tmp_path, 2, "Unified", "2048K", 16)
+
+    assert read_system(tmp_path) is None
+
+
+def test_a_missing_hierarchy_names_those_there_are() -> None:
+    with pytest.raises(DeviceParameterError, match="amd-zen4"):
+        load_hierarchy("zen9")
+
+
+def test_caches_that_shrink_are_refused() -> None:
+    cache = {"size_bytes": 32 * KIB, "ways": 8, "source": "a test"}
+    content = load_hierarchy("amd-zen4").model_dump(mode="json") | {"caches": [cache, cache]}
+
+    with pytest.raises(DocumentError, match="do not grow"):
+        MemoryHierarchy.from_object(content)
+
+
+def test_a_cache_of_no_whole_number_of_sets_is_refused() -> None:
+    with pytest.raises(ValueError, match="whole number of sets"):
+        Cache(size_bytes=1000, ways=3, source="a test")
+
+
+def test_lines_sets_and_stride_follow_from_size_and_ways() -> None:
+    first = load_hierarchy("amd-zen5").first  # 48 KiB, 12 ways, lines of 64 bytes
+
+    assert (first.lines, first.sets, first.set_stride_bytes) == (768, 64, 4096)
+
+
+# counting rules fix both: other numbers need other rules, and all measurements counted anew
+def test_counting_rules_have_the_caches_that_measurements_were_counted_by() -> None:
+    counted, compiled = load_hierarchy(COUNTED), load_hierarchy(COMPILED)
+
+    assert (counted.first.lines, counted.second.lines) == (768, 16384)
+    assert (counted.first.ways, counted.second.sets) == (12, 1024)
+    assert reuse.LINE_BYTES == 64
+    assert (compiled.first.sets, compiled.first.ways, compiled.first.line_bytes) == (64, 8, 64)
+
+
+def test_structural_models_take_sizes_from_the_hierarchy() -> None:
+    memory = load_hierarchy("amd-zen3")
+
+    model = structural(ExecutionPolicy(units=2), memory=memory)
+
+    assert f"{512 * KIB}/" in model.derived["beyond1"]
+    assert f"{32 * MIB}/" in model.derived["beyond2"]
+    assert f"{8 * MIB}/" in model.derived["out_of_reach"]
+    others = [*refinements(model, units=2).values(), *candidates(memory=memory).values()]
+    assert all(each.memory == memory for each in others)
+
+
+# 8 bytes each of 8000 items of a group: 64000; 16 arrays of 1024 values of 4 bytes, 4096 bytes
+# apart, put 16 lines into a set
+@pytest.mark.parametrize(
+    ("name", "beyond", "crowded"),
+    [("amd-zen4", 1 - 32768 / 64000, 1), ("amd-zen5", 1 - 49152 / 64000, 1 / 4)],
+)
+def test_policies_take_the_first_cache_from_the_hierarchy(
+    name: str, beyond: float, crowded: float
+) -> None:
+    policy = ExecutionPolicy(width=8, vectorized="never", addresses="kept", kept="by value")
+    counts = {"exec.sync.flat.8000x1.addresses.1": 1, "exec.sync.flat.1024x1.kept.16.32": 1}
+
+    issued = policy.apply(counts, load_hierarchy(name))
+
+    assert float(issued["run.scalar.addresses"]) == pytest.approx(beyond)
+    assert float(issued["run.scalar.crowded"]) == crowded

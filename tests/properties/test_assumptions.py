@@ -1,0 +1,73 @@
+"""Counts that rest on assumptions about compilers and caches are never called exact."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.execution.reuse import Step
+from countperf.properties.assumptions import assumption_of
+from countperf.properties.count_properties import count_kernel
+from countperf.report.objects import count_object
+from countperf.report.text import count_text
+
+FACTS = {"same", "next", "offset", "shifted", "masked", "near", "far", "data"}
+"""Steps that follow from addresses and the size of a line alone."""
+
+
+@pytest.mark.parametrize("step", get_args(Step))
+def test_every_step_is_a_fact_or_assumes_caches(step: str) -> None:
+    said = assumption_of(f"exec.free.flat.8x1.gmem.load.32.next.{step}")
+
+    assert ("caches" in said) is (step not in FACTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("exec.free.short.8x1.flop.add.f32", "unrolls"),
+        ("exec.free.packed.8x1.flop.add.f32", "unrolls"),
+        ("exec.sync.loop4.8x1.flop.add.f32", "unrolls"),
+        ("exec.sync.flat.8x1.kept.4.32", "barriers"),
+        ("exec.sync.flat.8x1.addresses.2", "barriers"),
+        ("exec.sync.loop.8x1.lmem.load.32.far1_next", "caches"),
+        ("late.crowded.load", "cache"),
+    ],
+)
+def test_guesses_say_what_they_assume(name: str, part: str) -> None:
+    assert part in assumption_of(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["exec.free.flat.8x1.flop.add.f32", "exec.sync.loop.8x1.chain.add.f32", "groups", "launches"],
+)
+def test_facts_assume_nothing(name: str) -> None:
+    assert not assumption_of(name)
+
+
+def test_reports_call_guesses_not_exact() -> None:
+    knl = lp.make_kernel(
+        "{ [i, j] : 0 <= i < n and 0 <= j < 4096 }",
+        "y[i] = sum(j, x[j, i])",
+        [
+            lp.GlobalArg("x", np.float32, shape="4096, n"),
+            lp.GlobalArg("y", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 8",
+        lang_version=(2018, 2),
+    )
+    knl = lp.split_iname(knl, "i", 8, outer_tag="g.0", inner_tag="l.0")
+
+    vector = count_kernel(knl, view="structure")
+
+    properties = count_object(vector)["properties"]
+    # 4096 lines of the array lie between two uses of one: more than the first cache has
+    (late,) = [name for name in properties if name.endswith(".wide")]
+    assert not properties[late]["exact"]
+    assert properties["groups"]["exact"]
+    assert "not exact: assumes the caches" in count_text(vector)
