@@ -140,7 +140,8 @@ def _dot_product(items: int) -> TranslationUnit:
     """Build the scalar product for groups of a power of two of items.
 
     Item l of group g sums ``a[t, g, l]*b[t, g, l]`` over t, which are its elements of a vector
-    along which all items of all groups stride. A tree in local memory adds up the group.
+    along which all items of all groups stride. A tree in local memory adds up the group, with a
+    barrier before each level and after the last.
     """
     widths = [items >> level for level in range(1, items.bit_length())]
     levels = [
@@ -157,7 +158,8 @@ def _dot_product(items: int) -> TranslationUnit:
             [
                 "part[l] = sum(t, a[t, g, l]*b[t, g, l]) {id=own}",
                 *levels,
-                "r[g] = part[l1] {id=result, dep=level1}",
+                "... lbarrier {id=last, dep=level1, inames=g}",
+                "r[g] = part[l1] {id=result, dep=last}",
             ]
         ),
         [

@@ -55,6 +55,6 @@ def test_a_scalar_product_adds_up_each_group_in_a_tree() -> None:
     assert counts["flop.add.f32"] == 5 * (64 * 3 + 63)
     assert counts["lmem.load.32"] == 5 * (2 * 63 + 1)
     assert counts["lmem.store.32"] == 5 * (64 + 63)
-    assert counts["barrier.local"] == 5 * 64 * 6
+    assert counts["barrier.local"] == 5 * 64 * 7
     stores = [each for each in analyze_kernel(case.build()).accesses if each.access.array == "r"]
     assert [each.executions.evaluate(case.parameters) for each in stores] == [5]
