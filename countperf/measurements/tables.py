@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from countperf.errors import CountingError, TableError
 from countperf.hardware.identity import DeviceIdentity
@@ -245,7 +245,7 @@ class _Rows:
                 row=number + 1,
                 column="purpose",
             )
-        return cast(Purpose, given)
+        return given
 
     def _value(self, row: Mapping[str, Any], number: int, column: str) -> Any:
         """Return the value of a column as plain Python, which a function of choices takes."""
