@@ -330,6 +330,23 @@ class DocumentError(CountperfError):
         self.offset = offset
 
 
+class TableError(CountperfError, ValueError):
+    """A table of times that were measured elsewhere cannot be read.
+
+    Attributes
+    ----------
+    row : int or None
+        Row at fault, from 1, the header aside; None if all are.
+    column : str
+        Name of the column at fault.
+    """
+
+    def __init__(self, message: str, *, row: int | None = None, column: str = "") -> None:
+        super().__init__(message)
+        self.row = row
+        self.column = column
+
+
 class OutputError(CountperfError):
     """A file cannot be written.
 

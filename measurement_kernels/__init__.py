@@ -30,7 +30,9 @@ Their tables are `measurement_kernels.paper` and `measurement_kernels.paper_test
 are in `measurement_kernels.extended`, families of random shapes in
 `measurement_kernels.random_shapes`, both listed as collections of their own. Applications are in
 `measurement_kernels.applications`. Sets of variants, by which rankings are judged, are in
-`measurement_kernels.variants.sets`; they are listed only for purpose ``variant``.
+`measurement_kernels.variants.sets`; they are listed only for purpose ``variant``. Kernels whose
+times others have published are in `measurement_kernels.published`; they are listed only for
+collection ``published``.
 
 A kernel is described in one of two ways: as Loopy instructions with a transformation
 (`measurement_kernels.loopy_kernels`), or as formulas with a shape, from which both the Loopy kernel

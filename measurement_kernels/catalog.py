@@ -8,7 +8,7 @@ from functools import cache
 
 from countperf.errors import KernelSpecificationError
 from countperf.measurements import Purpose
-from measurement_kernels import extended, paper, paper_tests, random_shapes
+from measurement_kernels import extended, paper, paper_tests, published, random_shapes
 from measurement_kernels.applications import APPLICATIONS
 from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
@@ -34,8 +34,22 @@ def _variants() -> dict[str, CatalogEntry]:
     return {each.name: each for family in variant_sets() for each in variant_entries(family)}
 
 
-def _kernels(purpose: Purpose | None) -> dict[str, CatalogEntry]:
+@cache
+def _published() -> dict[str, CatalogEntry]:
+    return {each.name: each for each in published.entries()}
+
+
+def _kernels(purpose: Purpose | None, collection: Collection | None) -> dict[str, CatalogEntry]:
+    if collection == "published":
+        return _published()
     return _variants() if purpose == "variant" else _everything()
+
+
+def _named(name: str) -> dict[str, CatalogEntry]:
+    """Return the kernels among which a name is looked up."""
+    if name.startswith(VARIANTS_PREFIX):
+        return _variants()
+    return _published() if name.startswith(published.PUBLISHED_PREFIX) else _everything()
 
 
 def families(
@@ -47,8 +61,8 @@ def families(
     ----------
     purpose : {"measurement", "test", "application", "variant"} or None
         Only families of this purpose; None: all but sets of variants.
-    collection : {"paper", "extended", "random"} or None
-        Only families of this collection; None: all.
+    collection : {"paper", "extended", "random", "published"} or None
+        Only families of this collection; None: all but the published ones.
 
     Returns
     -------
@@ -56,7 +70,7 @@ def families(
     """
     found = [
         e.family
-        for e in _kernels(purpose).values()
+        for e in _kernels(purpose, collection).values()
         if purpose in (None, e.purpose) and collection in (None, e.collection)
     ]
     return tuple(dict.fromkeys(found))
@@ -84,8 +98,9 @@ def entries(
         Only shapes of this one of the paper's sets.
     element_type : {"f32", "f64"} or None
         Only this element type; None: all. The paper's is ``f32``.
-    collection : {"paper", "extended", "random"} or None
-        The paper's kernels, those beyond its classes, or families of random shapes; None: all.
+    collection : {"paper", "extended", "random", "published"} or None
+        The paper's kernels, those beyond its classes, families of random shapes, or kernels whose
+        times others have published; None: all but the published ones.
     purpose : {"measurement", "test", "application", "variant"} or None
         Kernels for fits (``measurement``) or for evaluations; None: all but sets of variants.
 
@@ -101,13 +116,14 @@ def entries(
     ParameterError
         There is no such set of shapes.
     """
-    known = families(purpose="variant" if purpose == "variant" else None, collection=None)
+    listed = collection if collection == "published" else None
+    known = families(purpose="variant" if purpose == "variant" else None, collection=listed)
     if family is not None and family not in known:
         raise _unknown("family of kernels", family, known)
     shapes = None if size_class is None else group_shapes(size_class)
     return tuple(
         each
-        for each in _kernels(purpose).values()
+        for each in _kernels(purpose, collection).values()
         if family in (None, each.family)
         and variant in (None, each.variant)
         and group_shape in (None, each.group_shape)
@@ -141,7 +157,7 @@ def entry(name: str) -> CatalogEntry:
     >>> entry("n-body").name
     'n-body/256x1/f32'
     """
-    everything = _variants() if name.startswith(VARIANTS_PREFIX) else _everything()
+    everything = _named(name)
     if name in everything:
         return everything[name]
     parts = name.split("/")

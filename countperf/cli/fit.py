@@ -6,14 +6,33 @@ import argparse
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from countperf.cli.common import natural, positive, print_json
 from countperf.errors import ParameterError
 
+if TYPE_CHECKING:
+    from countperf.measurements import MeasurementSet
+
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    command.add_argument("measurements", help="a campaign's file (.jsonl)")
+    command.add_argument(
+        "measurements",
+        help="a campaign's file (.jsonl); or a table of times measured elsewhere (.csv), a cache"
+        " file of Kernel Tuner or T4 results (.json)",
+    )
+    command.add_argument(
+        "--kernels",
+        metavar="FILE.py[:NAME]",
+        help="for a table: where the kernels are that its column kernel names (default: the"
+        " catalogue); with a name, the kernel of a table without that column",
+    )
+    command.add_argument(
+        "--device",
+        metavar="SLUG|FILE",
+        help="for a table: what was measured, a device of the catalogue or an identity (.json)",
+    )
     which = command.add_mutually_exclusive_group()
     which.add_argument(
         "--model",
@@ -88,7 +107,6 @@ def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     from countperf.documents import check_writable
     from countperf.errors import OutputError
-    from countperf.measurements import MeasurementSet
     from countperf.models.library import checked_own_name, store_own_fit, user_fits_folder
     from countperf.report import fit_object, fit_text
     from countperf.report.weights_table import compared_fits_text
@@ -103,7 +121,7 @@ def run(options: argparse.Namespace) -> None:
             message = "a fit is written to a file, or under a name: --output or --name, not both"
             raise ParameterError(message, parameter="name")
     check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
-    measurements = MeasurementSet.read_file(options.measurements)
+    measurements = _measurements(options)
     result = fit(
         measurements,
         model=options.model,
@@ -146,3 +164,23 @@ def run(options: argparse.Namespace) -> None:
         print(compared_fits_text(result.weights, compared))
     if failed is not None:
         raise failed
+
+
+def _measurements(options: argparse.Namespace) -> MeasurementSet:
+    """Read a campaign's file, or a table."""
+    from countperf.measurements import MeasurementSet
+    from countperf.workflow.tables import measurements_of_table
+
+    if not options.measurements.endswith((".csv", ".csv.gz", ".json", ".json.gz")):
+        if options.kernels is not None or options.device is not None:
+            message = (
+                "a campaign's file names its kernels and device; leave out --kernels, --device"
+            )
+            raise ParameterError(message, parameter="kernels")
+        return MeasurementSet.read_file(options.measurements)
+    if options.device is None:
+        message = "a table does not say what was measured: add --device, such as nvidia-titan-x"
+        raise ParameterError(message, parameter="device")
+    return measurements_of_table(
+        options.measurements, kernels=options.kernels, device=options.device
+    )

@@ -28,7 +28,14 @@ Distribution = tuple[tuple[int, int], ...]
 
 _NOTHING = np.iinfo(np.int64).max
 
-__all__ = ["BankConflicts", "Transactions", "bank_conflicts", "transactions"]
+__all__ = [
+    "BankConflicts",
+    "Transactions",
+    "access_patterns",
+    "bank_conflicts",
+    "in_sub_groups",
+    "transactions",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +168,7 @@ def transactions(
     """
     _check_positive(line_bytes=line_bytes, sub_group_size=sub_group_size)
     size = access.access.bits // 8
-    patterns = _patterns(access, parameters, line_bytes // gcd(line_bytes, size))
+    patterns = access_patterns(access, parameters, line_bytes // gcd(line_bytes, size))
     counted: dict[int, int] = {}
     executed = 0
 
@@ -236,7 +243,7 @@ def bank_conflicts(
     if parameters is None:
         patterns = [_only_pattern(access, modulus)]
     else:
-        patterns = _patterns(access, parameters, modulus)
+        patterns = access_patterns(access, parameters, modulus)
 
     def degrees(offsets: NDArray[np.int64], active: NDArray[np.bool_]) -> NDArray[np.int64]:
         first = offsets * size // bank_width_bytes
@@ -272,9 +279,23 @@ def _check_positive(**values: int) -> None:
             raise CountingError(f"{name} is {value}; it must be at least 1", where=name)
 
 
-def _patterns(
+def access_patterns(
     access: AccessAnalysis, parameters: Mapping[str, int], modulus: int
 ) -> list[LanePattern]:
+    """Return the patterns of an access whose address and conditions are known.
+
+    Parameters
+    ----------
+    access, parameters
+        As for `transactions`.
+    modulus : int
+        Shifts are told apart modulo this number of elements.
+
+    Raises
+    ------
+    CountingError, ParameterError
+        As for `transactions`.
+    """
     address = _known_address(access)
     values = access.checked(parameters)
     return lane_patterns(access.place, address, values, modulus)
@@ -336,15 +357,38 @@ def _tally(
     measure: Callable[[NDArray[np.int64], NDArray[np.bool_]], NDArray[np.int64]],
 ) -> None:
     """Add up how many sub-group instructions of a pattern have which measure."""
+    offsets, active = in_sub_groups(pattern, sub_group_size)
+    working = active.any(axis=1)
+    for shift, number in pattern.shifts.items():
+        for value in measure(offsets + shift, active)[working].tolist():
+            counted[value] = counted.get(value, 0) + number
+
+
+def in_sub_groups(
+    pattern: LanePattern, sub_group_size: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return offsets and activity of a pattern with a row for each sub-group, the last one padded.
+
+    Parameters
+    ----------
+    pattern : LanePattern
+        Of a work group.
+    sub_group_size : int
+        Work items of a sub-group.
+
+    Returns
+    -------
+    offsets : ndarray of int64, shape (sub-groups, sub_group_size)
+        Elements; without the shifts.
+    active : ndarray of bool, shape (sub-groups, sub_group_size)
+        Which items execute the access.
+    """
     items = len(pattern.offsets)
     rows = -(-items // sub_group_size)
     padding = (0, rows * sub_group_size - items)
     offsets = np.pad(pattern.offsets, padding).reshape(rows, sub_group_size)
     active = np.pad(pattern.active, padding).reshape(rows, sub_group_size)
-    working = active.any(axis=1)
-    for shift, number in pattern.shifts.items():
-        for value in measure(offsets + shift, active)[working].tolist():
-            counted[value] = counted.get(value, 0) + number
+    return offsets, active
 
 
 def _spans(

@@ -21,7 +21,7 @@ class Environment(Part):
     operating_system, processor : str
         The machine.
     cores : int
-        Processor cores that the process may use.
+        Processor cores that the process may use; 0 where nobody noted them.
     load_average : tuple of float
         Over 1, 5 and 15 minutes, where known.
     clocks_mhz : dict from str to float
@@ -38,7 +38,7 @@ class Environment(Part):
     recorded_at: str
     operating_system: str
     processor: str
-    cores: int = Field(gt=0)
+    cores: int = Field(ge=0)
     load_average: tuple[NonNegativeFloat, ...] = ()
     clocks_mhz: dict[str, NonNegativeFloat] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)

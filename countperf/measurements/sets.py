@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.display import short_repr
 from countperf.documents import damaged_line, parse_lines, read_bytes, split_lines, write_atomically
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
+from countperf.measurements.cases import Purpose
 from countperf.measurements.header import Header
 from countperf.measurements.lines import (
     FailedCase,
@@ -100,6 +101,75 @@ class MeasurementSet:
             for entry in self.measurements
         ]
         return pd.DataFrame(rows)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: pd.DataFrame,
+        kernels: Mapping[str, Any],
+        *,
+        device: DeviceIdentity,
+        source: str = "",
+        transactions: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        purpose: Purpose = "measurement",
+    ) -> MeasurementSet:
+        """Make measurements of a table of times that were taken elsewhere.
+
+        Parameters
+        ----------
+        table : DataFrame
+            A row per case. Columns: ``kernel``, a key of `kernels`; the time, under the name of its
+            unit (``seconds``, ``milliseconds``, ``microseconds`` or ``nanoseconds``); the kernels'
+            sizes, by name (missing where a kernel lacks one). Optional: ``case`` (a name of its
+            own), ``family``, ``variant``, ``purpose``.
+        kernels : mapping from str to loopy.TranslationUnit or callable
+            The kernels; or functions that build one from choices, whose arguments name columns.
+        device : DeviceIdentity
+            What was measured; `countperf.measurements.tables.identity_elsewhere` makes one of what
+            is usually known.
+        source : str, optional
+            Where the times come from; part of the protocol's name.
+        transactions : sequence of str, optional
+            Which transactions of sub-groups to find, such as ``transactions.32x128``, for models
+            that name them.
+        ignore : sequence of str, optional
+            Columns that are neither sizes nor choices.
+        purpose : {"measurement", "test", "application", "variant"}, optional
+            Of rows that do not say one.
+
+        Returns
+        -------
+        MeasurementSet
+            Every line has a remark that it was measured elsewhere; the environment is ``unknown``.
+            A kernel that cannot be counted keeps its times, with the reason among the remarks.
+
+        Raises
+        ------
+        TableError
+            A column is missing, or of no use; or a cell holds no kernel, size or time. Row and
+            column are named.
+
+        Examples
+        --------
+        >>> import loopy as lp, pandas as pd
+        >>> from countperf.measurements.tables import identity_elsewhere
+        >>> double = lp.make_kernel("{[i]: 0<=i<n}", "z[i] = 2*x[i]", lang_version=(2018, 2))
+        >>> double = lp.split_iname(double, "i", 64, outer_tag="g.0", inner_tag="l.0")
+        >>> double = lp.add_and_infer_dtypes(double, {"x": "float32"})
+        >>> table = pd.DataFrame({"kernel": "double", "n": [64, 128], "microseconds": [3.0, 4.0]})
+        >>> found = MeasurementSet.from_table(
+        ...     table, {"double": double}, device=identity_elsewhere("nvidia-k40c", "K40c", 15)
+        ... )
+        >>> [(each.case, each.time_s) for each in found]
+        [('double/n=64', 3e-06), ('double/n=128', 4e-06)]
+        """
+        from countperf.measurements.tables import lines_of_table, table_header
+
+        lines = lines_of_table(
+            table, kernels, transactions=transactions, ignore=ignore, purpose=purpose
+        )
+        return cls(header=table_header(device, source), measurements=lines)
 
     @classmethod
     def read_file(cls, path: Path | str) -> MeasurementSet:

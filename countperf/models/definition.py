@@ -67,7 +67,7 @@ from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
 from countperf.properties.group_shape import GROUP_SHAPE, group_shape
 from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
-from countperf.properties.transactions import TRANSACTIONS, transaction_roots
+from countperf.properties.transactions import AT_SIZES, transaction_roots
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]
@@ -83,11 +83,11 @@ _NEEDS_POLICY = (
     " [policy] with width = 8 below it, and whatever else countperf.execution.policy has; beside an"
     " --expression --policy with the slug of a fit, such as pocl-epyc-zen5, or a file)"
 )
-_NO_FORMULA = (CODE, LATE, f"{TRANSACTIONS}.")
+_NO_FORMULA = (CODE, LATE, *(f"{root}." for root in AT_SIZES))
 
 _WHICH_TRANSACTIONS = (
     "does not say which transactions are meant: name the work items of a sub-group and the bytes of"
-    " a line, as in transactions.32x128, or .load or .store of them"
+    " a line, as in transactions.32x128, or .load or .store of them (subgroups.32.barrier likewise)"
 )
 _WEIGHT_PREFIX = "w_"
 _PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
@@ -334,7 +334,7 @@ class FittedModel(Document):
     def _why_never_there(self, name: str) -> str:
         """Say why a property, or what a pattern matches, is never there; nothing if it can be."""
         root = name.split(".")[0]
-        if root == TRANSACTIONS:
+        if root in AT_SIZES:
             return "" if transaction_roots([name]) else _WHICH_TRANSACTIONS
         if root == "exec":
             return "is what kernels have before a policy says how it is issued: name run... instead"

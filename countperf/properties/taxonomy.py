@@ -209,6 +209,16 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "lines that sub-groups touch in global memory, by work items and bytes of a line, where"
             " a model names them",
         ),
+        (
+            r"subgroups\.[1-9]\d*(?:\.(?:launched|arithmetic|load|store|local|passes|barrier))?",
+            "instruction",
+            "what sub-groups execute, by work items of a sub-group, where a model names it",
+        ),
+        (
+            r"distinct\.(?:load|store)",
+            "B",
+            "distinct bytes of global memory that a kernel accesses, where a model names them",
+        ),
         (r"groups", "work group", "work groups launched"),
         (r"items", "work item", "work items of all groups, where a model names them"),
         (r"rows", "row", "rows of work items along local axis 0, of all groups, likewise"),
@@ -224,7 +234,10 @@ PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 """What property names begin with."""
 
 
-_NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late", "transactions"})
+_NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late", "transactions"}) | {
+    "subgroups",
+    "distinct",
+}
 
 
 def is_emitted(name: str) -> bool:

@@ -1,10 +1,15 @@
-"""Memory transactions of sub-groups as properties, which models may name.
+"""What sub-groups do as properties, which models may name and which have no formula.
 
 ``transactions.32x128.load`` are the lines of 128 bytes that sub-groups of 32 work items touch in
 all loads from global memory, each line once whenever a sub-group executes an access; likewise
 ``store``; ``transactions.32x128`` are both. How lines are shared depends on how every access lies
 in its array, so that there is no formula: the number is found at given sizes, exactly
 (`countperf.counting.transactions`).
+
+``subgroups.32.launched``, ``.arithmetic``, ``.load``, ``.store``, ``.local``, ``.passes`` and
+``.barrier`` are what sub-groups of 32 work items execute (`countperf.counting.sub_group_work`);
+``distinct.load`` and ``distinct.store`` the distinct bytes of global memory that the kernel
+accesses. They are found at given sizes likewise.
 """
 
 from __future__ import annotations
@@ -19,14 +24,27 @@ from countperf.symbolic.memory import FieldsAlone
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
+    from countperf.counting.programs import KernelProgram
     from countperf.properties.vector import PropertyVector
 
 TRANSACTIONS = "transactions"
 """What names of transactions begin with."""
 
-_ROOT = re.compile(TRANSACTIONS + r"\.[1-9]\d*x[1-9]\d*(?![^.])")
+SUB_GROUPS = "subgroups"
+"""What names of instructions of sub-groups begin with."""
 
-__all__ = ["TRANSACTIONS", "TransactionCounts", "transaction_roots", "with_transactions"]
+DISTINCT = "distinct"
+"""What names of distinct bytes begin with."""
+
+AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT)
+"""What all names of this module begin with."""
+
+_NUMBER = r"[1-9]\d*"
+_ROOT = re.compile(
+    rf"(?:{TRANSACTIONS}\.{_NUMBER}x{_NUMBER}|{SUB_GROUPS}\.{_NUMBER}|{DISTINCT})(?![^.])"
+)
+
+__all__ = ["AT_SIZES", "TransactionCounts", "transaction_roots", "with_transactions"]
 
 
 def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
@@ -50,7 +68,8 @@ class TransactionCounts(FieldsAlone):
     kernel : loopy.TranslationUnit
         The kernel.
     roots : tuple of str
-        Which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``.
+        Which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``,
+        ``subgroups.<work items of a sub-group>``, ``distinct``.
     statistics : mapping from str to number or str
         What data decides, as for `countperf.count_kernel`.
     """
@@ -58,6 +77,12 @@ class TransactionCounts(FieldsAlone):
     kernel: Any
     roots: tuple[str, ...]
     statistics: Mapping[str, Any]
+
+    @cached_property
+    def _programs(self) -> tuple[KernelProgram, ...]:
+        from countperf.counting.programs import kernel_programs
+
+        return kernel_programs(self.kernel, statistics=self.statistics)
 
     @cached_property
     def _analysis(self) -> KernelAnalysis:
@@ -78,12 +103,24 @@ class TransactionCounts(FieldsAlone):
         """
         found: dict[str, int] = {}
         for root in self.roots:
-            items, line_bytes = map(int, root.split(".")[1].split("x"))
-            counted = self._analysis.transactions(
-                parameters, line_bytes=line_bytes, sub_group_size=items
-            )
-            found |= {f"{root}.{direction}": number for direction, number in counted.items()}
+            counted = self._counted(root, parameters)
+            found |= {f"{root}.{name}": number for name, number in counted.items()}
         return found
+
+    def _counted(self, root: str, parameters: Mapping[str, int]) -> dict[str, int]:
+        kind, _, numbers = root.partition(".")
+        if kind == DISTINCT:
+            from countperf.counting.sub_group_work import distinct_bytes
+
+            return distinct_bytes(self._analysis, parameters)
+        if kind == SUB_GROUPS:
+            from countperf.counting.sub_group_work import sub_group_work
+
+            return sub_group_work(
+                self._programs, self._analysis, parameters, sub_group_size=int(numbers)
+            )
+        items, line_bytes = map(int, numbers.split("x"))
+        return self._analysis.transactions(parameters, line_bytes=line_bytes, sub_group_size=items)
 
 
 def with_transactions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,49 @@ def load_kernel(specification: str) -> Any:
     return find_in_user_code(
         specification, lp.TranslationUnit, kind_name="loopy.TranslationUnit", error=error
     )
+
+
+def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:
+    """Find the kernels that a table of times names.
+
+    Parameters
+    ----------
+    names : iterable of str
+        What stands in the table's column ``kernel``.
+    place : str or None
+        ``path/file.py`` or ``package.module`` that has translation units, or functions that build
+        them (whose arguments, if any, name columns of the table), under these names; None: they are
+        kernels of the catalogue.
+
+    Returns
+    -------
+    dict
+        As `countperf.MeasurementSet.from_table` takes them.
+
+    Raises
+    ------
+    KernelSpecificationError
+        There is no such kernel.
+    """
+    if place is None:
+        return {name: load_kernel(name) for name in names}
+    from types import FunctionType
+
+    import loopy as lp
+
+    def error(message: str) -> KernelSpecificationError:
+        return KernelSpecificationError(message, specification=place)
+
+    kinds: Any = lp.TranslationUnit | FunctionType
+    return {
+        name: find_in_user_code(
+            f"{place}:{name}",
+            kinds,
+            kind_name="loopy.TranslationUnit",
+            error=error,
+        )
+        for name in names
+    }
 
 
 def is_in_catalogue(specification: str) -> bool:

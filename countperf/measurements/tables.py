@@ -1,0 +1,344 @@
+"""Measurements from tables of times that a profiler, a cluster or a paper gave.
+
+What a table does not say is marked and not guessed: lines carry the remark `ELSEWHERE`, the
+environment says `UNKNOWN`, and the noise of a single time is zero, so that a fit counts all cases
+the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from countperf.errors import CountingError, TableError
+from countperf.hardware.identity import DeviceIdentity
+from countperf.measurements.cases import PURPOSES, KernelCase, Purpose
+from countperf.measurements.header import Environment, Header, Protocol
+from countperf.measurements.lines import Measurement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ELSEWHERE = "measured elsewhere; spread and noise are not known"
+"""Remark of every line that came from a table."""
+
+UNKNOWN = "unknown"
+"""What an environment says of what nobody noted."""
+
+SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
+"""Columns that may hold the time, and their unit, s."""
+
+_TEXTS = ("case", "family", "variant", "purpose")
+
+__all__ = ["ELSEWHERE", "UNKNOWN", "identity_elsewhere", "lines_of_table", "table_header"]
+
+
+def identity_elsewhere(slug: str, name: str, compute_units: int) -> DeviceIdentity:
+    """Return the identity of a GPU of which only name and compute units are known.
+
+    Parameters
+    ----------
+    slug : str
+        Its short name, lower case.
+    name : str
+        Its name.
+    compute_units : int
+        How many it has.
+
+    Examples
+    --------
+    >>> identity_elsewhere("nvidia-k40c", "Tesla K40c", 15).platform
+    'unknown'
+    """
+    return DeviceIdentity(
+        slug=slug,
+        platform=UNKNOWN,
+        vendor=UNKNOWN,
+        name=name,
+        driver_version=UNKNOWN,
+        device_type="gpu",
+        compute_units=compute_units,
+    )
+
+
+def table_header(device: DeviceIdentity, source: str) -> Header:
+    """Return the header of measurements from a table.
+
+    Parameters
+    ----------
+    device : DeviceIdentity
+        What was measured.
+    source : str
+        Where the times come from, for the protocol's name.
+    """
+    return Header(
+        device=device,
+        protocol=Protocol(
+            name=f"elsewhere: {source}" if source else "elsewhere",
+            rounds=1,
+            runs=1,
+            drops=0,
+            spread_limit=1.0,
+            noise_limit=1.0,
+        ),
+        environment=Environment(
+            recorded_at=UNKNOWN, operating_system=UNKNOWN, processor=UNKNOWN, cores=0
+        ),
+    )
+
+
+def lines_of_table(
+    table: pd.DataFrame,
+    kernels: Mapping[str, Any],
+    *,
+    transactions: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    purpose: Purpose = "measurement",
+) -> tuple[Measurement, ...]:
+    """Return a measurement for each row of a table.
+
+    Parameters
+    ----------
+    table, kernels, transactions, ignore, purpose
+        As for `countperf.MeasurementSet.from_table`.
+
+    Raises
+    ------
+    TableError
+        As there.
+    """
+    columns = tuple(map(str, table.columns))
+    records: list[dict[str, Any]] = [
+        dict(zip(columns, values, strict=True))
+        for values in table.astype(object).itertuples(index=False, name=None)
+    ]
+    rows = _Rows(columns, records, kernels, tuple(transactions), frozenset(ignore), purpose)
+    rows.check_columns()
+    found = [rows.measurement(number) for number in range(len(records))]
+    rows.refuse_idle_columns()
+    seen: dict[str, int] = {}
+    for number, each in enumerate(found):
+        if each.case in seen:
+            raise TableError(
+                f"row {number + 1}: case {each.case} stands in row {seen[each.case] + 1} already; "
+                "keep one of them, such as the smaller time",
+                row=number + 1,
+                column="kernel",
+            )
+        seen[each.case] = number
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """A kernel of a table, counted."""
+
+    unit: Any
+    sizes: tuple[str, ...]
+    group_shape: tuple[int, int]
+    properties: dict[str, Any] | None
+    why_not: str
+    at_sizes: Callable[[Mapping[str, int]], Mapping[str, int]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Reads the rows of a table."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[Mapping[str, Any]]
+    kernels: Mapping[str, Any]
+    transactions: tuple[str, ...]
+    ignore: frozenset[str]
+    purpose: Purpose
+    counted: dict[tuple[Any, ...], _Counted] = field(
+        default_factory=dict[tuple[Any, ...], _Counted]
+    )
+    used: set[str] = field(default_factory=set[str])
+
+    def check_columns(self) -> None:
+        """Refuse a table without kernels or times, and columns of which nobody knows the use."""
+        times = [each for each in self.columns if each in SECONDS]
+        if "kernel" not in self.columns:
+            raise TableError(
+                "the table has no column 'kernel'; add one with the names that kernels= has",
+                column="kernel",
+            )
+        if len(times) != 1:
+            raise TableError(
+                f"the table has {len(times)} columns of times; it needs one of "
+                f"{', '.join(SECONDS)}",
+                column="seconds",
+            )
+        for number, row in enumerate(self.rows):
+            name = row["kernel"]
+            if name not in self.kernels:
+                raise TableError(
+                    f"row {number + 1}, column 'kernel': no kernel is called {name!r}; kernels= "
+                    f"has {', '.join(map(repr, self.kernels)) or 'none'}",
+                    row=number + 1,
+                    column="kernel",
+                )
+
+    def refuse_idle_columns(self) -> None:
+        """Refuse columns that no row has used; once all rows are read."""
+        known = {"kernel", *SECONDS, *_TEXTS, *self.ignore, *self.used}
+        for column in self.columns:
+            if column not in known:
+                raise TableError(
+                    f"column {column!r} is no size of any of the kernels; drop it, or name it in "
+                    "ignore=",
+                    column=column,
+                )
+
+    def kernel(self, name: str, choice: Mapping[str, Any]) -> _Counted:
+        """Return a kernel, counted; for a function, what it builds of a choice."""
+        key = (name, *choice.values())
+        if key not in self.counted:
+            given = self.kernels[name]
+            self.counted[key] = _count(given(**choice) if choice else given, self.transactions)
+        return self.counted[key]
+
+    def measurement(self, number: int) -> Measurement:
+        """Return the measurement of a row."""
+        row = self.rows[number]
+        name = str(row["kernel"])
+        given = self.kernels[name]
+        names = _choices_of(given, row) if _is_builder(given) else ()
+        choice = {each: self._value(row, number, each) for each in names}
+        kernel = self.kernel(name, choice)
+        sizes = {each: self._size(row, number, each) for each in kernel.sizes}
+        self.used.update(choice, sizes)
+        variant = ",".join(f"{each}={value}" for each, value in choice.items())
+        values = ",".join(f"{each}={value}" for each, value in sizes.items())
+        texts = {each: str(row[each]) for each in _TEXTS if each in row}
+        case = KernelCase(
+            name=texts.get("case") or "/".join(filter(None, (name, variant, values))),
+            kernel=name,
+            build=kernel.unit,
+            family=texts.get("family") or name.split("/")[0],
+            variant=texts.get("variant") or variant,
+            group_shape=kernel.group_shape,
+            parameters=sizes,
+            purpose=self._purpose(texts, number),
+        )
+        known = None if kernel.at_sizes is None else dict(kernel.at_sizes(sizes))
+        remarks = (ELSEWHERE, *([kernel.why_not] if kernel.why_not else ()))
+        return Measurement.from_samples(
+            case,
+            [[self._seconds(row, number)]],
+            dropped=0,
+            recorded_at=UNKNOWN,
+            properties=kernel.properties,
+            transactions=known,
+            remarks=remarks,
+        )
+
+    def _purpose(self, texts: Mapping[str, str], number: int) -> Purpose:
+        given = texts.get("purpose", self.purpose)
+        if given not in PURPOSES:
+            raise TableError(
+                f"row {number + 1}, column 'purpose': {given!r} is none of {', '.join(PURPOSES)}",
+                row=number + 1,
+                column="purpose",
+            )
+        return given
+
+    def _value(self, row: Mapping[str, Any], number: int, column: str) -> Any:
+        """Return the value of a column as plain Python, which a function of choices takes."""
+        if column not in row:
+            raise TableError(
+                f"row {number + 1}: the table has no column {column!r}, which the kernel "
+                f"{row['kernel']!r} needs; add it",
+                row=number + 1,
+                column=column,
+            )
+        value = row[column]
+        value = value.item() if hasattr(value, "item") else value
+        if value is None or value != value or str(value) == "<NA>":
+            raise TableError(
+                f"row {number + 1}, column {column!r}: nothing stands there, and the kernel "
+                f"{row['kernel']!r} needs it",
+                row=number + 1,
+                column=column,
+            )
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    def _size(self, row: Mapping[str, Any], number: int, column: str) -> int:
+        value = self._value(row, number, column)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise TableError(
+                f"row {number + 1}, column {column!r}: {value!r} is no size; a natural number is "
+                "wanted",
+                row=number + 1,
+                column=column,
+            )
+        return value
+
+    def _seconds(self, row: Mapping[str, Any], number: int) -> float:
+        (column,) = (each for each in SECONDS if each in row)
+        try:
+            value = float(row[column])
+        except (TypeError, ValueError):
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise TableError(
+                f"row {number + 1}, column {column!r}: {row[column]!r} is no time; a positive "
+                "number is wanted: drop rows that were not measured",
+                row=number + 1,
+                column=column,
+            )
+        return value * SECONDS[column]
+
+
+def _is_builder(kernel: Any) -> bool:
+    """Whether a kernel is a function of choices; without importing Loopy."""
+    return callable(kernel) and not hasattr(kernel, "callables_table")
+
+
+def _choices_of(builder: Any, columns: Collection[Any]) -> tuple[str, ...]:
+    """Return the arguments of a function that a table has, or that it cannot do without."""
+    arguments = inspect.signature(builder).parameters
+    return tuple(
+        name
+        for name, argument in arguments.items()
+        if name in columns or argument.default is inspect.Parameter.empty
+    )
+
+
+def _count(unit: Any, transactions: Sequence[str]) -> _Counted:
+    """Count a kernel; one that cannot be counted keeps its times, with the reason."""
+    from countperf.counting.analysis import analyze_kernel
+    from countperf.properties.count_properties import count_kernel
+    from countperf.properties.transactions import TransactionCounts
+
+    if _is_builder(unit):
+        unit = unit()
+    try:
+        vector = count_kernel(unit, view="structure")
+        analysis = analyze_kernel(unit)
+    except CountingError as error:
+        sizes = tuple(sorted(unit.default_entrypoint.all_params()))
+        return _Counted(
+            unit=unit,
+            sizes=sizes,
+            group_shape=(0, 0),
+            properties=None,
+            why_not=f"not counted: {error}",
+            at_sizes=None,
+        )
+    shapes = {program.shape.extents for program in analysis.programs}
+    extents = (*next(iter(shapes)), 1, 1) if len(shapes) == 1 else (0, 0)
+    is_planar = len(shapes) == 1 and math.prod(extents[2:]) == 1
+    counts = TransactionCounts(kernel=unit, roots=tuple(transactions), statistics={})
+    return _Counted(
+        unit=unit,
+        sizes=vector.parameters,
+        group_shape=(extents[0], extents[1]) if is_planar else (0, 0),
+        properties=vector.to_document(),
+        why_not="",
+        at_sizes=counts if transactions else None,
+    )

@@ -1,0 +1,72 @@
+"""Times that were measured elsewhere, as measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from countperf.errors import DeviceError
+from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.library import load_device
+from countperf.measurements import MeasurementSet
+from countperf.measurements.recorded import read_times
+from countperf.measurements.tables import identity_elsewhere
+from countperf.workflow.kernels import table_kernels
+
+
+def measurements_of_table(
+    table: Path | str,
+    *,
+    kernels: str | None = None,
+    device: str,
+    source: str = "",
+) -> MeasurementSet:
+    """Read times that were measured elsewhere from a file.
+
+    Parameters
+    ----------
+    table : Path or str
+        CSV, a cache file of Kernel Tuner, or T4 results; see
+        `countperf.measurements.recorded.read_times` and `countperf.MeasurementSet.from_table`.
+    kernels : str, optional
+        Where the kernels are that the column ``kernel`` names: ``my.py`` or a module; with the name
+        of a kernel, ``my.py:axpy``, for tables without such a column. By default the catalogue.
+    device : str
+        What was measured: a slug of the device catalogue, or the path of a device's identity
+        (``.json``).
+    source : str, optional
+        Where the times come from; by default the file's name.
+
+    Returns
+    -------
+    MeasurementSet
+
+    Raises
+    ------
+    TableError, DocumentError, KernelSpecificationError, DeviceError
+        The table, the kernels, or the device cannot be read.
+    """
+    place, name = kernels or "", ""
+    if ":" in place:
+        place, _, name = place.rpartition(":")
+    if device.endswith(".json"):
+        identity = DeviceIdentity.read_file(device)
+    else:
+        known = load_device(device)
+        if known.num_compute_units is None:
+            raise DeviceError(
+                f"the description of {device} has no number of compute units, which tells devices "
+                "apart; give an identity (.json)",
+                device=device,
+            )
+        identity = identity_elsewhere(known.slug, known.name, known.num_compute_units)
+    frame = read_times(table)
+    if name and "kernel" not in frame.columns:
+        frame = frame.assign(kernel=name)
+    named = frame["kernel"].tolist() if "kernel" in frame.columns else []
+    names = [str(each) for each in dict.fromkeys(named)]
+    return MeasurementSet.from_table(
+        frame,
+        table_kernels(names, place or None),
+        device=identity,
+        source=source or Path(table).name,
+    )
