@@ -43,7 +43,6 @@ class CompiledKernel:
         The code of each of the device's kernels.
     host_code, host_function : str
         What launches them.
-    from countperf.harness.arrays import ArrayArgument
     scalars : Mapping from str to numpy.dtype
         Arguments that are no arrays.
     arrays : tuple of str
@@ -78,6 +77,12 @@ class CompiledKernel:
             values |= array.chosen_strides(array.extents(values), values)
         return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
 
+    def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
+        """Return what is launched at given sizes, but for launches of no group."""
+        arguments = dict.fromkeys(self.arrays) | self.numbers(parameters)
+        found = launches_of(self.host_code, self.host_function, arguments)
+        return tuple(each for each in found if each.number_of_groups)
+
     def counts(self, parameters: Mapping[str, int]) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
 
@@ -92,10 +97,7 @@ class CompiledKernel:
             A loop depends on data, or a group executes too many instructions to be followed.
         """
         found: Counter[str] = Counter()
-        arguments = dict.fromkeys(self.arrays) | self.numbers(parameters)
-        for launch in launches_of(self.host_code, self.host_function, arguments):
-            if not launch.number_of_groups:
-                continue
+        for launch in self.launches(parameters):
             program = self.programs.get(launch.kernel)
             if program is None:
                 raise CountingError(f"there is no code of kernel {launch.kernel!r}")
@@ -144,31 +146,43 @@ def read_compiled(
     KernelBuildError
         A kernel cannot be handed to another process.
     """
+    return tuple(
+        KernelBuildError(objects.problem)
+        if objects.problem
+        else kernel_of(unit, objects.programs, device.identity.platform)
+        for (unit, _), objects in zip(units, compile_objects(units, device), strict=True)
+    )
+
+
+def kernel_of(unit: Any, programs: Mapping[str, Program], platform: str) -> CompiledKernel:
+    """Join a translation unit and the code that a runtime made of it.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        With one entry point whose argument types are known.
+    programs : mapping from str to Program
+        The code of each of the device's kernels.
+    platform : str
+        Of the OpenCL runtime.
+    """
     import loopy as lp
 
     from countperf.counting.copies import generated
 
-    found: list[CompiledKernel | KernelBuildError] = []
-    for (unit, _), objects in zip(units, compile_objects(units, device), strict=True):
-        if objects.problem:
-            found.append(KernelBuildError(objects.problem))
-            continue
-        if not isinstance(unit.target, lp.PyOpenCLTarget):
-            unit = unit.copy(target=lp.PyOpenCLTarget())
-        code, kernel = generated(unit), describe_kernel(unit, _no_launch)
-        found.append(
-            CompiledKernel(
-                platform=device.identity.platform,
-                programs=objects.programs,
-                host_code=code.host_code(),
-                host_function=code.host_programs[kernel.name].name,
-                scalars=kernel.scalars,
-                arrays=tuple(kernel.arguments),
-                offsets=kernel.offsets,
-                strided=tuple(part for part in kernel.arguments.values() if part.automatic),
-            )
-        )
-    return tuple(found)
+    if not isinstance(unit.target, lp.PyOpenCLTarget):
+        unit = unit.copy(target=lp.PyOpenCLTarget())
+    code, kernel = generated(unit), describe_kernel(unit, _no_launch)
+    return CompiledKernel(
+        platform=platform,
+        programs=programs,
+        host_code=code.host_code(),
+        host_function=code.host_programs[kernel.name].name,
+        scalars=kernel.scalars,
+        arrays=tuple(kernel.arguments),
+        offsets=kernel.offsets,
+        strided=tuple(part for part in kernel.arguments.values() if part.automatic),
+    )
 
 
 def _no_launch(_: Mapping[str, Any]) -> list[Any]:
