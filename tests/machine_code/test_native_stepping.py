@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import loopy as lp
+import numpy as np
 import pytest
 
 from countperf.errors import DeviceError
@@ -12,6 +15,7 @@ from countperf.harness.devices import find_device
 from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.objdump import find_objdump
 from measurement_kernels import catalog
+from tests.harness.loopy_cases import GROUP, two_launches
 from tests.oracles.native_stepping import (
     Steppable,
     SteppingError,
@@ -26,7 +30,6 @@ pytestmark = [
 ]
 
 NAMES = (
-    "atax/128x1/f32",
     "finite-differences/16x16/f32",
     "guards/scattered/32x8/f32",
     "integer/div-1/128x1/f32",
@@ -43,6 +46,66 @@ NAMES = (
 """Of several launches, with guards, remainders, barriers, divisions and triangular loops."""
 
 
+def one_group() -> Any:
+    """Multiply rows by a matrix, untransformed: one group of one item, which PoCL calls."""
+    return lp.make_kernel(
+        "{[e,i,j]: 0<=e<n and 0<=i,j<9}",
+        "z[e,i] = sum(j, M[i,j]*u[e,j])",
+        [
+            lp.GlobalArg("z,u", np.float64, shape="n,9"),
+            lp.GlobalArg("M", np.float64, shape="9,9"),
+            lp.ValueArg("n", np.int32),
+        ],
+        lang_version=(2018, 2),
+    )
+
+
+def stencil() -> Any:
+    """Average neighbors in three dimensions: compilers guard the loop against overflow."""
+    unit = lp.make_kernel(
+        "{[i,j,k]: 0<=i,j,k<n}",
+        "r[i,j,k] = u[i+1,j+1,k+1] - u[i,j+1,k+1] - u[i+2,j+1,k+1] - u[i+1,j+1,k+2]",
+        [
+            lp.GlobalArg("u", np.float32, shape="n+2,n+2,n+2"),
+            lp.GlobalArg("r", np.float32, shape="n,n,n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n mod 16 = 0 and n >= 16",
+        lang_version=(2018, 2),
+    )
+    unit = lp.split_iname(unit, "k", 16, outer_tag="g.0", inner_tag="l.0")
+    return lp.split_iname(unit, "j", 2, outer_tag="g.1", inner_tag="l.1")
+
+
+def upper_rows() -> Any:
+    """Sum the upper triangle of a matrix; the last group is not full."""
+    unit = lp.make_kernel(
+        "{[i,j]: 0<=i<n and i<=j<n}",
+        "y[i] = sum(j, a[i,j]*x[j])",
+        [
+            lp.GlobalArg("a", np.float64, shape="n,n"),
+            lp.GlobalArg("x,y", np.float64, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+OTHERS = {
+    "one-group": (one_group, {"n": 7}),
+    "stencil": (stencil, {"n": 32}),
+    "two-launches": (two_launches, {"n": 4 * GROUP}),
+    "upper-rows": (upper_rows, {"n": 50}),
+}
+"""Kernels as other projects write them."""
+
+
+def sizes_of(name: str) -> Mapping[str, int]:
+    return OTHERS[name][1] if name in OTHERS else catalog.entry(name).check_parameters
+
+
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Steppable]:
     try:
@@ -50,20 +113,23 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Steppable]
         stepper()
     except (DeviceError, SteppingError) as error:
         pytest.skip(str(error))
-    entries = [catalog.entry(name) for name in NAMES]
-    units = [(each.build(), each.check_parameters) for each in entries]
+    names = (*NAMES, *OTHERS)
+    units = [
+        (OTHERS[name][0]() if name in OTHERS else catalog.entry(name).build(), sizes_of(name))
+        for name in names
+    ]
     found = compiled_for_stepping(units, device, tmp_path_factory.mktemp("objects"))
     return {
-        name: each for name, each in zip(NAMES, found, strict=True) if isinstance(each, Steppable)
+        name: each for name, each in zip(names, found, strict=True) if isinstance(each, Steppable)
     }
 
 
 @pytest.mark.parametrize("factor", [1, 2])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_every_instruction_is_executed_as_often(
     kernels: Mapping[str, Steppable], name: str, factor: int
 ) -> None:
-    sizes = {n: factor * size for n, size in catalog.entry(name).check_parameters.items()}
+    sizes = {n: factor * size for n, size in sizes_of(name).items()}
     kernel = kernels[name]
     for launch, number in kernel.groups(sizes):
         try:
