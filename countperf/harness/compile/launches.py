@@ -94,7 +94,7 @@ def launches_of(
         _Kernels(),
         SimpleNamespace(),
         **arguments,
-        allocator=lambda size: SimpleNamespace(size=size),
+        allocator=lambda size: SimpleNamespace(size=size, release=lambda: None),
     )
     return tuple(found)
 
