@@ -97,6 +97,13 @@ class Constants:
         return None
 
 
+class ArrayData(NamedTuple):
+    """Integers that an array holds: bytes of each, and function from its place to its value."""
+
+    itemsize: int
+    value: Callable[[int], int]
+
+
 @dataclass(slots=True)
 class Journal:
     """What instructions did, in order.
@@ -140,6 +147,8 @@ class Machine:
         Integers in memory, by address, with their bits, at most 32.
     constants : Constants
         What memory has besides.
+    arrays : list of (int, int, ArrayData)
+        Arrays whose contents are known: where they begin and end, and what they hold.
     flags : Flags or None
         None if they are not known.
     has_bytes : bool
@@ -160,6 +169,9 @@ class Machine:
     masks: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)] * 8)
     memory: dict[int, tuple[Value, int]] = field(default_factory=dict[int, tuple[Value, int]])
     constants: Constants = field(default_factory=lambda: Constants({}))
+    arrays: list[tuple[int, int, ArrayData]] = field(
+        default_factory=list[tuple[int, int, ArrayData]]
+    )
     flags: Flags | None = None
     has_bytes: bool = False
     stored: int = 0
@@ -186,6 +198,8 @@ class Machine:
             if bits < _PIECE and self._whole(address) is not None:
                 self._break_up(address)
                 return self.look(address, bits)
+            if self.arrays and (value := self._element(address, bits)) is not None:
+                return value
             return self.constants.load(address, bits)
         value, width = found
         if width < bits:
@@ -194,6 +208,15 @@ class Machine:
                 return None
             return sum(part << (8 * k) for k, part in enumerate(parts) if part is not None)
         return None if value is None else value & ((1 << bits) - 1)
+
+    def _element(self, address: int, bits: int) -> Value:
+        """Return what an array holds whose contents are known."""
+        for start, end, data in self.arrays:
+            if start <= address < end:
+                place, offset = divmod(address - start, data.itemsize)
+                if offset + bits // 8 <= data.itemsize:
+                    return data.value(place) >> 8 * offset & ((1 << bits) - 1)
+        return None
 
     def store(self, address: Value, bits: int, value: Value) -> None:
         """Write to memory; where the address is not known, to data that decides nothing."""
