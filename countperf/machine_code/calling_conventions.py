@@ -8,9 +8,9 @@ each at a multiple of its size, behind them a block of sizes, and the group's nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from countperf.machine_code.integer_unit import REGISTERS, Machine
+from countperf.machine_code.integer_unit import REGISTERS, ArrayData, Machine
 from countperf.machine_code.launch import KernelLaunch
 
 _ARGUMENTS = 0x1000_0000_0000
@@ -31,6 +31,14 @@ def middle_group(launch: KernelLaunch) -> tuple[int, int, int]:
     """Return the number of a group in the middle, which no border cuts."""
     first, second, third = (extent // 2 for extent in launch.groups)
     return first, second, third
+
+
+def fill_arrays(machine: Machine, launch: KernelLaunch, contents: Mapping[str, ArrayData]) -> None:
+    """Let arrays hold what is given by their names."""
+    for place, name in launch.arrays.items():
+        if name in contents:
+            start = _ARRAYS + place * _APART
+            machine.arrays.append((start, start + _APART // 2, contents[name]))
 
 
 def pocl_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:

@@ -65,7 +65,8 @@ class Flags(NamedTuple):
     """What conditions are made of: operands and result of the instruction that set the flags.
 
     ``kind`` is ``sub`` where the result is ``first - second``, ``add`` where it is their sum,
-    ``logic`` where there is no carry, and ``mask`` where there is one if the first is smaller.
+    ``logic`` where there is no carry, ``mask`` where there is one if the first is smaller, and
+    ``exact`` where ``first`` is the carry itself and ``second`` the overflow, each 0 or 1.
     """
 
     kind: str
@@ -94,6 +95,13 @@ class Constants:
             if 0 <= offset <= len(content) - bits // 8:
                 return int.from_bytes(content[offset : offset + bits // 8], "little")
         return None
+
+
+class ArrayData(NamedTuple):
+    """Integers that an array holds: bytes of each, and function from its place to its value."""
+
+    itemsize: int
+    value: Callable[[int], int]
 
 
 @dataclass(slots=True)
@@ -139,6 +147,8 @@ class Machine:
         Integers in memory, by address, with their bits, at most 32.
     constants : Constants
         What memory has besides.
+    arrays : list of (int, int, ArrayData)
+        Arrays whose contents are known: where they begin and end, and what they hold.
     flags : Flags or None
         None if they are not known.
     has_bytes : bool
@@ -159,6 +169,9 @@ class Machine:
     masks: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)] * 8)
     memory: dict[int, tuple[Value, int]] = field(default_factory=dict[int, tuple[Value, int]])
     constants: Constants = field(default_factory=lambda: Constants({}))
+    arrays: list[tuple[int, int, ArrayData]] = field(
+        default_factory=list[tuple[int, int, ArrayData]]
+    )
     flags: Flags | None = None
     has_bytes: bool = False
     stored: int = 0
@@ -185,6 +198,8 @@ class Machine:
             if bits < _PIECE and self._whole(address) is not None:
                 self._break_up(address)
                 return self.look(address, bits)
+            if self.arrays and (value := self._element(address, bits)) is not None:
+                return value
             return self.constants.load(address, bits)
         value, width = found
         if width < bits:
@@ -193,6 +208,15 @@ class Machine:
                 return None
             return sum(part << (8 * k) for k, part in enumerate(parts) if part is not None)
         return None if value is None else value & ((1 << bits) - 1)
+
+    def _element(self, address: int, bits: int) -> Value:
+        """Return what an array holds whose contents are known."""
+        for start, end, data in self.arrays:
+            if start <= address < end:
+                place, offset = divmod(address - start, data.itemsize)
+                if offset + bits // 8 <= data.itemsize:
+                    return data.value(place) >> 8 * offset & ((1 << bits) - 1)
+        return None
 
     def store(self, address: Value, bits: int, value: Value) -> None:
         """Write to memory; where the address is not known, to data that decides nothing."""
@@ -336,8 +360,16 @@ def writer(text: str, bits: int) -> Write:
     return lambda _, __: None
 
 
-def _width(name: str, parts: list[str]) -> int:
-    """Return the bits of operands, from registers or from what the name ends with."""
+def width_of(name: str, parts: list[str]) -> int:
+    """Return the bits of operands, from registers or from what the name ends with.
+
+    Parameters
+    ----------
+    name : str
+        The mnemonic.
+    parts : list of str
+        The operands.
+    """
     for text in reversed(parts):
         if text in REGISTERS:
             return REGISTERS[text].bits
@@ -357,6 +389,8 @@ def signed(value: int, bits: int) -> int:
 def _below(f: Flags) -> bool:
     if f.kind in ("sub", "mask"):
         return f.first < f.second
+    if f.kind == "exact":
+        return bool(f.first)
     return f.kind == "add" and f.result < f.first
 
 
@@ -365,7 +399,8 @@ def _less(f: Flags) -> bool:
         return signed(f.first, f.bits) < signed(f.second, f.bits)
     if f.kind == "add":
         return signed(f.first, f.bits) + signed(f.second, f.bits) < 0
-    return bool(f.result >> (f.bits - 1))
+    is_negative = bool(f.result >> (f.bits - 1))
+    return is_negative != bool(f.second) if f.kind == "exact" else is_negative
 
 
 def _overflow(f: Flags) -> bool:
@@ -440,10 +475,10 @@ _BINARY: Mapping[str, tuple[str, Callable[[int, int, int], int]]] = {
     "and": ("logic", lambda a, b, _bits: a & b),
     "or": ("logic", lambda a, b, _bits: a | b),
     "xor": ("logic", lambda a, b, _bits: a ^ b),
-    "shl": ("logic", lambda a, b, bits: a << (b & (bits - 1))),
-    "sal": ("logic", lambda a, b, bits: a << (b & (bits - 1))),
-    "shr": ("logic", lambda a, b, bits: a >> (b & (bits - 1))),
-    "sar": ("logic", lambda a, b, bits: signed(a, bits) >> (b & (bits - 1))),
+    "shl": ("logic", lambda a, b, bits: a << (b & (63 if bits == 64 else 31))),
+    "sal": ("logic", lambda a, b, bits: a << (b & (63 if bits == 64 else 31))),
+    "shr": ("logic", lambda a, b, bits: a >> (b & (63 if bits == 64 else 31))),
+    "sar": ("logic", lambda a, b, bits: signed(a, bits) >> (b & (63 if bits == 64 else 31))),
     "rol": ("logic", lambda a, b, bits: a << (b % bits) | a >> (-b % bits)),
     "ror": ("logic", lambda a, b, bits: a >> (b % bits) | a << (-b % bits)),
 }
@@ -503,10 +538,10 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
     if special is not None:
         return special
     name = mnemonic
-    plain = (_BINARY, _UNARY, _THREE, _BIT_COUNTS)
+    plain = (_BINARY, _UNARY, _THREE, _BIT_COUNTS, _PAIRS)
     if not any(name in each for each in plain) and name != "bt" and name[-1] in _BITS:
         name = mnemonic[:-1]
-    bits = _width(mnemonic, parts[-1:] if name in _SHIFTS else parts)
+    bits = width_of(mnemonic, parts[-1:] if name in _SHIFTS else parts)
     if len(parts) == 3 and name in _THREE:
         return _three(name, parts, bits)
     if name == "imul" and len(parts) == 2:
@@ -535,7 +570,7 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
         low, high = _BITS[widening[2]], _BITS[widening[3]]
         return _move(parts, low, high, is_signed=widening[1] == "s")
     if _MOVE.match(mnemonic) and len(parts) == 2:
-        bits = _width(mnemonic, parts)
+        bits = width_of(mnemonic, parts)
         return _move(parts, bits, bits)
     if mnemonic in ("cltq", "cdqe"):
         return _move(["%eax", "%rax"], 32, 64, is_signed=True)
@@ -644,7 +679,7 @@ def _conditional(suffix: str, parts: list[str]) -> Action:
     decide = condition_of(suffix)
     if decide is None and suffix[-1:] in _BITS:
         decide = condition_of(suffix[:-1])
-    bits = _width("", parts)
+    bits = width_of("", parts)
     read, keep, write = reader(parts[0], bits), reader(parts[1], bits), writer(parts[1], bits)
 
     def move(machine: Machine) -> None:
@@ -673,7 +708,7 @@ def _binary(name: str, parts: list[str], bits: int) -> Action:
     kind, compute = _BINARY[name]
     read = reader(parts[0], 8 if name in _SHIFTS else bits)
     keep, write = reader(parts[1], bits), writer(parts[1], bits)
-    mask = (1 << bits) - 1
+    mask, shifts = (1 << bits) - 1, name in _SHIFTS
     is_zero = name in ("xor", "sub") and parts[0] == parts[1]
 
     def operate(machine: Machine) -> None:
@@ -690,9 +725,35 @@ def _binary(name: str, parts: list[str], bits: int) -> Action:
             return
         result = compute(first, second, bits) & mask
         write(machine, result)
-        machine.flags = Flags(kind, first, second, result, bits)
+        if shifts:
+            machine.flags = _flags_of_shift(name, machine.flags, first, second, result, bits)
+        else:
+            machine.flags = Flags(kind, first, second, result, bits)
 
     return operate
+
+
+def _flags_of_shift(
+    name: str, before: Flags | None, value: int, count: int, result: int, bits: int
+) -> Flags | None:
+    """Return the flags that a shift leaves: those of before if it shifts by nothing.
+
+    Rotations leave all flags but carry and overflow as they were: what they leave is not known.
+    """
+    count &= 63 if bits == 64 else 31
+    if not count:
+        return before
+    if name in ("rol", "ror"):
+        return None
+    top = bits - 1
+    if name in ("shl", "sal"):
+        carry = value >> (bits - count) & 1 if count <= bits else 0
+        overflow = result >> top ^ carry
+    elif name == "shr":
+        carry, overflow = value >> (count - 1) & 1, value >> top
+    else:
+        carry, overflow = signed(value, bits) >> (count - 1) & 1, 0
+    return Flags("exact", carry, overflow, result, bits)
 
 
 def _low_part(machine: Machine, text: str, mask: Value) -> Value:
@@ -710,14 +771,20 @@ def _three(name: str, parts: list[str], bits: int) -> Action:
         reader(parts[1], bits),
         writer(parts[2], bits),
     )
-    sets_flags = name in ("andn", "bzhi", "imul")
+    sets_flags, is_product, top = name in ("andn", "bzhi", "imul"), name == "imul", 1 << bits - 1
 
     def operate(machine: Machine) -> None:
         one, other = first(machine), second(machine)
         result = None if one is None or other is None else compute(one, other, bits) & mask
         write(machine, result)
         if sets_flags:
-            machine.flags = None if result is None else Flags("logic", 0, 0, result, bits)
+            overflows = 0
+            if is_product and one is not None and other is not None:
+                exact = signed(one, bits) * signed(other, bits)
+                overflows = int(not -top <= exact < top)
+            machine.flags = (
+                None if result is None else Flags("exact", overflows, overflows, result, bits)
+            )
 
     return operate
 
@@ -806,6 +873,7 @@ def _pair(name: str, text: str, bits: int) -> Action:
     write_low, write_high = writer("%rax", bits), writer("%rdx", bits)
     mask = (1 << bits) - 1
     is_signed = name.startswith("i")
+    lowest, highest = (-(1 << bits - 1), mask >> 1) if is_signed else (0, mask)
 
     def operate(machine: Machine) -> None:
         operand, first, second = read(machine), low(machine), high(machine)
@@ -814,7 +882,10 @@ def _pair(name: str, text: str, bits: int) -> Action:
         if operand is not None and first is not None:
             if name.endswith("mul"):
                 one, other = (signed(v, bits) if is_signed else v for v in (operand, first))
-                results = (one * other, one * other >> bits)
+                product = one * other
+                results = (product, product >> bits)
+                overflows = int(not lowest <= product <= highest)
+                machine.flags = Flags("exact", overflows, overflows, product & mask, bits)
             elif second is not None and operand:
                 whole = second << bits | first
                 whole = signed(whole, 2 * bits) if is_signed else whole

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from countperf.errors import CountingError
 from countperf.machine_code.avx512 import leads_to_integers, packed_action, target_of
+from countperf.machine_code.carried_bits import carried_action
 from countperf.machine_code.integer_unit import (
     EQUALITY,
     REGISTERS,
@@ -285,7 +286,7 @@ class Program:
             if SETS_UNKNOWN_FLAGS.match(line.mnemonic):
                 return action_of(line.mnemonic, operands)
             return packed_action(line.mnemonic, operands)
-        return action_of(line.mnemonic, operands)
+        return carried_action(line.mnemonic, operands) or action_of(line.mnemonic, operands)
 
     def executed(self, entry: str, machine: Machine, most_steps: int = MOST_STEPS) -> Counter[int]:
         """Follow a function to its end; return how often each line is executed, by its number.
@@ -350,6 +351,8 @@ class Program:
                     _forget(machine)
                 continue
             if block.leaves:
+                if self.lines[block.lines[-1]].mnemonic.startswith("jmp"):
+                    _forget(machine)  # on to a function of which nothing is known
                 place = stack.pop() if stack else None
                 continue
             if block.condition is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import prod
 
 
@@ -18,12 +19,15 @@ class KernelLaunch:
         In order; None for an array, else the value as it lies in memory.
     groups, group_shape : tuple of int
         Along three axes.
+    arrays : Mapping from int to str
+        Names of arrays by their places among the arguments, where they are known.
     """
 
     kernel: str
     arguments: tuple[bytes | None, ...]
     groups: tuple[int, int, int]
     group_shape: tuple[int, int, int]
+    arrays: Mapping[int, str] = field(default_factory=dict[int, str])
 
     @property
     def number_of_groups(self) -> int:

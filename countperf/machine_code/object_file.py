@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ _PLACE = re.compile(r"#\s*([0-9a-f]+) <")
 _SECTION = re.compile(r"^Contents of section (\S+):$")
 _BYTES = re.compile(r"^ ([0-9a-f]+) ((?:[0-9a-f]+ ){1,4})")
 _CONSTANTS = (".rodata", ".lrodata", ".data")
+_STUB = "@plt"
 _SECTIONS_AT = 0x4000_0000_0000
 _SYMBOLS_AT = 0x5000_0000_0000
 _SYMBOLS_APART = 1 << 20
@@ -64,10 +65,28 @@ def program_of(path: Path, find_library: FindLibrary) -> Program:
             lines[-1] = _relocated(lines[-1], places[name] + int(relocation[2] or "0", 16))
         elif found := instruction_in(_absolute(each)):
             lines.append(Line(*found))
+    lines = _linked(lines, entries)
     for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
         entries[name] = symbols[name]
         lines += function
     return Program(lines, entries, Constants(constants))
+
+
+def _linked(lines: Sequence[Line], entries: Mapping[str, int]) -> list[Line]:
+    """Have stubs of the linker, ``f@plt``, jump to functions of the same object."""
+    targets = {
+        address: entries[name.removesuffix(_STUB)]
+        for name, address in entries.items()
+        if name.endswith(_STUB) and name.removesuffix(_STUB) in entries
+    }
+    found: list[Line] = []
+    target: int | None = None
+    for line in lines:
+        target = targets.get(line.address, target)
+        if target is not None and line.mnemonic == "jmp":
+            line, target = Line(line.address, line.mnemonic, f"{target:x}"), None
+        found.append(line)
+    return found
 
 
 def _absolute(line: str) -> str:

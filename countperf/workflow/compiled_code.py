@@ -166,15 +166,17 @@ def _code_of(
     label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int]]]]]
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
-    units = [(entry(name).build(), some[0][1]) for name, some in cases]
+    entries = [entry(name) for name, _ in cases]
+    units = [(each.build(), some[0][1]) for each, (_, some) in zip(entries, cases, strict=True)]
     found: list[tuple[str, dict[str, int] | str]] = []
     read = read_compiled(units, find_device(label))
-    for (_, some), compiled in zip(cases, read, strict=True):
+    for known, (_, some), compiled in zip(entries, cases, read, strict=True):
         for case, parameters in some:
+            statistics = known.statistics_at(parameters)
             try:
                 if isinstance(compiled, KernelBuildError):
                     raise compiled
-                found.append((case, compiled.counts(parameters)))
+                found.append((case, compiled.counts(parameters, statistics)))
             except (CountingError, KernelBuildError) as error:
                 found.append((case, str(error)))
     return found

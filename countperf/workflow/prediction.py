@@ -329,7 +329,7 @@ def vector_for(
     if weights.definition.reads_code:
         checked = vector.checked_parameters(parameters, {})
         sizes = {name: int(np.max(value)) for name, value in checked.items()}
-        vector = _with_code(vector, found, sizes, weights.device.slug)
+        vector = _with_code(vector, found, sizes, weights.device.slug, statistics)
     return added(vector, found, weights.definition.named_transactions, statistics)
 
 
@@ -369,17 +369,21 @@ def with_compiled_code(
     """
     found = kernel_itself(kernel, "code to compile")
     vector = counted(found, statistics=statistics, view="structure")
-    return _with_code(vector, found, {**(parameters or {}), **more}, device or "pocl:0")
+    return _with_code(vector, found, {**(parameters or {}), **more}, device or "pocl:0", statistics)
 
 
 def _with_code(
-    vector: PropertyVector, kernel: Any, sizes: Mapping[str, int], device: str
+    vector: PropertyVector,
+    kernel: Any,
+    sizes: Mapping[str, int],
+    device: str,
+    statistics: Mapping[str, Statistic] | None = None,
 ) -> PropertyVector:
     """Compile a kernel on a device, and add what its code executes to its counts."""
     (compiled,) = read_compiled([(kernel, sizes)], find_device(device))
     if isinstance(compiled, KernelBuildError):
         raise compiled
-    return vector.with_code(compiled.counts)
+    return vector.with_code(lambda at: compiled.counts(at, statistics))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -128,13 +129,21 @@ def test_all_launches_are_counted(device: Device) -> None:
 @needs_objdump
 @needs_llvm
 @pytest.mark.device
-def test_loops_over_data_are_refused(device: Device) -> None:
+@pytest.mark.parametrize("mean", [16, 5, Fraction(5, 2)])
+def test_loops_over_data_take_their_mean_trip_counts(device: Device, mean: Fraction) -> None:
     entry = catalog.entry("spmv/random/128x1/f32")
     sizes = entry.check_parameters
     (kernel,) = read_compiled([(entry.build(), sizes)], device)
     assert isinstance(kernel, CompiledKernel)
-    with pytest.raises(CountingError, match=r"cannot be followed: .* depends on data"):
+    with pytest.raises(CountingError, match=r"loop 'j' runs, bounded by length, is data"):
         kernel.counts(sizes)
+    with pytest.raises(CountingError, match=r"statistics={'j': 12.5}"):
+        kernel.counts(sizes, {"x": "stride1"})
+    more, less = (kernel.counts(sizes, {"j": each}) for each in (mean, mean / 2))
+    if device.label.startswith("pocl"):  # a product is fused with an addition, element by element
+        rows = 128 * -(-sizes["n"] // 128)  # all groups count as full ones
+        assert more["code.arithmetic_scalar"] == mean * rows
+    assert less["code.all"] < more["code.all"]
 
 
 @needs_objdump

@@ -21,7 +21,17 @@ from countperf.measurements import MeasurementSet
 from countperf.models.library import fits_folders
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import analyzing, compiled_code, evaluating, fitting, kernels, measured, measuring, prediction, publishing
+from countperf.workflow import (
+    analyzing,
+    compiled_code,
+    evaluating,
+    fitting,
+    kernels,
+    measured,
+    measuring,
+    prediction,
+    publishing,
+)
 from measurement_kernels.catalog import families
 from tests.models.builders import make_weights
 

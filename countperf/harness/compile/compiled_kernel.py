@@ -11,12 +11,22 @@ import numpy as np
 
 from countperf.errors import CountingError, KernelBuildError
 from countperf.harness.arrays import ArrayArgument
+from countperf.harness.compile.data_loops import (
+    DataLoop,
+    contents_for,
+    data_loops_of,
+)
 from countperf.harness.compile.launches import launches_of
 from countperf.harness.compile.objects import INTEL, POCL, compile_objects
 from countperf.harness.description import describe_kernel
 from countperf.harness.device import Device
 from countperf.harness.scalars import as_scalar
-from countperf.machine_code.calling_conventions import intel_group, middle_group, pocl_group
+from countperf.machine_code.calling_conventions import (
+    fill_arrays,
+    intel_group,
+    middle_group,
+    pocl_group,
+)
 from countperf.machine_code.executed_counts import ROOT, late_of, properties_of
 from countperf.machine_code.integer_unit import Machine
 from countperf.machine_code.interpreter import Program
@@ -43,7 +53,6 @@ class CompiledKernel:
         The code of each of the device's kernels.
     host_code, host_function : str
         What launches them.
-    from countperf.harness.arrays import ArrayArgument
     scalars : Mapping from str to numpy.dtype
         Arguments that are no arrays.
     arrays : tuple of str
@@ -52,6 +61,8 @@ class CompiledKernel:
         Scalars that only say where arrays begin; 0 by default.
     strided : tuple of ArrayArgument
         Arrays with strides that Loopy leaves to the caller; C order by default.
+    data_loops : tuple of DataLoop
+        Loops whose trip counts are data.
     analyzed : dict
         Cycles of blocks that were analyzed already.
     """
@@ -64,6 +75,7 @@ class CompiledKernel:
     arrays: tuple[str, ...]
     offsets: frozenset[str] = frozenset()
     strided: tuple[ArrayArgument, ...] = ()
+    data_loops: tuple[DataLoop, ...] = ()
     analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
 
     def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
@@ -78,28 +90,38 @@ class CompiledKernel:
             values |= array.chosen_strides(array.extents(values), values)
         return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
 
-    def counts(self, parameters: Mapping[str, int]) -> dict[str, int]:
+    def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
+        """Return what is launched at given sizes, but for launches of no group."""
+        arguments = {name: name for name in self.arrays} | self.numbers(parameters)
+        found = launches_of(self.host_code, self.host_function, arguments)
+        return tuple(each for each in found if each.number_of_groups)
+
+    def counts(
+        self, parameters: Mapping[str, int], statistics: Mapping[str, Any] | None = None
+    ) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
 
         Parameters
         ----------
         parameters : mapping from str to int
             Values of all integer arguments; other scalars are 1, for what they are decides nothing.
+        statistics : mapping from str to number or str, optional
+            Mean trip counts of loops that depend on data, by name; others are passed over.
 
         Raises
         ------
         CountingError
-            A loop depends on data, or a group executes too many instructions to be followed.
+            A loop depends on data and no mean trip count is stated, or a group executes too many
+            instructions to be followed.
         """
+        contents = contents_for(self.data_loops, statistics or {})
         found: Counter[str] = Counter()
-        arguments = dict.fromkeys(self.arrays) | self.numbers(parameters)
-        for launch in launches_of(self.host_code, self.host_function, arguments):
-            if not launch.number_of_groups:
-                continue
+        for launch in self.launches(parameters):
             program = self.programs.get(launch.kernel)
             if program is None:
                 raise CountingError(f"there is no code of kernel {launch.kernel!r}")
             machine = GROUP_STATES[self.platform](launch, middle_group(launch))
+            fill_arrays(machine, launch, contents)
             entry = entry_of(program, launch.kernel, launch.group_shape)
             try:
                 executed = program.executed(entry, machine)
@@ -144,31 +166,44 @@ def read_compiled(
     KernelBuildError
         A kernel cannot be handed to another process.
     """
+    return tuple(
+        KernelBuildError(objects.problem)
+        if objects.problem
+        else kernel_of(unit, objects.programs, device.identity.platform)
+        for (unit, _), objects in zip(units, compile_objects(units, device), strict=True)
+    )
+
+
+def kernel_of(unit: Any, programs: Mapping[str, Program], platform: str) -> CompiledKernel:
+    """Join a translation unit and the code that a runtime made of it.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        With one entry point whose argument types are known.
+    programs : mapping from str to Program
+        The code of each of the device's kernels.
+    platform : str
+        Of the OpenCL runtime.
+    """
     import loopy as lp
 
     from countperf.counting.copies import generated
 
-    found: list[CompiledKernel | KernelBuildError] = []
-    for (unit, _), objects in zip(units, compile_objects(units, device), strict=True):
-        if objects.problem:
-            found.append(KernelBuildError(objects.problem))
-            continue
-        if not isinstance(unit.target, lp.PyOpenCLTarget):
-            unit = unit.copy(target=lp.PyOpenCLTarget())
-        code, kernel = generated(unit), describe_kernel(unit, _no_launch)
-        found.append(
-            CompiledKernel(
-                platform=device.identity.platform,
-                programs=objects.programs,
-                host_code=code.host_code(),
-                host_function=code.host_programs[kernel.name].name,
-                scalars=kernel.scalars,
-                arrays=tuple(kernel.arguments),
-                offsets=kernel.offsets,
-                strided=tuple(part for part in kernel.arguments.values() if part.automatic),
-            )
-        )
-    return tuple(found)
+    if not isinstance(unit.target, lp.PyOpenCLTarget):
+        unit = unit.copy(target=lp.PyOpenCLTarget())
+    code, kernel = generated(unit), describe_kernel(unit, _no_launch)
+    return CompiledKernel(
+        platform=platform,
+        programs=programs,
+        host_code=code.host_code(),
+        host_function=code.host_programs[kernel.name].name,
+        scalars=kernel.scalars,
+        arrays=tuple(kernel.arguments),
+        offsets=kernel.offsets,
+        strided=tuple(part for part in kernel.arguments.values() if part.automatic),
+        data_loops=data_loops_of(unit.default_entrypoint),
+    )
 
 
 def _no_launch(_: Mapping[str, Any]) -> list[Any]:

@@ -18,6 +18,7 @@ class _KernelStandIn:
     def __init__(self, name: str) -> None:
         self.name = name
         self.arguments: dict[int, bytes | None] = {}
+        self.arrays: dict[int, str] = {}
 
     @property
     def num_args(self) -> _AnyNumber:
@@ -25,6 +26,11 @@ class _KernelStandIn:
 
     def _set_arg_multi(self, pairs: tuple[Any, ...]) -> None:
         self.arguments |= dict.fromkeys(pairs[::2])
+        self.arrays |= {
+            place: value
+            for place, value in zip(pairs[::2], pairs[1::2], strict=True)
+            if isinstance(value, str)
+        }
 
     def _set_arg_buf_multi(self, pairs: tuple[Any, ...]) -> None:
         self.arguments |= {
@@ -64,7 +70,8 @@ def launches_of(
     host_code, host_function : str
         What Loopy generated, and the function to call in it.
     arguments : mapping from str to object
-        All its arguments by name: numbers as NumPy scalars; arrays may be anything.
+        All its arguments by name: numbers as NumPy scalars; arrays may be anything, such as their
+        names, which launches keep then.
     """
     from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
@@ -83,6 +90,7 @@ def launches_of(
                 arguments=tuple(each for _, each in sorted(kernel.arguments.items())),
                 groups=_three(groups),
                 group_shape=_three(group_shape),
+                arrays=dict(kernel.arrays),
             )
         )
 
@@ -94,7 +102,7 @@ def launches_of(
         _Kernels(),
         SimpleNamespace(),
         **arguments,
-        allocator=lambda size: SimpleNamespace(size=size),
+        allocator=lambda size: SimpleNamespace(size=size, release=lambda: None),
     )
     return tuple(found)
 

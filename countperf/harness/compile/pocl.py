@@ -115,6 +115,10 @@ def _code(path: Path) -> CompiledCode:
             f"PoCL's object for kernel {kernel!r} has no function {name} (it has"
             f" {', '.join(functions)}): this version of PoCL is not known, 3.1 is"
         )
+    # of a group of one item, the function of the group only calls that of the item
+    item = f"_pocl_kernel_{kernel}"
+    if f"{item}@plt" in functions:
+        name = item
     return code_of(
         functions[name],
         kernel=kernel,

@@ -1,0 +1,227 @@
+"""Arrays that decide how often loops run, and contents for them with given mean trip counts.
+
+A loop runs from or to what is read from an array of integers: lengths, or where rows begin. Where
+the caller states how often it runs on average (``statistics={"j": 12.5}``), the compiled code is
+followed with contents of the array that have this mean, so that remainders of unrolled loops and
+vectors are executed as often as rows of such lengths have them:
+
+1. one element decides: the array holds lengths that differ by one at most;
+2. two elements of an array do, one of them some places behind the other: it holds sums of these;
+3. an element of each of two arrays: these are where rows begin, and where they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from countperf.errors import CountingError
+from countperf.machine_code.integer_unit import ArrayData
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """An element that enters a trip count: of which array, at which place, with which sign."""
+
+    array: str
+    index: Any
+    factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoop:
+    """A loop whose trip count is data.
+
+    Attributes
+    ----------
+    iname : str
+        Its name in the kernel.
+    bounds : str
+        What bounds it, as text.
+    arrays : Mapping from str to (str, int)
+        For each array that decides, what it holds, ``length``, ``begin`` or ``end`` of rows, and
+        how many places apart these are; empty if they cannot be told.
+    itemsize : int
+        Bytes of an element.
+    constant : int
+        What is added to what the arrays say.
+    """
+
+    iname: str
+    bounds: str
+    arrays: Mapping[str, tuple[str, int]]
+    itemsize: int
+    constant: int
+
+    def contents(self, mean: Fraction) -> dict[str, ArrayData]:
+        """Return what arrays hold so that the loop runs so often on average."""
+        rows = mean - self.constant
+
+        def sums(place: int, apart: int) -> int:
+            return int(place * rows // apart)
+
+        found: dict[str, ArrayData] = {}
+        for name, (kind, apart) in self.arrays.items():
+            if kind == "length":
+                found[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1) - sums(k, 1))
+            elif kind == "begin":
+                found[name] = ArrayData(self.itemsize, lambda k, apart=apart: sums(k, apart))
+            else:
+                found[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1))
+        return found
+
+
+def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
+    """Return the loops of a kernel whose trip counts are read from arrays.
+
+    Parameters
+    ----------
+    kernel : loopy.LoopKernel
+        The entry point.
+    """
+    temporaries = set(kernel.temporary_variables)
+    found: list[DataLoop] = []
+    for iname in sorted(kernel.all_inames()):
+        domain = kernel.get_inames_domain(frozenset([iname]))
+        names = set(domain.get_var_names(_param())) & temporaries
+        if names and (loop := _data_loop(kernel, iname, names)) is not None:
+            found.append(loop)
+    return tuple(found)
+
+
+def _param() -> Any:
+    import islpy as isl
+
+    return isl.dim_type.param
+
+
+def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
+    size = kernel.get_iname_bounds(iname).size
+    _, expression = size.get_pieces()[-1]
+    factors = {
+        name: int(expression.get_coefficient_val(_param(), place).to_python())
+        for place, name in enumerate(expression.get_var_names(_param()))
+        if name in names
+    }
+    factors = {name: factor for name, factor in factors.items() if factor}
+    if not factors:
+        return None
+    constant = int(expression.get_constant_val().to_python())
+    try:
+        terms = [
+            term
+            for name, factor in factors.items()
+            for term in _terms(kernel, _definition(kernel, name), factor)
+        ]
+        arrays = _kinds(terms)
+    except _NotToldError:
+        terms, arrays = [], {}
+    size_of = next(
+        (kernel.arg_dict[name].dtype.numpy_dtype.itemsize for name in arrays if arrays), 4
+    )
+    return DataLoop(
+        iname=iname,
+        bounds=", ".join(sorted(factors)),
+        arrays=arrays,
+        itemsize=size_of,
+        constant=constant,
+    )
+
+
+class _NotToldError(Exception):
+    """What decides a loop is nothing that contents can be made for."""
+
+
+def _definition(kernel: Any, name: str) -> Any:
+    writers = [kernel.id_to_insn[each] for each in kernel.writer_map().get(name, ())]
+    if len(writers) != 1 or not hasattr(writers[0], "expression"):
+        raise _NotToldError
+    return writers[0].expression
+
+
+def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
+    """Yield the elements that a sum consists of; numbers are left out."""
+    import pymbolic.primitives as p
+    from loopy.symbolic import TypeCast
+
+    match expression:
+        case int():
+            if expression:
+                raise _NotToldError
+        case p.Sum():
+            for each in expression.children:
+                yield from _terms(kernel, each, factor)
+        case p.Product():
+            numbers = [each for each in expression.children if isinstance(each, int)]
+            others = [each for each in expression.children if not isinstance(each, int)]
+            if len(others) != 1:
+                raise _NotToldError
+            for each in numbers:
+                factor *= each
+            yield from _terms(kernel, others[0], factor)
+        case TypeCast():
+            yield from _terms(kernel, expression.child, factor)
+        case p.Subscript(aggregate=p.Variable(name=name)) if name in kernel.arg_dict:
+            index = expression.index_tuple
+            if len(index) != 1:
+                raise _NotToldError
+            yield _Term(name, index[0], factor)
+        case p.Variable(name=name) if name in kernel.temporary_variables:
+            yield from _terms(kernel, _definition(kernel, name), factor)
+        case _:
+            raise _NotToldError
+
+
+def _kinds(terms: list[_Term]) -> dict[str, tuple[str, int]]:
+    """Say what arrays hold whose elements make up a trip count."""
+    from pymbolic.mapper.distributor import distribute
+
+    match sorted(terms, key=lambda term: -term.factor):
+        case [only] if only.factor == 1:
+            return {only.array: ("length", 1)}
+        case [end, begin] if (end.factor, begin.factor) == (1, -1):
+            if end.array != begin.array:
+                return {begin.array: ("begin", 1), end.array: ("end", 1)}
+            apart = distribute(end.index - begin.index)
+            if isinstance(apart, int) and apart > 0:
+                return {end.array: ("begin", apart)}
+            raise _NotToldError
+        case _:
+            raise _NotToldError
+
+
+def contents_for(
+    loops: tuple[DataLoop, ...], statistics: Mapping[str, Any]
+) -> dict[str, ArrayData]:
+    """Return what arrays hold so that loops run as often as is stated.
+
+    Parameters
+    ----------
+    loops : tuple of DataLoop
+        Loops whose trip counts are data.
+    statistics : mapping from str to number or str
+        As for `countperf.count_kernel`; those of other loops and of arrays are passed over.
+
+    Raises
+    ------
+    CountingError
+        No mean trip count is stated for a loop, or no contents can be made for what bounds it.
+    """
+    found: dict[str, ArrayData] = {}
+    for loop in loops:
+        mean = statistics.get(loop.iname)
+        if not isinstance(mean, int | float | Fraction):
+            raise CountingError(
+                f"how often the loop {loop.iname!r} runs, bounded by {loop.bounds}, is data: state"
+                f" it on average, statistics={{{loop.iname!r}: 12.5}}"
+            )
+        if not loop.arrays:
+            raise CountingError(
+                f"what bounds the loop {loop.iname!r}, {loop.bounds}, is neither an element of an"
+                " array nor the difference of two, as compiled code is followed with: predict with"
+                " a model that does not read it"
+            )
+        found |= loop.contents(Fraction(mean))
+    return found

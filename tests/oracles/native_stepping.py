@@ -1,0 +1,241 @@
+"""How often each instruction of a compiled group is executed: by running it step by step.
+
+A program in C (``native_stepping.c``, compiled with ``cc``) loads a shared object of PoCL 3.1,
+calls the function of a group as PoCL does, and has the processor stop behind every instruction
+(``ptrace``). Nothing is shared with the code that follows instructions, but for the description of
+the launch, and where arrays lie: at the same addresses, so that whatever depends on alignment or
+overlap is decided alike. Arrays hold zeros.
+"""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from countperf.harness.compile.compiled_kernel import CompiledKernel, kernel_of
+from countperf.harness.compile.objects import compile_many
+from countperf.harness.compile.vector_library import find_library
+from countperf.harness.device import Device
+from countperf.machine_code.calling_conventions import middle_group, pocl_group
+from countperf.machine_code.launch import KernelLaunch
+from countperf.machine_code.object_file import entry_of, program_of
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_ARRAYS = 0x2000_0000_0000
+_APART = 1 << 36
+_ROOM = 1 << 34
+"""Bytes of an array on either side of where it begins; only what is touched takes memory."""
+_LOCAL_ARRAYS = 8
+"""Arrays that may be handed over behind the arguments: those in local memory."""
+_PATIENCE_S = 300
+
+
+class SteppingError(Exception):
+    """The group cannot be run, or takes too many steps."""
+
+
+@cache
+def stepper() -> Path:
+    """Compile the program that steps.
+
+    Raises
+    ------
+    SteppingError
+        There is no compiler, or it fails.
+    """
+    compiler = shutil.which("cc")
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        raise SteppingError("only processes of Linux on x86-64 are stepped through")
+    if compiler is None:
+        raise SteppingError("there is no C compiler: install gcc or clang")
+    program = Path(tempfile.mkdtemp(prefix="countperf-stepping-")) / "stepper"
+    command = [compiler, "-O2", "-o", str(program), str(_SOURCE), "-ldl"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise SteppingError(f"{' '.join(command)}: {made.stderr.strip()}")
+    return program
+
+
+def stepped(
+    path: Path,
+    launch: KernelLaunch,
+    number: Sequence[int],
+    most_steps: int = 2_000_000,
+) -> tuple[Counter[int], int]:
+    """Run a group of a kernel that PoCL compiled.
+
+    Parameters
+    ----------
+    path : Path
+        The shared object.
+    launch : KernelLaunch
+        The kernel, its arguments and its groups.
+    number : sequence of int
+        The group's number along three axes.
+    most_steps : int, optional
+        Instructions after which it is given up; a million take about four seconds.
+
+    Returns
+    -------
+    Counter of int, int
+        How often the instructions of the object are executed, by their addresses in it; and how
+        many are outside, in shared libraries.
+
+    Raises
+    ------
+    SteppingError
+        The group cannot be run here, or takes too many steps.
+    """
+    arguments = [*launch.arguments, *[None] * _LOCAL_ARRAYS]
+    lines = [f"{path} _pocl_kernel_{launch.kernel}_workgroup {most_steps}"]
+    lines += [" ".join(map(str, each)) for each in (number, launch.groups, (0, 0, 0))]
+    lines += [" ".join(map(str, launch.group_shape)), str(len(arguments))]
+    for place, value in enumerate(arguments):
+        if value is None:
+            lines.append(f"array {_ARRAYS + place * _APART} {_ROOM} {_ROOM}")
+        else:
+            lines.append(f"value {len(value)} {' '.join(map(str, value))}")
+    try:
+        run = subprocess.run(
+            [str(stepper())],
+            input="\n".join(lines) + "\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SteppingError(f"not done after {_PATIENCE_S} s") from error
+    if run.returncode:
+        raise SteppingError(run.stderr.strip() or f"ended with status {run.returncode}")
+    counts: Counter[int] = Counter()
+    outside = 0
+    for line in run.stdout.splitlines():
+        place, count = line.split()
+        if place == "outside":
+            outside = int(count)
+        else:
+            counts[int(place)] = int(count)
+    return counts, outside
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An instruction that is executed otherwise than following says.
+
+    Attributes
+    ----------
+    kernel : str
+        The device's kernel.
+    number : tuple of int
+        The group's number.
+    address : int
+        The instruction's.
+    text : str
+        The instruction.
+    native, followed : int
+        How often it is executed: stepped through, and by following the code.
+    """
+
+    kernel: str
+    number: tuple[int, int, int]
+    address: int
+    text: str
+    native: int
+    followed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steppable:
+    """A kernel that PoCL compiled, and the shared object of each of the device's kernels."""
+
+    kernel: CompiledKernel
+    objects: Mapping[str, Path]
+
+    def groups(self, sizes: Mapping[str, int]) -> list[tuple[KernelLaunch, tuple[int, int, int]]]:
+        """Return launches, each with a group in the middle and with the last one."""
+        found: list[tuple[KernelLaunch, tuple[int, int, int]]] = []
+        for launch in self.kernel.launches(sizes):
+            first, second, third = (extent - 1 for extent in launch.groups)
+            numbers = dict.fromkeys((middle_group(launch), (first, second, third)))
+            found += [(launch, number) for number in numbers]
+        return found
+
+    def compare(
+        self, launch: KernelLaunch, number: tuple[int, int, int], most_steps: int = 2_000_000
+    ) -> tuple[int, list[Difference]]:
+        """Step through a group and follow it.
+
+        Returns
+        -------
+        int, list of Difference
+            Instructions executed natively, and those that following counts otherwise.
+
+        Raises
+        ------
+        SteppingError
+            It cannot be stepped through.
+        CountingError
+            It cannot be followed.
+        """
+        program = self.kernel.programs[launch.kernel]
+        entry = entry_of(program, launch.kernel, launch.group_shape)
+        executed = program.executed(entry, pocl_group(launch, number))
+        native, _ = stepped(self.objects[launch.kernel], launch, number, most_steps)
+        lines = {line.address: line for line in program.lines}
+        followed = {program.lines[place].address: count for place, count in executed.items()}
+        found = [
+            Difference(
+                launch.kernel,
+                number,
+                address,
+                f"{lines[address].mnemonic} {lines[address].operands}".rstrip(),
+                native[address],
+                followed.get(address, 0),
+            )
+            for address in sorted({*native, *followed})
+            if native[address] != followed.get(address, 0)
+        ]
+        return native.total(), found
+
+
+def _same(problem: str) -> Any:
+    return problem
+
+
+def compiled_for_stepping(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device, folder: Path
+) -> list[Steppable | str]:
+    """Compile kernels with PoCL and keep the objects in a folder.
+
+    Returns
+    -------
+    list of Steppable or str
+        In the same order; why not for a kernel that cannot be compiled.
+    """
+    number = itertools.count()
+
+    def read(paths: Sequence[Path]) -> dict[str, Path]:
+        own = folder / str(next(number))
+        own.mkdir()
+        return {path.stem: Path(shutil.copy(path, own / path.name)) for path in paths}
+
+    found: list[Steppable | str] = []
+    made: Sequence[dict[str, Path] | str] = compile_many(units, device, read, _same)
+    for (unit, _), objects in zip(units, made, strict=True):
+        if isinstance(objects, str):
+            found.append(objects)
+        else:
+            programs = {name: program_of(path, find_library) for name, path in objects.items()}
+            kernel = kernel_of(unit, programs, device.identity.platform)
+            found.append(Steppable(kernel, objects))
+    return found
