@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
 
 if TYPE_CHECKING:
-    from countperf.hardware.parameters import DeviceParameters
-    from countperf.models.explanation import Explanation
-    from countperf.models.weights import WeightSet
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.predicting import DetailedPrediction
     from countperf.predictions import Prediction
+    from countperf.report.explanation import Explained
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -90,53 +91,73 @@ def anchor_run(text: str) -> tuple[dict[str, int], float]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Predict and print the time first, then where it goes."""
-    if options.explain:
-        _explain(options)
-        return
-    from countperf.predicting import predict
-    from countperf.report import comparison_text, prediction_object, prediction_text
-
-    prediction, *others = [
-        predict(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
-        for kernel, sizes, weights, more in _asked(options)
-    ]
-    _say_models(prediction, *others)
-    if options.json:
-        content = prediction_object(prediction)
-        against = {"against": prediction_object(others[0])} if others else {}
-        print_json(content | against)
-    elif others:
-        print(comparison_text(prediction, others[0]))
-    else:
-        print(prediction_text(prediction))
-
-
-def _explain(options: argparse.Namespace) -> None:
-    """Predict, and print what is behind it too."""
-    from countperf.models.explanation import explain
+    """Predict and print the time first, then what bounds it, then where it goes."""
     from countperf.predicting import predict_in_detail
-    from countperf.report import comparison_text
-    from countperf.report.explanation import difference_text, explanation_object, explanation_text
+    from countperf.report import prediction_object, prediction_text
+    from countperf.report.explanation import explanation_object, explanation_text
+
+    asked = _asked(options)
+    made = [
+        predict_in_detail(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
+        for kernel, sizes, weights, more in asked
+    ]
+    predictions = [each.prediction for each in made]
+    _say_models(*predictions)
+    if not options.explain and options.json:
+        contents = [prediction_object(each) for each in predictions]
+        print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
+        return
+    if not options.explain and len(made) == 1:
+        print(prediction_text(predictions[0], _accesses(asked[0], predictions[0])))
+        return
+    explained = [
+        _explained(each, named) for each, (_, _, named, _) in zip(made, asked, strict=True)
+    ]
+    if options.json:
+        contents = [explanation_object(*each) for each in explained]
+        print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
+    elif len(explained) > 1:
+        _compare(explained, with_all=options.explain)
+    else:
+        print(explanation_text(*explained[0], _accesses(asked[0], predictions[0])))
+
+
+def _explained(made: DetailedPrediction, named: str | None) -> Explained:
+    from countperf.models.explanation import explain
     from countperf.workflow import known_device
 
-    found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
-    for kernel, sizes, named, more in _asked(options):
-        made = predict_in_detail(kernel, sizes, weights=named, **more)
-        device = known_device(made.weights.device.slug, named)
-        explanation = explain(made.weights, made.vector, made.prediction)
-        found.append((explanation, made.weights, device))
-    first, *others = found
-    _say_models(*(explanation.prediction for explanation, _, _ in found))
-    if options.json:
-        content = explanation_object(*first)
-        against = {"against": explanation_object(*others[0])} if others else {}
-        print_json(content | against)
-    elif others:
-        print(comparison_text(first[0].prediction, others[0][0].prediction))
-        print(difference_text(first, others[0]))
-    else:
-        print(explanation_text(*first))
+    device = known_device(made.weights.device.slug, named)
+    return explain(made.weights, made.vector, made.prediction), made.weights, device
+
+
+def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
+    """Print two predictions side by side, all parts if asked for, and the cause last."""
+    from countperf.report.against import cause_text, comparison_text
+    from countperf.report.explanation import difference_text
+
+    (first, *_), (second, *_) = explained
+    text = comparison_text(first.prediction, second.prediction, (first, second))
+    if not with_all:
+        print(text)
+        return
+    print("\n".join(text.splitlines()[:-1]))
+    print(difference_text(explained[0], explained[1]))
+    print(cause_text(first.prediction, second.prediction, (first, second)))
+
+
+def _accesses(asked: _Asked, prediction: Prediction) -> tuple[AccessAnalysis, ...]:
+    """Return the accesses of a kernel, if how far apart they are bounds its time."""
+    from countperf.errors import CountperfError
+    from countperf.report.breakdown import goes_from_line_to_line
+    from countperf.workflow import analyzed
+
+    kernel, sizes, _, more = asked
+    if not goes_from_line_to_line(prediction):
+        return ()
+    try:
+        return analyzed(kernel, statistics=more["statistics"], sizes=sizes).accesses
+    except CountperfError:  # a vector has no accesses, and some kernels no analysis
+        return ()
 
 
 def _say_models(*predictions: Prediction) -> None:
@@ -145,9 +166,10 @@ def _say_models(*predictions: Prediction) -> None:
         print(f"countperf: {choice}", file=sys.stderr)
 
 
-def _asked(
-    options: argparse.Namespace,
-) -> list[tuple[str, dict[str, int], str | None, dict[str, Any]]]:
+_Asked = tuple[str, dict[str, int], str | None, dict[str, Any]]
+
+
+def _asked(options: argparse.Namespace) -> list[_Asked]:
     """Return kernel, sizes, weights and the rest of what is to be predicted: one, or two."""
     sizes, other = as_dict(options.parameters), as_dict(options.against_size)
     more = {
