@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
@@ -41,7 +41,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prediction:
+class Prediction(Table, Drawable):
     """Predicted time of one launch of a kernel.
 
     Attributes

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
 from countperf.fitting.device_constants import (
@@ -118,7 +118,7 @@ class ModelResult(Part):
         return mape([c.predicted_s for c in self.cases], [c.measured_s for c in self.cases])
 
 
-class Comparison(Document):
+class Comparison(Table, Drawable, Document):
     """All models on one device's measurements.
 
     Attributes
