@@ -33,6 +33,7 @@ from countperf.predicting import (
 from countperf.predicting import explain as explain
 from countperf.predicting import predict as predict
 from countperf.predicting import with_compiled_code as with_compiled_code
+from countperf.steps import stepped
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
@@ -846,14 +847,14 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
     with process_pool() as pool:
         done = 0
         read = pool.map(partial(_code_of, chosen.label), batches)
-        for batch, outcomes in zip(batches, read, strict=True):
+        pairs = zip(batches, read, strict=True)
+        for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
             for case, outcome in outcomes:
                 if isinstance(outcome, str):
                     say(f"{case}: {outcome}")
                 else:
                     code[case] = outcome
             done += len(batch)
-            say(f"{done} of {len(cases)} kernels")
             if done % _BETWEEN_FILES < _BATCH:
                 file.write(renewed())
     noted = renewed()
@@ -902,6 +903,7 @@ def _knowing_transactions(
     some = [(name, tuple((m.case, m.parameters) for m in each)) for name, each in waiting.items()]
     find = partial(_transactions_of, definition.named_transactions)
     parts = map(find, some) if executor is None else executor.map(find, some)
+    parts = stepped(parts, "counting transactions", total=len(some))
     found = {case: numbers for part in parts for case, numbers in part.items()}
 
     def renewed(each: Measurement) -> Measurement:

@@ -51,8 +51,23 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-_GOES_ON = ("characterize", "compiled", "measure")
-"""Commands that keep what they have done when they are interrupted, whatever is asked for."""
+_RESUMES = ("characterize", "measure")
+"""Commands that keep what they have done when they are interrupted, and go on from there."""
+_READ_ONLY = ("doctor", "devices", "weights", "count", "predict", "coverage")
+"""Commands of which there is nothing to keep."""
+
+
+def _kept(options: argparse.Namespace) -> str:
+    """Say what an interrupted command keeps of its work."""
+    if options.command in _RESUMES:
+        return "what is finished is kept: the same command goes on from here"
+    if options.command == "compiled" and options.store is not None:
+        return f"{options.store} keeps what was last written: the same command goes on from there"
+    if options.command == "rank" and options.output is not None:
+        return f"{options.output} has the variants predicted so far; the same command begins anew"
+    if options.command in _READ_ONLY:
+        return "there was nothing to keep"
+    return "nothing is kept: the same command begins anew"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,10 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"countperf.cli.{options.command}"
     ).run
     from countperf.cli.common import only_documents
+    from countperf.cli.progress import shown_steps
     from countperf.errors import CountperfError
 
     try:
-        with only_documents() if options.json else contextlib.nullcontext():
+        with only_documents() if options.json else contextlib.nullcontext(), shown_steps():
             run(options)
         sys.stdout.flush()
     except CountperfError as error:
@@ -85,9 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"countperf: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        said = str(error) or "interrupted"
-        if options.command in _GOES_ON:
-            said += "; the same command goes on from here"
+        said = str(error) or f"interrupted; {_kept(options)}"
         print(f"countperf: {said}", file=sys.stderr)
         return 1
     except BrokenPipeError:
