@@ -26,6 +26,7 @@ COMMANDS = {
     "coverage": "say which features of a kernel the fit's measurements exercise",
     "compare": "compare all models on measured kernels: as published, scaled and fitted",
     "rank": "predict all variants of a kernel, and list those that should be fastest",
+    "report": "write a page (HTML) of a fit, a kernel or a search",
     "tune": "find the fastest variant of a kernel on a device within a budget (resumes)",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import add_device, add_kernel, add_model, as_dict, print_json, size
@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
         print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
         return
     if not options.explain and len(made) == 1:
-        print(prediction_text(predictions[0], _accesses(asked[0], predictions[0])))
+        print(prediction_text(predictions[0], accesses_of(*_named(asked[0]), predictions[0])))
         return
     explained = [
         _explained(each, named) for each, (_, _, named, _) in zip(made, asked, strict=True)
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> None:
     elif len(explained) > 1:
         _compare(explained, with_all=options.explain)
     else:
-        print(explanation_text(*explained[0], _accesses(asked[0], predictions[0])))
+        print(explanation_text(*explained[0], accesses_of(*_named(asked[0]), predictions[0])))
 
 
 def _explained(made: DetailedPrediction, named: str | None) -> Explained:
@@ -145,17 +145,26 @@ def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
     print(cause_text(first.prediction, second.prediction, (first, second)))
 
 
-def _accesses(asked: _Asked, prediction: Prediction) -> tuple[AccessAnalysis, ...]:
+def _named(asked: _Asked) -> tuple[str, dict[str, int], dict[str, Any] | None]:
+    kernel, sizes, _, more = asked
+    return kernel, sizes, more["statistics"]
+
+
+def accesses_of(
+    kernel: str,
+    sizes: Mapping[str, int],
+    statistics: Mapping[str, Any] | None,
+    prediction: Prediction,
+) -> tuple[AccessAnalysis, ...]:
     """Return the accesses of a kernel, if how far apart they are bounds its time."""
     from countperf.errors import CountperfError
     from countperf.report.breakdown import goes_from_line_to_line
     from countperf.workflow import analyzed
 
-    kernel, sizes, _, more = asked
     if not goes_from_line_to_line(prediction):
         return ()
     try:
-        return analyzed(kernel, statistics=more["statistics"], sizes=sizes).accesses
+        return analyzed(kernel, statistics=statistics, sizes=sizes).accesses
     except CountperfError:  # a vector has no accesses, and some kernels no analysis
         return ()
 

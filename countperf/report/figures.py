@@ -29,7 +29,7 @@ from countperf.report.accuracy import PURPOSES
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
 from countperf.report.names import GROUPS
 from countperf.report.numbers import format_quantity, si_prefix
-from countperf.tuning.result import TuningResult
+from countperf.tuning.result import Tried, TuningResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ _PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": 
 _LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s", GREEN)}
 _NEAR = 1.6  # a factor between predicted and measured times
 _ACROSS = 4  # panels
-_LINE = 40  # characters of a label
+_LINE = 32  # characters of a label
 
 
 def figure_of(result: object, path: Path | str | None = None, **options: Any) -> Figure:
@@ -109,11 +109,11 @@ def prediction_figure(
     rows = breakdown_rows(prediction)
     if not rows:
         raise ParameterError("nothing takes time: nothing to draw", parameter="prediction")
-    figure = new_figure((8.5, 1.6 + 0.34 * len(rows)))
+    figure = new_figure((7.0, 1.8 + 0.36 * len(rows)))
     panel = figure.subplots()
     scale, unit = _scale([row.time_s for row in rows])
     for place, row in enumerate(rows):
-        panel.barh(place, row.time_s / scale, color=_GROUP_COLORS[row.group], gid="bar")
+        panel.barh(place, row.time_s / scale, color=_GROUP_COLORS[row.group], gid=f"bar-{place}")
         panel.annotate(
             f"{row.percent} %",
             (max(0.0, row.time_s / scale), place),
@@ -405,23 +405,40 @@ def tuning_figure(result: TuningResult) -> Figure:
     result : TuningResult
         What was found.
     """
+    return variants_figure(result.tried, f"{result.space} on {result.device}", result.ranking_s)
+
+
+def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None = None) -> Figure:
+    """Draw measured against predicted times of variants, and the best time over the search.
+
+    Parameters
+    ----------
+    tried : sequence of Tried
+        Variants that ran, in order; at least one.
+    title : str
+        Title of the figure.
+    ranking_s : float, optional
+        How long the first predictions took, s.
+    """
     figure = new_figure((9, 4.2))
     compared, progress = figure.subplots(1, 2)
-    scale, unit = _scale([tried.time_s for tried in result.tried])
+    times = [each.time_s for each in tried]
+    scale, unit = _scale(times)
+    ends = [min(*times, *(each.predicted_s for each in tried)) / scale, max(times) / scale]
     drawn: list[Any] = []
     for cut_short, color, label in ((False, BLUE, "ran"), (True, GRAY, "stopped early")):
-        some = [tried for tried in result.tried if tried.cut_short == cut_short]
+        some = [each for each in tried if each.cut_short == cut_short]
         if some:
             drawn += compared.plot(
-                [tried.predicted_s / scale for tried in some],
-                [tried.time_s / scale for tried in some],
+                [each.predicted_s / scale for each in some],
+                [each.time_s / scale for each in some],
                 "o",
                 color=color,
                 markersize=4,
                 label=label,
                 gid=label.replace(" ", "-"),
             )
-    winner = result.winner
+    winner = min(tried, key=lambda each: each.time_s)
     drawn += compared.plot(
         [winner.predicted_s / scale],
         [winner.time_s / scale],
@@ -431,7 +448,7 @@ def tuning_figure(result: TuningResult) -> Figure:
         label="winner",
         gid="winner",
     )
-    compared.axline((winner.time_s / scale,) * 2, slope=1, color="black", linewidth=0.6)
+    drawn += compared.plot(ends, ends, color="black", linewidth=0.6, label="as predicted")
     compared.set(
         xscale="log",
         yscale="log",
@@ -440,18 +457,19 @@ def tuning_figure(result: TuningResult) -> Figure:
     )
     _plain_both(compared)
     drawn += progress.step(
-        [tried.at_s for tried in result.tried],
-        list(accumulate((tried.time_s / scale for tried in result.tried), min)),
+        [each.at_s for each in tried],
+        list(accumulate((time_s / scale for time_s in times), min)),
         where="post",
         color=GREEN,
         label="best so far",
         gid="best-so-far",
     )
-    drawn.append(progress.axvspan(0, result.ranking_s, color=SKY, alpha=0.3, label="predicting"))
+    if ranking_s:
+        drawn.append(progress.axvspan(0, ranking_s, color=SKY, alpha=0.3, label="predicting"))
     progress.set(yscale="log", xlabel="time spent, s", ylabel=f"best time so far, {unit}s")
     plain_ticks(progress.yaxis)
     figure.legend(handles=drawn, loc="outside lower center", ncols=len(drawn), fontsize=8)
-    figure.suptitle(f"{result.space} on {result.device}", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -493,9 +511,12 @@ def save_figure(figure: Figure, path: Path | str) -> None:
 
 
 def svg_text(figure: Figure) -> str:
-    """Return a figure as an ``svg`` element, to be put into a page."""
+    """Return a figure as an ``svg`` element whose words are text, to be put into a page."""
+    from matplotlib import rc_context
+
     content = BytesIO()
-    figure.savefig(content, format="svg", metadata={"Date": None})
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "countperf"}):
+        figure.savefig(content, format="svg", metadata={"Date": None})
     text = content.getvalue().decode("utf-8")
     return text[text.index("<svg") :]
 

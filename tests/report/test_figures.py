@@ -76,7 +76,7 @@ def test_bars_sum_to_the_time() -> None:
     bars: list[Any] = list(found.plot().axes[0].patches)
     panel = found.plot().axes[0]
 
-    widths = [patch.get_width() for patch in bars if patch.get_gid() == "bar"]
+    widths = [patch.get_width() for patch in bars if str(patch.get_gid()).startswith("bar-")]
     # 2.1 µs, drawn in µs
     assert sum(widths) == pytest.approx(2.1, rel=5e-3)
     assert panel.get_xlabel() == "time, µs"
