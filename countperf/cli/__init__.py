@@ -31,6 +31,32 @@ COMMANDS = {
 }
 
 
+class _PrintCompletion(argparse.Action):
+    """Prints a script for a shell, and ends the program."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        del namespace
+        try:
+            import shtab
+        except ImportError:
+            parser.error(
+                "completion needs shtab; install it with: pip install 'countperf[completion]'"
+            )
+        if values not in shtab.SUPPORTED_SHELLS:
+            shells = ", ".join(shtab.SUPPORTED_SHELLS)
+            parser.error(
+                f"argument {option_string}: no completion for {values}; shells are {shells}"
+            )
+        print(shtab.complete(parser, shell=str(values)))
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     root = argparse.ArgumentParser(
@@ -40,6 +66,12 @@ def parser() -> argparse.ArgumentParser:
     )
     from countperf.version import __version__
 
+    root.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        metavar="SHELL",
+        help="print the completion script for bash, zsh, tcsh or fish (needs shtab)",
+    )
     root.add_argument("--version", action="version", version=f"countperf {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
