@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> None:
     from countperf.documents import check_writable
     from countperf.errors import ParameterError
     from countperf.report.comparison import comparison_object, comparison_text
-    from countperf.report.figures import check_figure_path, comparisons_figure, save_figure
+    from countperf.report.drawing import check_figure_path, save_figure
+    from countperf.report.figures import comparisons_figure
     from countperf.workflow import compare, measured_devices
 
     places = options.measurements or list(measured_devices())

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
         ranking_evaluation_object,
         ranking_evaluation_text,
     )
-    from countperf.report.figures import check_figure_path
+    from countperf.report.drawing import check_figure_path
     from countperf.workflow import evaluate, evaluate_ranking
 
     if options.figure:

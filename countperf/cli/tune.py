@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
     from countperf.documents import check_writable
     from countperf.errors import ParameterError
-    from countperf.report.figures import check_figure_path
+    from countperf.report.drawing import check_figure_path
     from countperf.tuning.devices import DevicesInterrupt
     from countperf.tuning.result import SearchInterrupt
     from countperf.workflow import tune, tune_devices

@@ -6,9 +6,7 @@ marks are told apart by color-blind readers, too (Okabe & Ito, 2008).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
@@ -16,28 +14,43 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.documents import write_atomically
-from countperf.errors import MissingExtraError, ParameterError
+from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.result import FitResult
 from countperf.hardware.parameters import DeviceParameters
+from countperf.mechanistic.simulation import Simulation
 from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.predictions import Prediction
 from countperf.report.accuracy import PURPOSES
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
+from countperf.report.drawing import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    check_figure_path,
+    new_figure,
+    plain_both,
+    plain_ticks,
+    save_figure,
+    scale_of,
+    share_labels,
+)
 from countperf.report.names import GROUPS
-from countperf.report.numbers import format_quantity, si_prefix
+from countperf.report.numbers import format_quantity
+from countperf.report.timeline import timeline_figure
 from countperf.tuning.result import Tried, TuningResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, GRAY = (
-    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#999999"),
-)
 _GROUP_COLORS: Mapping[str, str] = dict(
     zip(
         GROUPS,
@@ -111,7 +124,7 @@ def prediction_figure(
         raise ParameterError("nothing takes time: nothing to draw", parameter="prediction")
     figure = new_figure((7.0, 1.8 + 0.36 * len(rows)))
     panel = figure.subplots()
-    scale, unit = _scale([row.time_s for row in rows])
+    scale, unit = scale_of([row.time_s for row in rows])
     for place, row in enumerate(rows):
         panel.barh(place, row.time_s / scale, color=_GROUP_COLORS[row.group], gid=f"bar-{place}")
         panel.annotate(
@@ -171,7 +184,7 @@ def _times_figure(
     name = names[0]
     sizes = np.broadcast_to(np.asarray(prediction.parameters[name], np.float64), times.shape)
     order = np.argsort(sizes)
-    scale, unit = _scale([float(np.median(times))])
+    scale, unit = scale_of([float(np.median(times))])
     figure = new_figure((7, 4.5))
     panel = figure.subplots()
     if prediction.interval_s is not None:
@@ -188,7 +201,7 @@ def _times_figure(
         points = [(sizes_at[name], seconds / scale) for sizes_at, seconds in measured]
         panel.plot(*zip(*points, strict=True), "D", color=RED, label="measured", gid="measured")
     panel.set(xscale="log", yscale="log", xlabel=f"size {name}", ylabel=f"time, {unit}s")
-    _plain_both(panel)
+    plain_both(panel)
     panel.legend()
     figure.suptitle(_prediction_title(prediction), fontsize=10)
     return figure
@@ -238,7 +251,7 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
         xlabel="operational intensity of what the kernel asks for, flop/byte",
         ylabel="arithmetic rate, Gflop/s",
     )
-    _plain_both(panel)
+    plain_both(panel)
     panel.legend(fontsize=8)
     figure.suptitle(_prediction_title(explanation.prediction), fontsize=10)
     return figure
@@ -300,7 +313,7 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
         panel.set_title(f"{evaluation.device}, {short_name(evaluation.model)}", fontsize=9)
     for panel in list(panels.flat)[len(shown) :]:
         panel.set_visible(False)
-    _share_labels(figure, "measured time, ms", "predicted / measured time")
+    share_labels(figure, "measured time, ms", "predicted / measured time")
     figure.legend(handles=list(drawn.values()), fontsize=8, loc="outside upper center", ncols=3)
     return figure
 
@@ -339,7 +352,7 @@ def _factor_lines(panel: Axes) -> None:
     for factor, style in ((1.0, "-"), (_NEAR, ":"), (1 / _NEAR, ":")):
         panel.axhline(factor, color="black", linewidth=0.6, linestyle=style)
     panel.set(xscale="log", yscale="log")
-    _plain_both(panel)
+    plain_both(panel)
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
@@ -423,7 +436,7 @@ def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None 
     figure = new_figure((9, 4.2))
     compared, progress = figure.subplots(1, 2)
     times = [each.time_s for each in tried]
-    scale, unit = _scale(times)
+    scale, unit = scale_of(times)
     ends = [min(*times, *(each.predicted_s for each in tried)) / scale, max(times) / scale]
     drawn: list[Any] = []
     for cut_short, color, label in ((False, BLUE, "ran"), (True, GRAY, "stopped early")):
@@ -455,7 +468,7 @@ def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None 
         xlabel=f"predicted time, {unit}s",
         ylabel=f"measured time, {unit}s",
     )
-    _plain_both(compared)
+    plain_both(compared)
     drawn += progress.step(
         [each.at_s for each in tried],
         list(accumulate((time_s / scale for time_s in times), min)),
@@ -474,118 +487,6 @@ def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None 
 
 
 # }}}
-# {{{ what all share
-
-
-def check_figure_path(path: Path | str) -> None:
-    """Refuse a file name that no figure can be written to.
-
-    Raises
-    ------
-    ParameterError
-        The ending is of no format that matplotlib writes.
-    MissingExtraError
-        Matplotlib is not installed.
-    """
-    supported = new_figure((1, 1)).canvas.get_supported_filetypes()
-    ending = Path(path).suffix.lstrip(".").lower()
-    if ending not in supported:
-        raise ParameterError(
-            f"{path}: a figure cannot be written as {ending or 'a file without an ending'!r}; end "
-            f"its name in one of {', '.join(sorted(supported))}",
-            parameter="figure",
-        )
-
-
-def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a figure; the ending of the file's name chooses the format.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
-    content = BytesIO()
-    figure.savefig(content, format=Path(path).suffix.lstrip(".").lower())
-    write_atomically(path, content.getvalue())
-
-
-def svg_text(figure: Figure) -> str:
-    """Return a figure as an ``svg`` element whose words are text, to be put into a page."""
-    from matplotlib import rc_context
-
-    content = BytesIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "countperf"}):
-        figure.savefig(content, format="svg", metadata={"Date": None})
-    text = content.getvalue().decode("utf-8")
-    return text[text.index("<svg") :]
-
-
-def new_figure(size: tuple[float, float]) -> Figure:
-    """Return an empty figure that needs no screen, of a size in inches.
-
-    Raises
-    ------
-    MissingExtraError
-        Matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "drawing needs matplotlib; install it with: pip install 'countperf[plot]'",
-            extra="plot",
-        ) from error
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def plain_ticks(axis: Any) -> None:
-    """Label the ticks of an axis with plain numbers, few of them where it is logarithmic."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_formatter(FuncFormatter(_plain))
-    if axis.get_scale() != "log":
-        return
-    low, high = axis.get_view_interval()
-    decades = math.log10(high / low) if low > 0 else 9.0
-    subs = (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
-    if decades < 1:
-        subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
-    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _plain_both(panel: Axes) -> None:
-    plain_ticks(panel.xaxis)
-    plain_ticks(panel.yaxis)
-
-
-def _plain(value: float, _: int | None = None) -> str:
-    """Write a number without an exponent.
-
-    Examples
-    --------
-    >>> _plain(0.6), _plain(1e6), _plain(1e-5)
-    ('0.6', '1000000', '0.00001')
-    """
-    rounded = float(f"{value:.4g}")
-    return np.format_float_positional(rounded, trim="-")
-
-
-def _share_labels(figure: Figure, across: str, up: str) -> None:
-    figure.supxlabel(across, fontsize=10)
-    figure.supylabel(up, fontsize=10)
-
-
-def _scale(times_s: Sequence[float]) -> tuple[float, str]:
-    """Return the SI prefix, and its value, under which the largest of some times is read well."""
-    largest = max(map(abs, times_s))
-    exponent = max(-12, min(0, 3 * math.floor(math.log10(largest) / 3))) if largest > 0 else 0
-    return 10.0**exponent, si_prefix(exponent)
-
 
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
@@ -594,7 +495,5 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Evaluation: evaluation_figure,
     Comparison: comparison_figure,
     TuningResult: tuning_figure,
+    Simulation: timeline_figure,
 }
-
-
-# }}}

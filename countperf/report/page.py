@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from countperf.errors import MissingExtraError
-from countperf.report.figures import svg_text
+from countperf.report.drawing import svg_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,14 +15,8 @@ from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
 from countperf.metrics import Evaluation
 from countperf.predictions import Prediction
-from countperf.report.figures import (
-    check_figure_path,
-    evaluations_figure,
-    figure_of,
-    roofline_figure,
-    save_figure,
-    svg_text,
-)
+from countperf.report.drawing import check_figure_path, save_figure, svg_text
+from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
 from tests.fitting.builders import KERNELS, measure
 from tests.report.test_explanation import DEVICE, VECTOR, make_overlapping
 
