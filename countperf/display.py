@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 MOST_LINES = 25
 """Lines of a ``repr``, at most."""
@@ -104,3 +110,51 @@ def _first(values: Iterable[Any]) -> list[Any]:
 def _joined(entries: Sequence[str], size: int) -> str:
     more = [f"... {size - len(entries)} more"] if size > len(entries) else []
     return ", ".join([*entries, *more])
+
+
+class Table:
+    """A result that is a table: as a data frame, and in notebooks."""
+
+    __slots__ = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the result as a pandas data frame, with full values in s."""
+        return _report("tables").frame_of(self)
+
+    def _repr_html_(self) -> str:
+        return _report("tables").html_of(self)
+
+
+class Drawable:
+    """A result with a picture."""
+
+    __slots__ = ()
+
+    def plot(self, path: Path | str | None = None, **options: Any) -> Figure:
+        """Draw the result.
+
+        Parameters
+        ----------
+        path : Path or str, optional
+            Where to write the picture; the ending chooses the format (.svg, .png, .pdf).
+        **options
+            Those of the function in `countperf.report.figures` that draws results of this class.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The picture; a notebook shows it.
+
+        Raises
+        ------
+        MissingExtraError
+            Matplotlib is not installed.
+        ParameterError
+            There is nothing to draw, or the ending is of no format that matplotlib writes.
+        """
+        return _report("figures").figure_of(self, path, **options)
+
+
+def _report(module: str) -> Any:
+    """Import a module of reports, which stand above all results: by name, when one is asked for."""
+    return import_module(f"countperf.report.{module}")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, NonNegativeInt
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document, Part
 from countperf.errors import ParameterError
 
@@ -233,7 +233,7 @@ def mean_errors_by_kernel(
     return {kernel: mean_error(values, floor=floor) for kernel, values in errors.items()}
 
 
-class Evaluation(Document):
+class Evaluation(Table, Drawable, Document):
     """Predicted against measured times on one device.
 
     Attributes

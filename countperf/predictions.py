@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.errors import PredictionError
 
 Quantity = float | NDArray[np.float64]
@@ -50,7 +50,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prediction:
+class Prediction(Table, Drawable):
     """Predicted time of one launch of a kernel.
 
     Attributes

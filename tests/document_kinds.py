@@ -277,7 +277,7 @@ def _use_measurements(path: Path) -> object:
         vector.evaluate(each.parameters)
         for each, vector in zip(found, vectors, strict=True)
         if vector is not None
-    ], found.frame()
+    ], found.to_frame()
 
 
 def _vector() -> bytes:

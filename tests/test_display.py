@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import countperf
 from countperf.display import MOST_LINES, short_repr
+from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
 from countperf.fitting.ranking import RankingEvaluation
@@ -21,6 +23,7 @@ from countperf.metrics import Evaluation
 from countperf.models.anchored import AnchoredWeights
 from countperf.models.library import load_weights
 from countperf.properties.vector import PropertyVector
+from countperf.report.tables import frame_of
 from countperf.tuning.points import load_space
 from countperf.tuning.result import TuningResult
 from measurement_kernels.catalog import entry
@@ -75,6 +78,36 @@ def test_results_show_at_most_25_lines(name: str) -> None:
     assert len(str(result)) <= 100_000  # a FitResult prints itself with all of its verdicts
     kind = name.partition(" ")[0]
     assert kind == "AvailableWeights" or shown.startswith(kind)
+
+
+TABLES = (
+    *("WeightSet", "Prediction", "Explanation", "Coverage", "PropertyVector", "MeasurementSet"),
+    *("FitResult", "Evaluation", "Comparison", "Ranking", "AvailableWeights"),
+)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_results_that_are_tables_have_a_frame_and_a_short_table_for_notebooks(name: str) -> None:
+    result: Any = RESULTS[name]()
+    frame = result.to_frame()
+    shown = result._repr_html_()
+
+    assert len(frame) > 0
+    assert frame.columns.is_unique
+    assert shown.count("<table") == 1
+    assert 1 < shown.count("<tr") <= 30
+
+
+def test_the_frame_of_a_prediction_sums_to_its_time() -> None:
+    found: Any = RESULTS["Prediction"]()
+
+    assert found.to_frame()["time_s"].sum() == pytest.approx(found.time_s)
+    assert found._repr_html_().count(" %</td>") == found._repr_html_().count("<tr>")
+
+
+def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(ParameterError, match="a list is no table; tables are WeightSet"):
+        frame_of([])
 
 
 @pytest.mark.parametrize("kind", [AnchoredWeights, Characterization, KernelCase, TuningResult])

@@ -185,7 +185,7 @@ def test_a_case_that_failed_and_was_measured_later_is_measured() -> None:
 
 
 def test_frame_has_a_row_per_measurement_and_columns_for_parameters() -> None:
-    frame = SET.frame()
+    frame = SET.to_frame()
 
     assert frame["case"].tolist() == ["fake/n=16", "fake/n=32"]
     assert frame["n"].tolist() == [16, 32]

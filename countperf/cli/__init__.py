@@ -27,8 +27,35 @@ COMMANDS = {
     "coverage": "say which features of a kernel the fit's measurements exercise",
     "compare": "compare all models on measured kernels: as published, scaled and fitted",
     "rank": "predict all variants of a kernel, and list those that should be fastest",
+    "report": "write a page (HTML) of a fit, a kernel or a search",
     "tune": "find the fastest variant of a kernel on a device within a budget (resumes)",
 }
+
+
+class _PrintCompletion(argparse.Action):
+    """Prints a script for a shell, and ends the program."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        del namespace
+        try:
+            import shtab
+        except ImportError:
+            parser.error(
+                "completion needs shtab; install it with: pip install 'countperf[completion]'"
+            )
+        if values not in shtab.SUPPORTED_SHELLS:
+            shells = ", ".join(shtab.SUPPORTED_SHELLS)
+            parser.error(
+                f"argument {option_string}: no completion for {values}; shells are {shells}"
+            )
+        print(shtab.complete(parser, shell=str(values)))
+        parser.exit()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,6 +67,12 @@ def parser() -> argparse.ArgumentParser:
     )
     from countperf.version import __version__
 
+    root.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        metavar="SHELL",
+        help="print the completion script for bash, zsh, tcsh or fish (needs shtab)",
+    )
     root.add_argument("--version", action="version", version=f"countperf {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
@@ -52,8 +85,23 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-_GOES_ON = ("characterize", "compiled", "measure")
-"""Commands that keep what they have done when they are interrupted, whatever is asked for."""
+_RESUMES = ("characterize", "measure")
+"""Commands that keep what they have done when they are interrupted, and go on from there."""
+_READ_ONLY = ("doctor", "devices", "weights", "count", "predict", "coverage")
+"""Commands of which there is nothing to keep."""
+
+
+def _kept(options: argparse.Namespace) -> str:
+    """Say what an interrupted command keeps of its work."""
+    if options.command in _RESUMES:
+        return "what is finished is kept: the same command goes on from here"
+    if options.command == "compiled" and options.store is not None:
+        return f"{options.store} keeps what was last written: the same command goes on from there"
+    if options.command == "rank" and options.output is not None:
+        return f"{options.output} has the variants predicted so far; the same command begins anew"
+    if options.command in _READ_ONLY:
+        return "there was nothing to keep"
+    return "nothing is kept: the same command begins anew"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,10 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"countperf.cli.{options.command}"
     ).run
     from countperf.cli.common import only_documents
+    from countperf.cli.progress import shown_steps
     from countperf.errors import CountperfError
 
     try:
-        with only_documents() if options.json else contextlib.nullcontext():
+        with only_documents() if options.json else contextlib.nullcontext(), shown_steps():
             run(options)
         sys.stdout.flush()
     except CountperfError as error:
@@ -86,9 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"countperf: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        said = str(error) or "interrupted"
-        if options.command in _GOES_ON:
-            said += "; the same command goes on from here"
+        said = str(error) or f"interrupted; {_kept(options)}"
         print(f"countperf: {said}", file=sys.stderr)
         return 1
     except BrokenPipeError:

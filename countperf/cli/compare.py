@@ -45,11 +45,11 @@ def run(options: argparse.Namespace) -> None:
     from countperf.documents import check_writable
     from countperf.errors import ParameterError
     from countperf.report.comparison import (
-        check_figure_path,
-        comparison_figure,
         comparison_object,
         comparison_text,
     )
+    from countperf.report.drawing import check_figure_path, save_figure
+    from countperf.report.figures import comparisons_figure
     from countperf.workflow.comparing import compare, measured_devices
 
     places = options.measurements or list(measured_devices())
@@ -79,4 +79,4 @@ def run(options: argparse.Namespace) -> None:
     if options.output:
         found[0].write_file(options.output, rescue=True)
     if options.figure:
-        comparison_figure(found, options.figure)
+        save_figure(comparisons_figure(found), options.figure)

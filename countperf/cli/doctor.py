@@ -17,10 +17,13 @@ def run(options: argparse.Namespace) -> None:
     """Try every device and print what was found."""
     from countperf.harness.doctor import examine
     from countperf.report import doctor_text
+    from countperf.report.weights_table import checks_text
+    from countperf.workflow.probing import check_here
 
     report = examine()
+    checks = check_here() if report.is_healthy else ()
     if options.json:
-        print_json(report.to_object())
+        print_json(report.to_object() | {"weights": [check.to_object() for check in checks]})
     else:
         for driver in report.drivers:
             print(
@@ -32,5 +35,7 @@ def run(options: argparse.Namespace) -> None:
                 report.devices, default=report.default or "", advice="; ".join(report.advice)
             )
         )
+        if checks:
+            print(checks_text(checks))
     if not report.is_healthy:
         raise DeviceError("no OpenCL device works; the advice above says what to do")

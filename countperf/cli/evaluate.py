@@ -38,8 +38,7 @@ def run(options: argparse.Namespace) -> None:
         ranking_evaluation_object,
         ranking_evaluation_text,
     )
-    from countperf.report.comparison import check_figure_path
-    from countperf.report.evaluation_figure import draw_evaluations
+    from countperf.report.drawing import check_figure_path
     from countperf.workflow.evaluating import evaluate, evaluate_ranking
 
     if options.figure:
@@ -67,4 +66,4 @@ def run(options: argparse.Namespace) -> None:
     if options.output:
         evaluation.write_file(options.output, rescue=True)
     if options.figure:
-        draw_evaluations([evaluation], options.figure)
+        evaluation.plot(options.figure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -103,6 +104,10 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
 
 
+_CHOOSING = ("auto", "structural", "compiled")
+"""Models that are chosen among candidates, which takes minutes with thousands of cases."""
+
+
 def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     from countperf.documents import check_writable
@@ -122,6 +127,12 @@ def run(options: argparse.Namespace) -> None:
             raise ParameterError(message, parameter="name")
     check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
     measurements = _measurements(options)
+    if options.model in _CHOOSING and options.expression is None:
+        print(
+            f"countperf: choosing a model for {len(measurements)} cases: each candidate is fitted"
+            " with each family of kernels left out; nothing is kept if you interrupt it",
+            file=sys.stderr,
+        )
     result = fit(
         measurements,
         model=options.model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from countperf.cli.common import add_device, print_json
 from countperf.cli.progress import ProgressBar
@@ -52,10 +53,25 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
 
 
+_COSTS = {
+    "quick": "2 to 4 minutes on two cores",
+    "paper": "about 15 minutes on two cores",
+    "rental": "about 8 minutes on a GPU",
+    "broad": "40 to 55 minutes on two cores",
+}
+"""How long the profiles take, as measured on processors of two cores (docs/guides/fitting.md)."""
+
+
 def run(options: argparse.Namespace) -> None:
     """Run the campaign and summarize it."""
     from countperf.workflow.measuring import measure_catalogue
 
+    cost = _COSTS[options.profile]
+    print(
+        f"countperf: profile {options.profile}: {cost}, on an idle machine; what is finished is"
+        " kept if you interrupt it",
+        file=sys.stderr,
+    )
     with ProgressBar() as progress:
         found = measure_catalogue(
             store=options.store,

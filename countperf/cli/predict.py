@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,10 @@ from countperf.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from countperf.hardware.parameters import DeviceParameters
-    from countperf.models.explanation import Explanation
-    from countperf.models.weights import WeightSet
+    from countperf.counting.access_analysis import AccessAnalysis
     from countperf.predictions import Prediction
+    from countperf.report.explanation import Explained
+    from countperf.workflow.prediction import DetailedPrediction
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -104,62 +105,93 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Predict and print the time first, then where it goes."""
-    if options.explain:
-        _explain(options)
-        return
-    from countperf.report import comparison_text, prediction_object, prediction_text
-    from countperf.sizes import size_arrays
-    from countperf.workflow.prediction import predict
-
-    prediction, *others = [
-        predict(kernel, size_arrays(sizes), weights=weights, anchors=options.anchor or (), **more)
-        for kernel, sizes, weights, more in _asked(options)
-    ]
-    _say_models(prediction, *others)
-    if options.json:
-        content = prediction_object(prediction)
-        against = {"against": prediction_object(others[0])} if others else {}
-        print_json(content | against)
-    elif others:
-        print(comparison_text(prediction, others[0]))
-    else:
-        print(prediction_text(prediction))
-
-
-def _explain(options: argparse.Namespace) -> None:
-    """Predict, and print what is behind it too."""
-    from countperf.models.explanation import explain
-    from countperf.report import comparison_text
-    from countperf.report.explanation import difference_text, explanation_object, explanation_text
-    from countperf.sizes import combine_sizes
-    from countperf.workflow.devices import known_device
+    """Predict and print the time first, then what bounds it, then where it goes."""
+    from countperf.report import prediction_object, prediction_text
+    from countperf.report.explanation import explanation_object, explanation_text
+    from countperf.sizes import combine_sizes, size_arrays
     from countperf.workflow.prediction import predict_in_detail
 
-    found: list[tuple[Explanation, WeightSet, DeviceParameters | None]] = []
-    for kernel, sizes, named, more in _asked(options):
-        for point in combine_sizes(sizes):
-            made = predict_in_detail(kernel, point, weights=named, **more)
-            device = known_device(made.weights.device.slug, named)
-            explanation = explain(made.weights, made.vector, made.prediction)
-            found.append((explanation, made.weights, device))
-    first, *others = found
-    _say_models(*(explanation.prediction for explanation, _, _ in found))
-    if len(points(options.parameters)) > 1:
-        if options.json:
-            print_json({"sizes": [explanation_object(*each) for each in found]})
-        else:
-            print("\n\n".join(explanation_text(*each) for each in found))
+    several = len(points(options.parameters)) > 1
+    asked: list[_Asked] = []
+    for kernel, sizes, weights, more in _asked(options):
+        at = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
+        asked += [(kernel, each, weights, more) for each in at]
+    made = [
+        predict_in_detail(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
+        for kernel, sizes, weights, more in asked
+    ]
+    predictions = [each.prediction for each in made]
+    _say_models(*predictions)
+    if not options.explain and options.json:
+        contents = [prediction_object(each) for each in predictions]
+        print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
         return
-    if options.json:
-        content = explanation_object(*first)
-        against = {"against": explanation_object(*others[0])} if others else {}
-        print_json(content | against)
-    elif others:
-        print(comparison_text(first[0].prediction, others[0][0].prediction))
-        print(difference_text(first, others[0]))
+    if not options.explain and len(made) == 1:
+        accesses = () if several else accesses_of(*_named(asked[0]), predictions[0])
+        print(prediction_text(predictions[0], accesses))
+        return
+    explained = [
+        _explained(each, named) for each, (_, _, named, _) in zip(made, asked, strict=True)
+    ]
+    if several:
+        if options.json:
+            print_json({"sizes": [explanation_object(*each) for each in explained]})
+        else:
+            print("\n\n".join(explanation_text(*each) for each in explained))
+    elif options.json:
+        contents = [explanation_object(*each) for each in explained]
+        print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
+    elif len(explained) > 1:
+        _compare(explained, with_all=options.explain)
     else:
-        print(explanation_text(*first))
+        print(explanation_text(*explained[0], accesses_of(*_named(asked[0]), predictions[0])))
+
+
+def _explained(made: DetailedPrediction, named: str | None) -> Explained:
+    from countperf.models.explanation import explain
+    from countperf.workflow.devices import known_device
+
+    device = known_device(made.weights.device.slug, named)
+    return explain(made.weights, made.vector, made.prediction), made.weights, device
+
+
+def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
+    """Print two predictions side by side, all parts if asked for, and the cause last."""
+    from countperf.report.against import cause_text, comparison_text
+    from countperf.report.explanation import difference_text
+
+    (first, *_), (second, *_) = explained
+    text = comparison_text(first.prediction, second.prediction, (first, second))
+    if not with_all:
+        print(text)
+        return
+    print("\n".join(text.splitlines()[:-1]))
+    print(difference_text(explained[0], explained[1]))
+    print(cause_text(first.prediction, second.prediction, (first, second)))
+
+
+def _named(asked: _Asked) -> tuple[str, dict[str, int], dict[str, Any] | None]:
+    kernel, sizes, _, more = asked
+    return kernel, sizes, more["statistics"]
+
+
+def accesses_of(
+    kernel: str,
+    sizes: Mapping[str, int],
+    statistics: Mapping[str, Any] | None,
+    prediction: Prediction,
+) -> tuple[AccessAnalysis, ...]:
+    """Return the accesses of a kernel, if how far apart they are bounds its time."""
+    from countperf.errors import CountperfError
+    from countperf.report.breakdown import goes_from_line_to_line
+    from countperf.workflow.analyzing import analyzed
+
+    if not goes_from_line_to_line(prediction):
+        return ()
+    try:
+        return analyzed(kernel, statistics=statistics, sizes=sizes).accesses
+    except CountperfError:  # a vector has no accesses, and some kernels no analysis
+        return ()
 
 
 def _say_models(*predictions: Prediction) -> None:
@@ -168,9 +200,10 @@ def _say_models(*predictions: Prediction) -> None:
         print(f"countperf: {choice}", file=sys.stderr)
 
 
-def _asked(
-    options: argparse.Namespace,
-) -> list[tuple[str, dict[str, Any], str | None, dict[str, Any]]]:
+_Asked = tuple[str, dict[str, Any], str | None, dict[str, Any]]
+
+
+def _asked(options: argparse.Namespace) -> list[_Asked]:
     """Return kernel, sizes, weights and the rest of what is to be predicted: one, or two."""
     other = as_dict(options.against_size)
     compares = bool(options.against or options.against_kernel or other)

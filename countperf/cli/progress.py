@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from countperf.steps import listening
+
 if TYPE_CHECKING:
     from countperf.harness.progress import ProgressEvent
+    from countperf.steps import Step
 
 _LINE_INTERVAL_S = 20.0
+_SHORT_S = 2.0
+"""Work that is over before so long is not worth a word."""
 
 _STAGES = {"calibrating": "choosing sizes", "predicting": "predicting"}
 
@@ -72,6 +79,79 @@ class ProgressBar:
             self._bar.write(text, file=sys.stderr)
         else:
             print(text, file=sys.stderr, flush=True)
+
+
+class StepDisplay:
+    """Shows how far long work is, and about how long it will take.
+
+    Parameters
+    ----------
+    now : callable
+        A clock, s.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._work = ""
+        self._began_s = 0.0
+        self._last_line_s = 0.0
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def __call__(self, step: Step) -> None:
+        """Show a step: at first when the work will take more than two seconds in all."""
+        now = self._now()
+        if step.work != self._work or step.done == 0:
+            self._close()
+            self._work, self._began_s, self._last_line_s = step.work, now, 0.0
+        spent_s = now - self._began_s
+        left_s = None
+        if step.total and step.done:
+            left_s = spent_s / step.done * max(0, step.total - step.done)
+        if spent_s + (left_s or 0.0) < _SHORT_S or step.done == 0:
+            return
+        left = "" if not left_s else f", about {_duration(left_s)} left"
+        if sys.stderr.isatty():
+            self._draw(step, left)
+        elif not self._last_line_s or now - self._last_line_s >= _LINE_INTERVAL_S:
+            self._last_line_s = now
+            of = "" if step.total is None else f" of {step.total}"
+            print(f"{step.work}: {step.done}{of}{left}", file=sys.stderr, flush=True)
+
+    def _draw(self, step: Step, left: str) -> None:
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=step.total,
+                desc=step.work,
+                leave=False,
+                bar_format="{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}",
+            )
+        self._bar.n = step.done
+        self._bar.set_postfix_str(left.removeprefix(", "), refresh=True)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+@contextmanager
+def shown_steps() -> Generator[None]:
+    """Show the steps of the work within the block on standard error."""
+    with StepDisplay() as display, listening(display):
+        yield
 
 
 def _duration(seconds: float) -> str:

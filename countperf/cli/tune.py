@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
     from countperf.documents import check_writable
     from countperf.errors import ParameterError
-    from countperf.report.comparison import check_figure_path
+    from countperf.report.drawing import check_figure_path
     from countperf.tuning.devices import DevicesInterrupt
     from countperf.tuning.result import SearchInterrupt
     from countperf.workflow.tuning import tune, tune_devices
@@ -144,7 +144,6 @@ def _show_devices(options: argparse.Namespace, several: DeviceResults) -> None:
 def _export(options: argparse.Namespace, result: TuningResult, label: str = "") -> None:
     """Write the files that were asked for; those of several devices beside each other."""
     from countperf.documents import write_rescued
-    from countperf.report.tuning_figure import draw_tuning
     from countperf.tuning.devices import device_store
     from countperf.tuning.export import kernel_tuner_cache, t4_results
     from countperf.tuning.points import load_space
@@ -156,6 +155,6 @@ def _export(options: argparse.Namespace, result: TuningResult, label: str = "") 
         content = kernel_tuner_cache(result, load_space(options.space))
         write_rescued(path(options.kernel_tuner_cache), json.dumps(content))
     if options.figure is not None:
-        draw_tuning(result, path(options.figure))
+        result.plot(path(options.figure))
     if options.t4 is not None:
         write_rescued(path(options.t4), json.dumps(t4_results(result)))

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
 from countperf.fitting.device_constants import (
@@ -43,6 +43,7 @@ from countperf.metrics import (
     mean_errors_by_kernel,
     mean_of_means,
 )
+from countperf.steps import stepped
 
 Level = Literal["published", "scaled", "fitted"]
 
@@ -118,7 +119,7 @@ class ModelResult(Part):
         return mape([c.predicted_s for c in self.cases], [c.measured_s for c in self.cases])
 
 
-class Comparison(Document):
+class Comparison(Table, Drawable, Document):
     """All models on one device's measurements.
 
     Attributes
@@ -201,7 +202,7 @@ def compare_models(
     judging = set(purposes) - {"measurement"}
     unprofiled: dict[str, str] = {}
     cases: list[_Case] = []
-    for each in measurements:
+    for each in stepped(measurements, "profiling kernels"):
         if each.purpose not in {"measurement", *judging}:
             continue
         try:
@@ -212,14 +213,15 @@ def compare_models(
         raise FitError(f"none of the {len(measurements)} measured cases has a profile")
     classes = {name for case in cases for name in case.kernel.profile.alpha}
     results: list[ModelResult] = []
-    for name, make in makers(classes).items():
-        if models and name not in models:
-            continue
-        for level in LEVELS:
-            if level not in levels:
-                continue
-            progress(f"{name}, {level}")
-            results.append(_result(name, level, make, device, cases, (thinned or {}).get(name, 1)))
+    asked: list[tuple[str, ModelMaker, Level]] = [
+        (name, make, level)
+        for name, make in makers(classes).items()
+        for level in LEVELS
+        if (not models or name in models) and level in levels
+    ]
+    for name, make, level in stepped(asked, "calibrating models"):
+        progress(f"{name}, {level}")
+        results.append(_result(name, level, make, device, cases, (thinned or {}).get(name, 1)))
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),

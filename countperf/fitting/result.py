@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Solution, Vector
@@ -13,12 +12,9 @@ from countperf.fitting.validation import HeldOutCase
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FitResult:
+class FitResult(Table, Drawable):
     """A fit.
 
     Attributes
@@ -73,29 +69,6 @@ class FitResult:
     def caveats(self) -> tuple[Verdict, ...]:
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
-
-    def frame(self) -> pd.DataFrame:
-        """Return a table of the cases.
-
-        Columns: case, kernel, family, measured_s, predicted_s, relative_error, noise, held_out_s,
-        stable.
-        """
-        import pandas as pd
-
-        held_out = {case.name: case.predicted_s for case in self.held_out}
-        return pd.DataFrame(
-            {
-                "case": [case.name for case in self.observations],
-                "kernel": [case.kernel for case in self.observations],
-                "family": [case.family for case in self.observations],
-                "measured_s": self.design.times_s,
-                "predicted_s": self.predicted_s,
-                "relative_error": self.relative_errors,
-                "noise": self.design.noise,
-                "held_out_s": [held_out.get(case.name) for case in self.observations],
-                "stable": [case.stable for case in self.observations],
-            }
-        )
 
     def __str__(self) -> str:
         head = (

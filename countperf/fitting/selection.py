@@ -30,6 +30,7 @@ from countperf.metrics import mean_error
 from countperf.models.definition import FittedModel
 from countperf.models.records import Candidate
 from countperf.models.shipped import MODELS
+from countperf.steps import stepped
 
 UNPREDICTED = 1.0
 """Relative error that a case counts for which a candidate cannot predict, and another can."""
@@ -106,7 +107,7 @@ def select_model(
     ahead = dict(models)
     reached = np.inf
     while True:
-        for name, model in ahead.items():
+        for name, model in stepped(ahead.items(), "trying models"):
             tried[name] = model
             try:
                 recipe = recipe_of(model, starts=_STARTS, tolerance=_TOLERANCE)

@@ -26,6 +26,7 @@ from countperf.models.function import ModelInputs
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
 from countperf.properties.group_shape import says_group_shape
+from countperf.steps import stepped
 
 _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
@@ -152,9 +153,8 @@ def leave_one_family_out(
         found = without(families)
     else:
         parts = [families[first::_PARTS] for first in range(min(_PARTS, len(families)))]
-        found = {
-            family: each for part in executor.map(without, parts) for family, each in part.items()
-        }
+        done = stepped(executor.map(without, parts), "leaving out families", total=len(parts))
+        found = {family: each for part in done for family, each in part.items()}
     held_out: list[HeldOutCase] = []
     for family in families:
         predicted = found[family]
@@ -194,7 +194,7 @@ def _without(
     """Predict some families, each without itself; or say why a fit did not converge."""
     inputs = {id(case): each for case, each in zip(observations, given, strict=True)}
     found: dict[str, list[_Predicted] | str] = {}
-    for family in families:
+    for family in stepped(families, "leaving out families"):
         try:
             found[family] = _predict(
                 [case for case in observations if case.family == family],
@@ -292,7 +292,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     cases: list[EvaluatedCase] = []
     needed = [*weights.definition.named_transactions]
     needed += ["code"] if weights.definition.reads_code else []
-    for measurement in measurements:
+    for measurement in stepped(measurements, "predicting cases"):
         vector = measurement.property_vector()
         if vector is None or not all(map(vector.knows, needed)):
             continue

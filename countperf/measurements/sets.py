@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.display import short_repr
+from countperf.display import Table, short_repr
 from countperf.documents import damaged_line, parse_lines, read_bytes, split_lines, write_atomically
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
@@ -26,24 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_FRAME_FIELDS = (
-    "case",
-    "kernel",
-    "family",
-    "variant",
-    "element_type",
-    "purpose",
-    "time_s",
-    "spread",
-    "noise_floor",
-    "noise",
-    "stable",
-    "settling",
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementSet:
+class MeasurementSet(Table):
     """Measurements of one device by one protocol; iterates over them.
 
     Attributes
@@ -80,27 +64,6 @@ class MeasurementSet:
     def select(self, wanted: Callable[[Measurement], bool]) -> MeasurementSet:
         """Return the set with only the measurements for which `wanted` holds."""
         return replace(self, measurements=tuple(filter(wanted, self.measurements)))
-
-    def frame(self) -> pd.DataFrame:
-        """Return a table, one row per measurement, parameters in columns of their own names.
-
-        Columns: case, kernel, family, variant, element_type, purpose, group_x, group_y, time_s,
-        spread, noise_floor, noise, stable, settling, runs, and the parameters (missing
-        where a kernel lacks one).
-        """
-        import pandas as pd
-
-        rows = [
-            {
-                **{name: getattr(entry, name) for name in _FRAME_FIELDS},
-                "group_x": entry.group_shape[0],
-                "group_y": entry.group_shape[1],
-                "runs": sum(map(len, entry.samples_s)),
-                **entry.parameters,
-            }
-            for entry in self.measurements
-        ]
-        return pd.DataFrame(rows)
 
     @classmethod
     def from_table(

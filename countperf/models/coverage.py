@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from countperf.display import short_repr
+from countperf.display import Table, short_repr
 from countperf.models.exercise import Exercise
 from countperf.models.records import Range
 from countperf.models.validity import EXTRAPOLATION_FACTOR, NOTABLE_SHARE
@@ -103,7 +103,7 @@ class FeatureCoverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class Coverage(Table):
     """What a fit knows of the features of a kernel.
 
     Attributes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.errors import ParameterError
 from countperf.models.charge import Charge
 from countperf.models.evaluation import multiplied_with
@@ -71,7 +71,7 @@ class ExplainedTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Table, Drawable):
     """A prediction with what it is made of.
 
     Attributes

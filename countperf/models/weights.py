@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from countperf.display import short_repr
+from countperf.display import Table, short_repr
 from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
 
-class WeightSet(Document):
+class WeightSet(Table, Document):
     """Weights of a fitted model on a device.
 
     Attributes

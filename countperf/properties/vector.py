@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 
 from countperf.counting.keys import Granularity
 from countperf.counting.size_ranges import check_range
-from countperf.display import shortened
+from countperf.display import Table, shortened
 from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.assumptions import assumption_of
@@ -148,7 +148,7 @@ class Count:
 CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 
-class PropertyVector(Mapping[str, Count]):
+class PropertyVector(Table, Mapping[str, Count]):
     """The property counts of one kernel; immutable.
 
     Iterates over the properties that can be other than zero. Looking up another valid name gives a

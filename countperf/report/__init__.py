@@ -13,6 +13,7 @@ from countperf.report.accuracy import (
     tuning_markdown,
     tuning_means_markdown,
 )
+from countperf.report.against import comparison_text
 from countperf.report.doctor import DeviceFinding, doctor_text
 from countperf.report.numbers import (
     format_percent,
@@ -30,7 +31,6 @@ from countperf.report.objects import (
 from countperf.report.ranking import ranking_evaluation_object, ranking_evaluation_text
 from countperf.report.text import (
     candidates_text,
-    comparison_text,
     count_text,
     evaluation_text,
     fit_text,

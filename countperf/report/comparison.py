@@ -1,14 +1,10 @@
-"""A comparison of models as text, as a JSON-able object and as a figure."""
+"""A comparison of models as text and as a JSON-able object."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.documents import write_atomically
-from countperf.errors import MissingExtraError, ParameterError
 from countperf.report.numbers import format_percent, format_table
 
 if TYPE_CHECKING:
@@ -101,100 +97,3 @@ def comparison_object(comparisons: Sequence[Comparison]) -> dict[str, Any]:
 def _value(result: ModelResult) -> float | None:
     overall = result.overall()
     return None if overall is None else overall.value
-
-
-def comparison_figure(comparisons: Sequence[Comparison], path: Path | str) -> None:
-    """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
-
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-        At least one.
-    path : Path or str
-        Where to write the figure; the ending chooses the format (.svg, .png, .pdf).
-
-    Raises
-    ------
-    ParameterError
-        There is nothing to draw, or the ending is of no format that matplotlib writes.
-    MissingExtraError
-        Matplotlib is not installed.
-    """
-    figure = new_figure()
-    check_figure_path(path)
-    shown = [c for c in comparisons if any(m.cases for m in c.models)]
-    if not shown:
-        raise ParameterError("no model predicts anything: nothing to draw", parameter="figure")
-    models = list(dict.fromkeys(m.model for c in shown for m in c.models if m.cases))
-    figure.set_size_inches(4.5 * len(shown) + 2, 1.5 + 0.3 * len(models))
-    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-    for panel, comparison in zip(panels, shown, strict=True):
-        for level, (marker, color) in _MARKS.items():
-            points = [
-                (100 * overall.value, models.index(m.model))
-                for m in comparison.models
-                if m.level == level and (overall := m.overall()) is not None
-            ]
-            if points:
-                errors, rows = zip(*points, strict=True)
-                panel.plot(
-                    errors, rows, marker, color=color, label=level, linestyle="none", gid=level
-                )
-        panel.set_xscale("log")
-        panel.set_xlabel("geometric mean of relative errors, test kernels, %")
-        panel.set_title(comparison.device)
-        panel.grid(visible=True, axis="x", alpha=0.3)
-    panels[0].set_yticks(range(len(models)), models)
-    panels[0].invert_yaxis()
-    panels[-1].legend(title="constants")
-    save_figure(figure, path)
-
-
-def check_figure_path(path: Path | str) -> None:
-    """Refuse a file name that no figure can be written to; errors as in `comparison_figure`."""
-    supported = new_figure().canvas.get_supported_filetypes()
-    ending = Path(path).suffix.lstrip(".").lower()
-    if ending not in supported:
-        raise ParameterError(
-            f"{path}: a figure cannot be written as {ending or 'a file without an ending'!r}; end "
-            f"its name in one of {', '.join(sorted(supported))}",
-            parameter="figure",
-        )
-
-
-def save_figure(figure: Any, path: Path | str) -> None:
-    """Write a figure; the ending of the file's name chooses the format.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
-    content = BytesIO()
-    figure.savefig(content, format=Path(path).suffix.lstrip(".").lower())
-    write_atomically(path, content.getvalue())
-
-
-def new_figure() -> Any:
-    """Return an empty figure that needs no screen.
-
-    Raises
-    ------
-    MissingExtraError
-        Matplotlib is not installed.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "drawing needs matplotlib; install it with: pip install 'countperf[plot]'",
-            extra="plot",
-        ) from error
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-# shapes too, for who cannot tell the colors apart (Okabe & Ito 2008)
-_MARKS = {"published": ("o", "#0072b2"), "scaled": ("^", "#e69f00"), "fitted": ("s", "#009e73")}

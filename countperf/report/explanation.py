@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.units import unit_of
@@ -20,13 +21,17 @@ from countperf.report.text import (
 )
 
 if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.explanation import ExplainedPart, Explanation
     from countperf.models.weights import WeightSet
 
 
 def explanation_text(
-    explanation: Explanation, weights: WeightSet, device: DeviceParameters | None = None
+    explanation: Explanation,
+    weights: WeightSet,
+    device: DeviceParameters | None = None,
+    accesses: Iterable[AccessAnalysis] = (),
 ) -> str:
     """Write a time, its terms by themselves and as overlaps leave them, and its parts.
 
@@ -38,9 +43,11 @@ def explanation_text(
         What predicted it.
     device : DeviceParameters, optional
         Rates of the device, to tell whether implied ones can be.
+    accesses : iterable of AccessAnalysis, optional
+        As for `countperf.report.breakdown.bound_text`.
     """
     prediction = explanation.prediction
-    lines = prediction_head(prediction)
+    lines = prediction_head(prediction, accesses)
     if not weights.definition.is_plain_sum:
         shapes = "".join(
             f", {shape.name} {parameter_value(shape, '')}" for shape in explanation.shapes

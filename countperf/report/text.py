@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countperf.hardware.parameters import some_of
 from countperf.models.correction import CORRECTION
+from countperf.models.library import short_name
 from countperf.models.units import as_weight, parameter_unit, unit_of
 from countperf.report.accuracy import width_text
+from countperf.report.breakdown import bound_text, breakdown_rows
+from countperf.report.names import OTHER
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
@@ -20,6 +23,7 @@ from countperf.report.numbers import (
 from countperf.report.plausibility import doubt, implied_rate, plausibility
 
 if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
     from countperf.fitting.result import FitResult
     from countperf.hardware.parameters import DeviceParameters
     from countperf.metrics import EvaluatedCase, Evaluation
@@ -88,8 +92,16 @@ def point_text(point: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in point.items())
 
 
-def prediction_text(prediction: Prediction) -> str:
-    """Write a prediction: the time, then seconds per property, largest first, then caveats."""
+def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> str:
+    """Write a prediction: the time, what bounds it, where it goes in at most eight rows, caveats.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        At one size, or at several: then a table of times.
+    accesses : iterable of AccessAnalysis, optional
+        As for `countperf.report.breakdown.bound_text`.
+    """
     if isinstance(prediction.time_s, np.ndarray):
         where = f"{prediction.kernel} on {prediction.device}"
         mark = _incomplete(prediction)
@@ -98,24 +110,23 @@ def prediction_text(prediction: Prediction) -> str:
             _indented(_times_table(prediction)),
         ]
     else:
-        whole = float(prediction.time_s)
-        rows = [
-            [
-                format_quantity(float(seconds), "s"),
-                format_percent(float(seconds) / whole) if whole > 0 else "",
-                name,
-            ]
-            for name, seconds in prediction.breakdown.items()
-        ]
-        parts = [
-            *prediction_head(prediction),
-            _indented(format_table(rows, right=(0, 1))),
-        ]
+        parts = [*prediction_head(prediction, accesses), _indented(_breakdown_table(prediction))]
     if prediction.ignored:
         parts.append(f"not charged by this model: {', '.join(prediction.ignored)}")
     parts += correction_lines(prediction)
     parts += _caveat_lines(prediction.caveats)
     return "\n".join(part for part in parts if part)
+
+
+def _breakdown_table(prediction: Prediction) -> str:
+    """Write where a time goes: a group's name stands at its first row."""
+    rows: list[list[str]] = []
+    group = ""
+    for row in breakdown_rows(prediction):
+        title = "" if row.group in (group, OTHER) else row.group
+        group = row.group
+        rows.append([title, format_quantity(row.time_s, "s"), f"{row.percent} %", row.text])
+    return format_table(rows, right=(1, 2)) if rows else ""
 
 
 def correction_lines(prediction: Prediction) -> list[str]:
@@ -124,8 +135,8 @@ def correction_lines(prediction: Prediction) -> list[str]:
     return [f"{verdict.name}: {verdict.message}" for verdict in found]
 
 
-def prediction_head(prediction: Prediction) -> list[str]:
-    """Write the time of a prediction at one size, and in a second line what it is of."""
+def prediction_head(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> list[str]:
+    """Write the time of a prediction at one size, what bounds it, and what it is of."""
     low_high = prediction.interval_s
     interval = (
         ""
@@ -139,8 +150,9 @@ def prediction_head(prediction: Prediction) -> list[str]:
     return [
         f"{'at least ' if mark else ''}{format_quantity(float(prediction.time_s), 's')}"
         f"{interval}{mark}",
+        *filter(None, [bound_text(prediction, accesses)]),
         f"{prediction.kernel} on {prediction.device}{', ' if given else ''}{given};"
-        f" {prediction.model} model",
+        f" {short_name(prediction.model)} model",
     ]
 
 
@@ -149,55 +161,6 @@ def _incomplete(prediction: Prediction) -> str:
     if prediction.complete:
         return ""
     return f" (incomplete: without the cost of {some_of(prediction.missing, most=NAMED_OTHERS)})"
-
-
-def comparison_text(first: Prediction, second: Prediction) -> str:
-    """Write two predictions side by side: two kernels, or a kernel on two devices, part by part.
-
-    The last column is what each part adds to the difference of the times.
-    """
-    names = _names_apart(first, second)
-    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
-    parts = sorted(
-        {*first.breakdown, *second.breakdown},
-        key=lambda n: (-abs(_part(second, n) - _part(first, n)), n),
-    )
-    rows = [
-        [
-            name,
-            format_quantity(_part(first, name), "s"),
-            format_quantity(_part(second, name), "s"),
-            format_quantity(_part(second, name) - _part(first, name), "s"),
-        ]
-        for name in parts
-    ]
-    rows.insert(0, ["time", *(format_quantity(t, "s") for t in (*whole, whole[1] - whole[0]))])
-    ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
-    return "\n".join(
-        [
-            f"{names[1]}: {ratio} the time of {names[0]}{_incomplete_ones(names, first, second)}",
-            _indented(format_table(rows, header=("", *names, "difference"), right=(1, 2, 3))),
-            *_caveat_lines(first.caveats),
-            *_caveat_lines(second.caveats),
-        ]
-    )
-
-
-def _incomplete_ones(names: tuple[str, str], *predictions: Prediction) -> str:
-    found = [n for n, each in zip(names, predictions, strict=True) if not each.complete]
-    return f" (incomplete, a lower bound: {' and '.join(found)})" if found else ""
-
-
-def _names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
-    for field in ("kernel", "device", "model"):
-        names = getattr(first, field), getattr(second, field)
-        if names[0] != names[1]:
-            return names
-    return "first", "second"
-
-
-def _part(prediction: Prediction, name: str) -> float:
-    return float(np.asarray(prediction.breakdown.get(name, 0.0)).item())
 
 
 def weights_text(weights: WeightSet, device: DeviceParameters | None = None) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
     from countperf.workflow.available_fits import AvailableFit
     from countperf.workflow.own_fits import ShippedComparison
+    from countperf.workflow.probing import WeightsCheck
 
 
 def weights_table_text(fits: Sequence[AvailableFit]) -> str:
@@ -30,6 +31,19 @@ def weights_table_text(fits: Sequence[AvailableFit]) -> str:
     ]
     header = ("name", "device", "models", "measured", "held-out error", "this machine")
     return format_table(rows, header=header, right=(4,))
+
+
+def checks_text(checks: Sequence[WeightsCheck]) -> str:
+    """Say of each check whether the weights fit the machine at hand, and what to do if not."""
+    if not checks:
+        return "no weights to check: none are of a device that works on this machine"
+    lines: list[str] = []
+    for check in checks:
+        said = check.problem or ", ".join(probe.text for probe in check.probes)
+        mark = "ok" if check.fits else "!!"
+        lines.append(f"{mark}  weights {check.weights} on {check.device}: {said}")
+        lines += [f"      mend: {check.mend}"] if check.mend else []
+    return "\n".join(lines)
 
 
 def compared_fits_text(weights: WeightSet, compared: ShippedComparison | None) -> str:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from countperf.errors import ParameterError, SearchSpaceError
+from countperf.steps import is_heard, report
 from countperf.tuning.points import Point, Question, Refused, checked_space
 from countperf.tuning.pools import Pool, capacity, pool_or, shares_memory
 from countperf.tuning.ranking import Ranking, Tally
@@ -92,7 +93,7 @@ def rank_points(
     ParameterError
         A size or `longest_s` is not positive, or a size is none of the space.
     """
-    checked_space(question.space, question.sizes)
+    space = checked_space(question.space, question.sizes)
     with (
         pool_or(executor) as chosen,
         Ranker(
@@ -106,7 +107,11 @@ def rank_points(
             longest_s=longest_s,
         ) as ranker,
     ):
+        total = points
+        if total is None and is_heard():
+            total = space.left()
         while not ranker.is_done and (deadline_s is None or now() < deadline_s):
+            report("predicting variants", ranker.answered, total)
             ranker.work(deadline_s)
         if not ranker.answered:  # something, in any case
             ranker.work(None, most=1)

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
-from countperf.display import short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.errors import ParameterError
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.ranking import Ranking, Reason, RefusalCount
@@ -193,7 +193,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningResult:
+class TuningResult(Table, Drawable):
     """The fastest variant found, and how sure that is.
 
     Attributes

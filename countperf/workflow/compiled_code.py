@@ -18,6 +18,7 @@ from countperf.harness.compile.pocl import compile_with_pocl
 from countperf.harness.devices import find_device
 from countperf.harness.store import Rewriting
 from countperf.machine_code.executed_counts import CYCLES
+from countperf.steps import stepped
 from countperf.tuning.pools import process_pool
 from countperf.workflow.kernels import kernel_itself
 from countperf.workflow.kernels import load_kernel as load_kernel
@@ -147,14 +148,14 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
     with process_pool() as pool:
         done = 0
         read = pool.map(partial(_code_of, chosen.label), batches)
-        for batch, outcomes in zip(batches, read, strict=True):
+        pairs = zip(batches, read, strict=True)
+        for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
             for case, outcome in outcomes:
                 if isinstance(outcome, str):
                     say(f"{case}: {outcome}")
                 else:
                     code[case] = outcome
             done += len(batch)
-            say(f"{done} of {len(cases)} kernels")
             if done % _BETWEEN_FILES < _BATCH:
                 file.write(renewed())
     noted = renewed()

@@ -18,6 +18,7 @@ from countperf.harness.store import Rewriting
 from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import TransactionCounts, transaction_roots
+from countperf.steps import stepped
 from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.prediction import explain as explain
 from countperf.workflow.prediction import predict as predict
@@ -51,6 +52,7 @@ def with_known_transactions(
     some = [(name, tuple((m.case, m.parameters) for m in each)) for name, each in waiting.items()]
     find = partial(_transactions_of, definition.named_transactions)
     parts = map(find, some) if executor is None else executor.map(find, some)
+    parts = stepped(parts, "counting transactions", total=len(some))
     found = {case: numbers for part in parts for case, numbers in part.items()}
 
     def renewed(each: Measurement) -> Measurement:

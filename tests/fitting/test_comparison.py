@@ -18,7 +18,7 @@ from countperf.measurements import Measurement, MeasurementSet
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
-from countperf.report.comparison import comparison_figure, comparison_object, comparison_text
+from countperf.report.comparison import comparison_object, comparison_text
 from countperf.workflow.comparing import compare, measured_devices
 
 FITS = Path(__file__).parents[2] / "fits"
@@ -193,7 +193,7 @@ def test_a_missing_plotting_library_is_named(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"countperf\[plot\]") as caught:
-        comparison_figure([comparison], tmp_path / "errors.svg")
+        comparison.plot(tmp_path / "errors.svg")
     assert caught.value.extra == "plot"
 
 

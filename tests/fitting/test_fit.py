@@ -398,7 +398,7 @@ def test_a_fit_prints_its_verdicts_with_their_remedies() -> None:
 
 
 def test_a_fit_has_a_table_of_its_cases() -> None:
-    frame = fit(measure()).frame()
+    frame = fit(measure()).to_frame()
 
     assert list(frame["case"][:2]) == ["copy/n=1024", "copy/n=16384"]
     assert np.all(frame["relative_error"].to_numpy() < 1e-9)

@@ -104,7 +104,7 @@ def test_the_text_holds_rates_against_the_device() -> None:
     lines = explanation_text(weights.explain(VECTOR, n=1000), weights, DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
 
-    assert lines[2] == (
+    assert lines[3] == (
         "time_s = launch + w_group*groups + overlap(memory, on_chip), sharpness 2 ± 1e-10"
     )
     assert "20 % hidden by others" in cells["memory"]

@@ -44,10 +44,11 @@ WEIGHTS = make_weights({"flop.add.f32": 1e-12, "gmem.load.32.stride1": 4e-12, "l
 def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
     assert prediction_text(WEIGHTS.predict(VECTOR, n=10**6)) == (
         "10.0 µs (95 % interval: 7.61 µs to 12.7 µs)\n"
+        "bound by memory: 32-bit loads of neighbors (80 %)\n"
         "axpy on pocl-testchip, n = 1000000; linear model\n"
-        "  8.00 µs  80 %  gmem.load.32.stride1\n"
-        "  1.00 µs  10 %  flop.add.f32\n"
-        "  1.00 µs  10 %  launches\n"
+        "  memory: global  8.00 µs  80 %  32-bit loads of neighbors\n"
+        "  compute         1.00 µs  10 %  f32 additions\n"
+        "  launch          1.00 µs  10 %  launching\n"
         "not charged by this model: iop.add.i32"
     )
 
@@ -57,8 +58,9 @@ def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
 
     assert text == (
         "at least 1.00 µs (incomplete: without the cost of flop.div.f32)\n"
+        "bound by launch: launching (100 %)\n"
         "by hand on pocl-testchip; linear model\n"
-        "  1.00 µs  100 %  launches\n"
+        "  launch  1.00 µs  100 %  launching\n"
         "!!  complete: without the cost of flop.div.f32\n"
         "      mend: measure kernels that exercise them, and refit"
     )
@@ -348,14 +350,18 @@ def test_two_predictions_are_compared_part_by_part_largest_difference_first() ->
 
     assert comparison_text(WEIGHTS.predict(VECTOR, n=10**6), WEIGHTS.predict(other)) == (
         "adds: 0.7 times the time of axpy\n"
-        "                           axpy     adds  difference\n"
-        "  time                  10.0 µs  7.00 µs    -3.00 µs\n"
-        "  gmem.load.32.stride1  8.00 µs      0 s    -8.00 µs\n"
-        "  flop.add.f32          1.00 µs  6.00 µs     5.00 µs\n"
-        "  launches              1.00 µs  1.00 µs         0 s\n"
+        "  axpy: bound by memory: 32-bit loads of neighbors (80 %)\n"
+        "  adds: bound by compute: f32 additions (86 %)\n"
+        "                                axpy     adds  difference\n"
+        "  time                       10.0 µs  7.00 µs    -3.00 µs\n"
+        "  32-bit loads of neighbors  8.00 µs      0 s    -8.00 µs\n"
+        "  f32 additions              1.00 µs  6.00 µs     5.00 µs\n"
+        "  launching                  1.00 µs  1.00 µs         0 s\n"
         "!!  extrapolation: far above the largest value measured: flop.add.f32; the interval is"
         " widened\n"
-        "      mend: measure kernels of such sizes, and refit"
+        "      mend: measure kernels of such sizes, and refit\n"
+        "cause: axpy takes 3.00 µs longer than adds, mostly for 32-bit loads of"
+        " neighbors (8.00 µs)"
     )
 
 

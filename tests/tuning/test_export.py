@@ -16,7 +16,6 @@ import pytest
 
 import countperf.tuning
 from countperf.errors import KernelBuildError, MeasurementError, ParameterError, WrongResultError
-from countperf.report.tuning_figure import draw_tuning
 from countperf.tuning.export import kernel_tuner_cache, t4_results, tuning_frame
 from countperf.tuning.result import Budget, TuningResult
 from tests.tuning.test_search import LARGE, scripted, search
@@ -116,7 +115,7 @@ def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
     result: TuningResult, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
-    draw_tuning(result, tmp_path / "search.svg")
+    result.plot(tmp_path / "search.svg")
 
     drawn = (tmp_path / "search.svg").read_text()
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
@@ -125,4 +124,4 @@ def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
 def test_a_figure_of_no_known_format_is_refused(result: TuningResult, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
-        draw_tuning(result, tmp_path / "search.doc")
+        result.plot(tmp_path / "search.doc")

@@ -1,0 +1,199 @@
+"""``countperf report``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countperf.cli.common import add_device, add_model, as_dict, print_json, size, statistic
+
+if TYPE_CHECKING:
+    from countperf.measurements import MeasurementSet
+    from countperf.metrics import Evaluation
+    from countperf.models.library import NamedFit
+    from countperf.models.weights import WeightSet
+    from countperf.report.page import Page
+    from countperf.report.pages import ExplainedKernel
+
+_SHOWN_KERNELS = 4
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    command.add_argument(
+        "what",
+        metavar="FIT|KERNEL|SEARCH",
+        help="a fit by name or its file (.json), a kernel as for countperf predict, or the file of"
+        " a search (.jsonl, from countperf tune --store)",
+    )
+    command.add_argument(
+        "parameters", nargs="*", type=size, metavar="name=value", help="sizes of a kernel: n=1024"
+    )
+    command.add_argument(
+        "--output", required=True, metavar="FILE", help="the page (.html); it needs no other file"
+    )
+    command.add_argument(
+        "--measurements",
+        metavar="FILE",
+        help="of a fit: evaluate it on the kernels of this campaign that it has not seen; by"
+        " default what was stored beside the fit is shown",
+    )
+    command.add_argument(
+        "--weights", metavar="SLUG|PATH", help="of a kernel: fitted weights, as for predict"
+    )
+    add_model(command)
+    add_device(command, "of a kernel: without it, that of the weights")
+    command.add_argument(
+        "--statistics",
+        action="append",
+        type=statistic,
+        metavar="NAME=VALUE",
+        help="of a kernel: what depends on data, as for predict",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the page."""
+    from countperf.documents import check_writable, write_rescued
+    from countperf.models.library import find_fit
+
+    check_writable(options.output)  # before the work, not after it
+    what = str(options.what)
+    fit = find_fit(what)
+    if fit is not None or (what.endswith(".json") and _is_weights(Path(what))):
+        page = _fit_page(options, fit)
+    elif what.endswith(".jsonl"):
+        page = _search_page(Path(what))
+    else:
+        page = _kernel_page(options)
+    text = page.to_html()
+    write_rescued(options.output, text)
+    if options.json:
+        print_json({"written": options.output, "title": page.title, "bytes": len(text.encode())})
+    else:
+        print(f"{page.title}: written to {options.output}")
+
+
+def _is_weights(path: Path) -> bool:
+    """Return whether a file says that it holds weights; a kernel's counts are in a file, too."""
+    from countperf.documents import read_file_text
+
+    return "countperf-weights" in read_file_text(path)[:4096]
+
+
+def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
+    from countperf.fitting.ranking import RankingEvaluation
+    from countperf.measurements import MeasurementSet
+    from countperf.models.library import load_weights, short_name
+    from countperf.report.pages import fit_page
+    from countperf.workflow.devices import known_device
+    from countperf.workflow.evaluating import evaluate, evaluate_ranking
+
+    weights = load_weights(options.what, model=options.model)
+    evaluation, ranking, measured = None, None, None
+    if options.measurements is not None:
+        measured = MeasurementSet.read_file(options.measurements)
+        evaluation = evaluate(measured, weights=weights)
+        ranking = evaluate_ranking(measured, weights=weights)
+    elif fit is not None:
+        kind = "" if options.model is None else f"{short_name(weights.model)}-"
+        stored = fit.folder / f"{kind}ranking.json"
+        evaluation = _stored_evaluation(fit.folder / f"{kind}evaluation.json")
+        ranking = RankingEvaluation.read_file(stored) if stored.is_file() else None
+        campaign = fit.folder / "measurements.jsonl"
+        measured = MeasurementSet.read_file(campaign) if campaign.is_file() else None
+    return fit_page(
+        weights,
+        device=known_device(weights.device.slug, options.what),
+        evaluation=evaluation,
+        ranking=ranking,
+        kernels=() if measured is None else _test_kernels(weights, measured),
+    )
+
+
+def _stored_evaluation(path: Path) -> Evaluation | None:
+    from countperf.metrics import Evaluation
+
+    return Evaluation.read_file(path) if path.is_file() else None
+
+
+def _test_kernels(weights: WeightSet, measured: MeasurementSet) -> tuple[ExplainedKernel, ...]:
+    """Explain the test kernels of a campaign, each at the size that took longest."""
+    from countperf.errors import CountperfError
+    from countperf.models.explanation import explain
+    from countperf.report.pages import ExplainedKernel
+
+    longest = {
+        each.kernel: each
+        for each in sorted(measured, key=lambda m: m.time_s)
+        if each.purpose == "test"
+    }
+    found: list[ExplainedKernel] = []
+    for each in longest.values():
+        vector = each.property_vector()
+        if vector is None or len(found) == _SHOWN_KERNELS:
+            continue
+        try:
+            prediction = weights.predict_counts(vector, each.parameters)
+            explanation = explain(weights, vector, prediction)
+        except CountperfError:  # no weight for what it does: the page shows others
+            continue
+        found.append(ExplainedKernel(explanation=explanation, measured_s=each.time_s))
+    return tuple(found)
+
+
+def _kernel_page(options: argparse.Namespace) -> Page:
+    from countperf.cli.predict import accesses_of
+    from countperf.models.explanation import explain
+    from countperf.report.pages import ExplainedKernel, kernel_page
+    from countperf.workflow.devices import known_device
+    from countperf.workflow.prediction import predict_in_detail
+
+    sizes = as_dict(options.parameters)
+    statistics = as_dict(options.statistics) or None
+    made = predict_in_detail(
+        options.what,
+        sizes,
+        weights=options.weights,
+        model=options.model,
+        device=options.device,
+        statistics=statistics,
+    )
+    explanation = explain(made.weights, made.vector, made.prediction)
+    device = known_device(made.weights.device.slug, options.weights)
+    accesses = accesses_of(options.what, sizes, statistics, made.prediction)
+    return kernel_page(ExplainedKernel(explanation=explanation), made.weights, device, accesses)
+
+
+def _search_page(path: Path) -> Page:
+    from countperf.hardware.identity import DeviceIdentity
+    from countperf.report.pages import search_page
+    from countperf.tuning.journal import read_journal
+    from countperf.tuning.result import as_key, read_ranking, read_tried
+
+    header, entries = read_journal(path)
+    device = DeviceIdentity.from_object(header["device"], path=path)
+    tried = {
+        as_key(entry["choice"]): read_tried(entry)
+        for entry in entries
+        if entry.get("kind") == "tried"
+    }
+    rankings = [
+        read_ranking(
+            entry,
+            space=header["space"],
+            names=tuple(header["parameters"]),
+            sizes=header["sizes"],
+            device=device.slug,
+        )
+        for entry in entries
+        if entry.get("kind") == "ranking"
+    ]
+    return search_page(
+        header["space"],
+        device,
+        header["sizes"],
+        tuple(tried.values()),
+        rankings[-1] if rankings else None,
+    )

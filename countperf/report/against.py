@@ -1,0 +1,190 @@
+"""Two predictions side by side, and in one sentence what makes the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countperf.report.breakdown import (
+    MOST_ROWS,
+    bound_text,
+    corrected_parts,
+    correction_factor,
+)
+from countperf.report.names import plain_name
+from countperf.report.numbers import format_quantity, format_table
+
+if TYPE_CHECKING:
+    from countperf.models.explanation import ExplainedPart, Explanation
+    from countperf.predictions import Prediction
+
+_ALIKE = 0.05
+"""Of a time: a difference below is none to explain."""
+_SAME = 0.01
+_NAMED = 2
+
+
+def comparison_text(
+    first: Prediction,
+    second: Prediction,
+    explained: tuple[Explanation, Explanation] | None = None,
+) -> str:
+    """Write two predictions side by side: two kernels, sizes or devices, the cause at the end.
+
+    Parameters
+    ----------
+    first, second : Prediction
+        Each at one size.
+    explained : pair of Explanation, optional
+        The same with counts and costs, so that the cause tells more work from dearer work.
+
+    Returns
+    -------
+    str
+        The last column is what each part adds to the difference of the times. The parts include the
+        correction of each prediction.
+    """
+    names = _names_apart(first, second)
+    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
+    ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
+    factors = [correction_factor(each) for each in (first, second)]
+    lines = [
+        f"{names[1]}: {ratio} the time of {names[0]}{_incomplete_ones(names, first, second)}",
+        *(
+            f"  {name}: {bound}"
+            for name, each in zip(names, (first, second), strict=True)
+            if (bound := bound_text(each))
+        ),
+        _indented(_table(names, first, second, whole)),
+    ]
+    if factors != [1.0, 1.0]:
+        lines.append(f"the parts include corrections of × {factors[0]:.3g} and × {factors[1]:.3g}")
+    for each in (first, second):
+        lines += _caveats(each)
+    return "\n".join([*lines, cause_text(first, second, explained)])
+
+
+def cause_text(
+    first: Prediction,
+    second: Prediction,
+    explained: tuple[Explanation, Explanation] | None = None,
+) -> str:
+    """Say in one sentence what makes the difference of two predictions.
+
+    Parameters
+    ----------
+    first, second, explained
+        As for `comparison_text`.
+    """
+    names = _names_apart(first, second)
+    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
+    difference = whole[1] - whole[0]
+    if abs(difference) < _ALIKE * max(whole):
+        return f"cause: none to name; the times differ by less than {100 * _ALIKE:.0f} %"
+    slower, faster = (names[1], names[0]) if difference > 0 else (names[0], names[1])
+    parts = [corrected_parts(each) for each in (first, second)]
+    changes = {
+        part: abs(difference) / difference * (parts[1].get(part, 0.0) - parts[0].get(part, 0.0))
+        for part in {*parts[0], *parts[1]}
+    }
+    order = sorted(changes, key=lambda part: (-changes[part], part))
+    causes = [part for part in order if changes[part] >= 0.2 * abs(difference)][:_NAMED]
+    said = [
+        f"{plain_name(part).text} ({format_quantity(changes[part], 's')}"
+        f"{_why(part, slower, difference, explained)})"
+        for part in causes or order[:1]
+    ]
+    return (
+        f"cause: {slower} takes {format_quantity(abs(difference), 's')} longer than {faster}, "
+        f"mostly for {' and '.join(said)}"
+    )
+
+
+def _why(
+    part: str,
+    slower: str,
+    difference: float,
+    explained: tuple[Explanation, Explanation] | None,
+) -> str:
+    """Say by what a part grew: how often it occurs, or what each costs."""
+    if explained is None:
+        return ""
+    order = explained if difference > 0 else explained[::-1]
+    less, more = ({part.name: part for part in each.parts}.get(part) for each in order)
+    if more is None or not more.count:
+        return ""
+    if less is None or not less.count:
+        return f", which only {slower} has"
+    said: list[str] = []
+    times = more.count / less.count
+    if abs(times - 1) > _SAME:
+        said.append(f"{times:.3g} times as many")
+    costs = _cost_ratio(less, more)
+    if costs is not None and abs(costs - 1) > _SAME:
+        said.append(f"each at {costs:.3g} times the cost")
+    return f", {' and '.join(said)}" if said else ""
+
+
+def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
+    if less.weight is None or more.weight is None or less.weight.value_s <= 0:
+        return None
+    return more.weight.value_s / less.weight.value_s
+
+
+def _table(
+    names: tuple[str, str], first: Prediction, second: Prediction, whole: list[float]
+) -> str:
+    parts = [corrected_parts(each) for each in (first, second)]
+    both = sorted(
+        {*parts[0], *parts[1]},
+        key=lambda n: (-abs(parts[1].get(n, 0.0) - parts[0].get(n, 0.0)), n),
+    )
+    shown = both if len(both) <= MOST_ROWS else both[: MOST_ROWS - 1]
+    rows = [_row("time", whole[0], whole[1])]
+    rows += [
+        _row(plain_name(part).text, parts[0].get(part, 0.0), parts[1].get(part, 0.0))
+        for part in shown
+    ]
+    if len(shown) < len(both):
+        rest = [_sum_of(each, set(both[len(shown) :])) for each in parts]
+        rows.append(_row(f"{len(both) - len(shown)} more", *rest))
+    return format_table(rows, header=("", *names, "difference"), right=(1, 2, 3))
+
+
+def _row(title: str, first: float, second: float) -> list[str]:
+    return [title, *(format_quantity(t, "s") for t in (first, second, second - first))]
+
+
+def _sum_of(parts: Mapping[str, float], names: set[str]) -> float:
+    return sum(part for name, part in parts.items() if name in names)
+
+
+def _incomplete_ones(names: tuple[str, str], *predictions: Prediction) -> str:
+    found = [n for n, each in zip(names, predictions, strict=True) if not each.complete]
+    return f" (incomplete, a lower bound: {' and '.join(found)})" if found else ""
+
+
+def _names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
+    for field in ("kernel", "device", "model"):
+        names = getattr(first, field), getattr(second, field)
+        if names[0] != names[1]:
+            return names
+    apart = [n for n, v in second.parameters.items() if first.parameters.get(n) != v]
+    if not apart:
+        return "first", "second"
+    sizes = [
+        ", ".join(f"{n} = {each.parameters.get(n)}" for n in apart) for each in (first, second)
+    ]
+    return sizes[0], sizes[1]
+
+
+def _caveats(prediction: Prediction) -> list[str]:
+    from countperf.report.text import verdicts_text
+
+    return [verdicts_text(prediction.caveats)] if prediction.caveats else []
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,280 @@
+"""Where a time goes, in few rows for people, and what bounds it in one line.
+
+A correction multiplies a time, so it is shown as a factor, and the parts as the factor leaves them:
+they sum to the time, and their shares to 100 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countperf.models.correction import CORRECTION
+from countperf.report.names import GROUPS, OTHER, PlainName, plain_name
+
+if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.predictions import Prediction
+
+MOST_ROWS = 8
+"""Rows of a breakdown for people."""
+
+_REST = "all else"
+_LEAST_SHARE = 0.005
+"""Of a time: groups that take less are shown together."""
+_BOUND_SHARE = 0.5
+"""Of a time: what takes so much bounds it by itself."""
+_SAID_SHARE = 0.15
+"""Of a time: parts that take less are not named as reasons."""
+_APART_STEPS = ("far", "wide", "vast", "pitch", "strided")
+_LINE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakdownRow:
+    """A row of a breakdown.
+
+    Attributes
+    ----------
+    group : str
+        Group that the row belongs to.
+    text : str
+        What takes the time.
+    time_s : float
+        Its part, s; with the correction.
+    percent : int
+        Its share of the time; the shares of all rows sum to 100.
+    """
+
+    group: str
+    text: str
+    time_s: float
+    percent: int
+
+
+def correction_factor(prediction: Prediction) -> float:
+    """Return what the correction multiplies a time by; 1 without a correction.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        At one size.
+    """
+    added = _number(prediction.breakdown.get(CORRECTION, 0.0))
+    whole = _number(prediction.time_s)
+    return whole / (whole - added) if added and whole != added else 1.0
+
+
+def corrected_parts(prediction: Prediction) -> dict[str, float]:
+    """Return the parts of a time as the correction leaves them, s, without those that are zero.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        At one size.
+    """
+    factor = correction_factor(prediction)
+    return {
+        name: factor * _number(part)
+        for name, part in prediction.breakdown.items()
+        if name != CORRECTION and _number(part) != 0
+    }
+
+
+def breakdown_rows(prediction: Prediction, most: int = MOST_ROWS) -> tuple[BreakdownRow, ...]:
+    """Return where a time goes: groups with the largest first, in each the largest parts.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        At one size.
+    most : int, optional
+        Rows at most, at least 2. Parts that have no row of their own are summed up, by group as
+        far as rows are left.
+
+    Returns
+    -------
+    tuple of BreakdownRow
+        Empty if nothing takes time.
+    """
+    parts = corrected_parts(prediction)
+    whole = sum(parts.values())
+    if not parts or not whole > 0:
+        return ()
+    order = sorted(parts, key=lambda name: (-abs(parts[name]), name))
+    shown = _rows(parts, order, 0)[: most - 1]
+    for number in range(min(len(order), most), 0, -1):
+        rows = _rows(parts, order, number)
+        if len(rows) <= most:
+            shown = rows
+            break
+    left = whole - sum(row.time_s for row in shown)
+    if abs(left) > 1e-9 * whole:
+        shown = [*shown, _Row(name=PlainName(_REST, OTHER), time_s=left)]
+    percents = whole_percents([row.time_s / whole for row in shown])
+    return tuple(
+        BreakdownRow(group=row.name.group, text=row.name.text, time_s=row.time_s, percent=percent)
+        for row, percent in zip(shown, percents, strict=True)
+        if percent
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    name: PlainName
+    time_s: float
+
+
+@dataclass(slots=True)
+class _Group:
+    rows: list[_Row] = field(default_factory=list[_Row])
+    rest: list[str] = field(default_factory=list[str])
+
+
+def _rows(parts: Mapping[str, float], order: Sequence[str], number: int) -> list[_Row]:
+    """Return rows that show so many of the largest parts by themselves."""
+    groups: dict[str, _Group] = {}
+    whole = sum(parts.values())
+    for place, part in enumerate(order):
+        name = plain_name(part)
+        group = groups.setdefault(name.group, _Group())
+        if place < number and abs(parts[part]) >= _LEAST_SHARE * whole:
+            group.rows.append(_Row(name=name, time_s=parts[part]))
+        else:
+            group.rest.append(part)
+    small = 0.0
+    for name, group in groups.items():
+        rest_s = sum(parts[part] for part in group.rest)
+        if abs(rest_s) < _LEAST_SHARE * whole:
+            small += rest_s
+        elif len(group.rest) == 1:
+            group.rows.append(_Row(name=plain_name(group.rest[0]), time_s=rest_s))
+        else:
+            text = f"{plain_name(group.rest[0]).text} and {len(group.rest) - 1} more"
+            group.rows.append(_Row(name=PlainName(text, name), time_s=rest_s))
+    sums = {name: sum(row.time_s for row in group.rows) for name, group in groups.items()}
+    by_size = sorted(groups, key=lambda name: (-sums[name], GROUPS.index(name)))
+    rows = [row for name in by_size for row in groups[name].rows]
+    return [*rows, _Row(name=PlainName(_REST, OTHER), time_s=small)] if small else rows
+
+
+def whole_percents(shares: Sequence[float]) -> list[int]:
+    """Round shares to whole percents that sum to 100, by largest remainders.
+
+    Parameters
+    ----------
+    shares : sequence of float
+        They sum to 1; negative ones may be among them.
+
+    Examples
+    --------
+    >>> whole_percents([1 / 3, 1 / 3, 1 / 3])
+    [34, 33, 33]
+    >>> whole_percents([1.204, -0.204])
+    [120, -20]
+    """
+    floors = [math.floor(100 * share) for share in shares]
+    missing = 100 - sum(floors)
+    remainders = [100 * share - low for share, low in zip(shares, floors, strict=True)]
+    for place in sorted(range(len(shares)), key=lambda i: (-remainders[i], i))[: max(0, missing)]:
+        floors[place] += 1
+    return floors
+
+
+def bound_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] = ()) -> str:
+    """Say what bounds a time, and which parts take the most of it.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        At one size.
+    accesses : iterable of AccessAnalysis, optional
+        Accesses of the kernel. They tell how far apart the addresses are where accesses that go
+        from line to line bound the time.
+
+    Returns
+    -------
+    str
+        Such as ``bound by memory: scalar loads that miss L1 (61 %); b is 4096 bytes apart from
+        iteration to iteration of k``; empty if nothing takes time.
+    """
+    parts = corrected_parts(prediction)
+    whole = sum(parts.values())
+    if not parts or not whole > 0:
+        return ""
+    kinds: dict[str, float] = {}
+    for part, seconds in parts.items():
+        kind = plain_name(part).kind
+        kinds[kind] = kinds.get(kind, 0.0) + seconds
+    largest = sorted(kinds, key=lambda kind: -kinds[kind])
+    bounding = largest[:1] if kinds[largest[0]] >= _BOUND_SHARE * whole else largest[:2]
+    reasons = [part for part in _largest(parts) if plain_name(part).kind in bounding]
+    named = [part for part in reasons if parts[part] >= _SAID_SHARE * whole][:3] or reasons[:1]
+    shares = [f"{plain_name(part).text} ({100 * parts[part] / whole:.0f} %)" for part in named]
+    apart = _apart_text(named, accesses, prediction)
+    return f"bound by {' and '.join(bounding)}: {', '.join(shares)}{apart and f'; {apart}'}"
+
+
+def goes_from_line_to_line(prediction: Prediction) -> bool:
+    """Return whether the largest part of a time is of accesses that go from line to line."""
+    parts = corrected_parts(prediction)
+    return any(_step_of(part) for part in _largest(parts)[:1])
+
+
+def _largest(parts: Mapping[str, float]) -> list[str]:
+    return sorted(parts, key=lambda part: (-parts[part], part))
+
+
+def _step_of(part: str) -> str:
+    """Return the direction of a part of accesses that go from line to line; empty for others."""
+    names = part.replace("_", ".").split(".")
+    if names[:2] == ["late", "crowded"]:
+        return names[2]
+    if not any(step in names for step in _APART_STEPS) or "lmem" in names:
+        return ""
+    return next((name for name in names if name in ("load", "store")), "")
+
+
+def _apart_text(
+    parts: Sequence[str], accesses: Iterable[AccessAnalysis], prediction: Prediction
+) -> str:
+    """Say how far apart the addresses are of the access that is executed most, if it matters."""
+    directions = {direction for part in parts if (direction := _step_of(part))}
+    sizes = {name: int(_number(value)) for name, value in prediction.parameters.items()}
+    found: list[tuple[float, int, str]] = []
+    for each in accesses:
+        if each.access.address_space != "global" or each.access.direction not in directions:
+            continue
+        apart = _innermost_stride(each, sizes)
+        if apart is None or apart[0] < _LINE_BYTES:
+            continue
+        executions = float(each.executions.evaluate(sizes))
+        where = f"addresses of {each.access.array} are {apart[0]} bytes apart {apart[1]}"
+        found.append((executions, apart[0], where))
+    return max(found)[2] if found else ""
+
+
+def _innermost_stride(access: AccessAnalysis, sizes: Mapping[str, int]) -> tuple[int, str] | None:
+    """Return by how many bytes the address moves where it moves first, and what moves it."""
+    loops = [each for each in access.strides if each.kind in ("loop", "barrier loop")]
+    items = [each for each in access.strides if each.kind == "local" and each.axis == 0]
+    for each in (*reversed(loops), *items):
+        if each.stride is None or not each.stride.names() <= set(sizes):
+            continue
+        step = abs(int(each.stride.evaluate(sizes))) * access.access.bits // 8
+        if step:
+            by = (
+                "from item to item"
+                if each.kind == "local"
+                else f"from iteration to iteration of {each.iname}"
+            )
+            return step, by
+    return None
+
+
+def _number(value: object) -> float:
+    return float(np.asarray(value).item())

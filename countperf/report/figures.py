@@ -1,0 +1,499 @@
+"""All pictures, drawn with matplotlib: predictions, rooflines, accuracy, variants, comparisons.
+
+Ticks are plain numbers (0.6), axes name their units, and each figure has one legend. Colors and
+marks are told apart by color-blind readers, too (Okabe & Ito, 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import ParameterError
+from countperf.fitting.comparison import Comparison
+from countperf.fitting.result import FitResult
+from countperf.hardware.parameters import DeviceParameters
+from countperf.mechanistic.simulation import Simulation
+from countperf.metrics import Evaluation
+from countperf.models.explanation import Explanation
+from countperf.models.library import short_name
+from countperf.predictions import Prediction
+from countperf.report.accuracy import PURPOSES
+from countperf.report.breakdown import BreakdownRow, breakdown_rows
+from countperf.report.drawing import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    check_figure_path,
+    new_figure,
+    plain_both,
+    plain_ticks,
+    save_figure,
+    scale_of,
+    share_labels,
+)
+from countperf.report.names import GROUPS
+from countperf.report.numbers import format_quantity
+from countperf.report.timeline import timeline_figure
+from countperf.tuning.result import Tried, TuningResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_GROUP_COLORS: Mapping[str, str] = dict(
+    zip(
+        GROUPS,
+        (BLUE, ORANGE, RED, "#a33f00", PINK, "#e69f00", YELLOW, GREEN, SKY, "#444444", GRAY),
+        strict=True,
+    )
+)
+_PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
+_LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s", GREEN)}
+_NEAR = 1.6  # a factor between predicted and measured times
+_ACROSS = 4  # panels
+_LINE = 32  # characters of a label
+
+
+def figure_of(result: object, path: Path | str | None = None, **options: Any) -> Figure:
+    """Draw a result, and write the picture if a path is given.
+
+    Parameters
+    ----------
+    result : Prediction, Explanation, FitResult, Evaluation, Comparison or TuningResult
+        What to draw.
+    path : Path or str, optional
+        Where to write it; the ending chooses the format (.svg, .png, .pdf).
+    **options
+        Those of the function that draws results of this class.
+
+    Raises
+    ------
+    MissingExtraError
+        Matplotlib is not installed.
+    ParameterError
+        There is no picture of such a result, nothing to draw, or the ending is of no format that
+        matplotlib writes.
+    """
+    if path is not None:
+        check_figure_path(path)
+    for kind, draw in _DRAWERS.items():
+        if isinstance(result, kind):
+            figure = draw(result, **options)
+            break
+    else:
+        named = ", ".join(kind.__name__ for kind in _DRAWERS)
+        raise ParameterError(
+            f"there is no picture of a {type(result).__name__}; pictures are of {named}",
+            parameter="result",
+        )
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+# {{{ predictions
+
+
+def prediction_figure(
+    prediction: Prediction, measured: Sequence[tuple[Mapping[str, int], float]] = ()
+) -> Figure:
+    """Draw where a time goes; at several sizes, the times with their interval over the size.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        What to draw.
+    measured : sequence of (Mapping from str to int, float), optional
+        Measured runs to draw beside it: sizes, and time, s.
+    """
+    if isinstance(prediction.time_s, np.ndarray):
+        return _times_figure(prediction, measured)
+    rows = breakdown_rows(prediction)
+    if not rows:
+        raise ParameterError("nothing takes time: nothing to draw", parameter="prediction")
+    figure = new_figure((7.0, 1.8 + 0.36 * len(rows)))
+    panel = figure.subplots()
+    scale, unit = scale_of([row.time_s for row in rows])
+    for place, row in enumerate(rows):
+        panel.barh(place, row.time_s / scale, color=_GROUP_COLORS[row.group], gid=f"bar-{place}")
+        panel.annotate(
+            f"{row.percent} %",
+            (max(0.0, row.time_s / scale), place),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    panel.set_yticks(range(len(rows)), [fill(row.text, _LINE) for row in rows])
+    panel.invert_yaxis()
+    panel.margins(x=0.12)
+    panel.set_xlabel(f"time, {unit}s")
+    plain_ticks(panel.xaxis)
+    _group_legend(panel, rows)
+    figure.suptitle(_prediction_title(prediction), fontsize=10)
+    return figure
+
+
+def _prediction_title(prediction: Prediction) -> str:
+    given = ", ".join(
+        f"{name} = {value}"
+        for name, value in prediction.parameters.items()
+        if not isinstance(value, np.ndarray)
+    )
+    what = f"{prediction.kernel}{', ' if given else ''}{given} on {prediction.device}"
+    if isinstance(prediction.time_s, np.ndarray):
+        return what
+    time = format_quantity(float(prediction.time_s), "s")
+    if prediction.interval_s is None:
+        return f"{what}: {time}"
+    low, high = (format_quantity(float(end), "s") for end in prediction.interval_s)
+    level = f"{100 * prediction.interval_level:.0f} %"
+    return f"{what}\n{time}, {level} interval {low} to {high}"
+
+
+def _group_legend(panel: Axes, rows: Sequence[BreakdownRow]) -> None:
+    from matplotlib.patches import Patch
+
+    groups = dict.fromkeys(row.group for row in rows)
+    panel.legend(
+        handles=[Patch(color=_GROUP_COLORS[group], label=group) for group in groups], fontsize=8
+    )
+
+
+def _times_figure(
+    prediction: Prediction, measured: Sequence[tuple[Mapping[str, int], float]]
+) -> Figure:
+    times = np.asarray(prediction.time_s, np.float64)
+    names = [n for n, v in prediction.parameters.items() if np.ndim(v) and np.ptp(np.asarray(v))]
+    if times.ndim != 1 or not names:
+        raise ParameterError(
+            "times are drawn over one size: pass arrays of one dimension, not all the same",
+            parameter="prediction",
+        )
+    name = names[0]
+    sizes = np.broadcast_to(np.asarray(prediction.parameters[name], np.float64), times.shape)
+    order = np.argsort(sizes)
+    scale, unit = scale_of([float(np.median(times))])
+    figure = new_figure((7, 4.5))
+    panel = figure.subplots()
+    if prediction.interval_s is not None:
+        low, high = (
+            np.broadcast_to(np.asarray(end), times.shape)[order] / scale
+            for end in prediction.interval_s
+        )
+        level = f"{100 * prediction.interval_level:.0f} % interval"
+        panel.fill_between(sizes[order], low, high, color=SKY, alpha=0.35, label=level)
+    panel.plot(
+        sizes[order], times[order] / scale, "-o", color=BLUE, markersize=3, label="predicted"
+    )
+    if measured:
+        points = [(sizes_at[name], seconds / scale) for sizes_at, seconds in measured]
+        panel.plot(*zip(*points, strict=True), "D", color=RED, label="measured", gid="measured")
+    panel.set(xscale="log", yscale="log", xlabel=f"size {name}", ylabel=f"time, {unit}s")
+    plain_both(panel)
+    panel.legend()
+    figure.suptitle(_prediction_title(prediction), fontsize=10)
+    return figure
+
+
+def roofline_figure(explanation: Explanation, device: DeviceParameters | None = None) -> Figure:
+    """Draw a kernel below the ceilings of a device: arithmetic rate over operational intensity.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        Of the kernel, at one size.
+    device : DeviceParameters, optional
+        Peaks of the device; without them the point stands alone.
+
+    Raises
+    ------
+    ParameterError
+        The kernel computes nothing, or asks nothing of global memory.
+    """
+    whole = float(explanation.prediction.time_s)
+    if not (explanation.flops > 0 and explanation.global_bytes > 0 and whole > 0):
+        message = (
+            "a roofline shows kernels that compute and access global memory; this one does not"
+        )
+        raise ParameterError(message, parameter="explanation")
+    intensity = explanation.flops / explanation.global_bytes
+    rate = explanation.flops / whole
+    figure = new_figure((6.5, 4.5))
+    panel = figure.subplots()
+    bandwidth = None if device is None else device.bandwidth_byte_per_s
+    peak = None if device is None else device.peak_flops
+    around = np.geomspace(min(intensity, 0.1) / 4, max(intensity, 10.0) * 4, 200)
+    if bandwidth is not None:
+        slope = bandwidth * around
+        roof = slope if peak is None else np.minimum(slope, peak)
+        label = f"memory: {format_quantity(bandwidth, 'byte/s')}"
+        panel.plot(around, roof / 1e9, color=ORANGE, label=label, gid="memory-ceiling")
+    if peak is not None:
+        label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
+        panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
+    label = f"{explanation.prediction.kernel}: {format_quantity(rate, 'flop/s')}"
+    panel.plot([intensity], [rate / 1e9], "*", color=RED, markersize=13, label=label, gid="kernel")
+    panel.set(
+        xscale="log",
+        yscale="log",
+        xlabel="operational intensity of what the kernel asks for, flop/byte",
+        ylabel="arithmetic rate, Gflop/s",
+    )
+    plain_both(panel)
+    panel.legend(fontsize=8)
+    figure.suptitle(_prediction_title(explanation.prediction), fontsize=10)
+    return figure
+
+
+def explanation_figure(explanation: Explanation, **options: Any) -> Figure:
+    """Draw where an explained time goes, as `prediction_figure` does."""
+    return prediction_figure(explanation.prediction, **options)
+
+
+# }}}
+# {{{ accuracy
+
+
+def evaluation_figure(evaluation: Evaluation) -> Figure:
+    """Draw predicted over measured times against measured ones; see `evaluations_figure`."""
+    return evaluations_figure([evaluation])
+
+
+def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
+    """Draw predicted over measured times against measured ones: a panel for each evaluation.
+
+    Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
+
+    Parameters
+    ----------
+    evaluations : sequence of Evaluation
+        At least one, with at least one case that has a prediction above zero.
+
+    Raises
+    ------
+    ParameterError
+        Nothing is predicted.
+    """
+    shown = [each for each in evaluations if any(case.predicted_s > 0 for case in each.cases)]
+    if not shown:
+        raise ParameterError("nothing is predicted: nothing to draw", parameter="figure")
+    across = min(_ACROSS, len(shown))
+    down = -(-len(shown) // across)
+    size = (7.0, 4.5) if len(shown) == 1 else (3.2 * across + 1, 2.6 * down + 0.8)
+    figure = new_figure(size)
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    drawn: dict[str, Any] = {}
+    for panel, evaluation in zip(panels.flat, shown, strict=False):
+        for purpose, (marker, color) in _PURPOSE_MARKS.items():
+            cases = [c for c in evaluation.cases if c.purpose == purpose and c.predicted_s > 0]
+            (line,) = panel.plot(
+                [1e3 * case.measured_s for case in cases],
+                [case.predicted_s / case.measured_s for case in cases],
+                marker,
+                color=color,
+                markersize=3,
+                label=PURPOSES[purpose],
+                gid=purpose,
+            )
+            if cases:
+                drawn.setdefault(purpose, line)
+        _factor_lines(panel)
+        panel.set_title(f"{evaluation.device}, {short_name(evaluation.model)}", fontsize=9)
+    for panel in list(panels.flat)[len(shown) :]:
+        panel.set_visible(False)
+    share_labels(figure, "measured time, ms", "predicted / measured time")
+    figure.legend(handles=list(drawn.values()), fontsize=8, loc="outside upper center", ncols=3)
+    return figure
+
+
+def fit_figure(fit: FitResult) -> Figure:
+    """Draw the cases of a fit, each predicted without its family, over measured times.
+
+    Parameters
+    ----------
+    fit : FitResult
+        A fit; where no family could be left out, its own predictions are drawn.
+    """
+    held_out = {case.name: case.predicted_s for case in fit.held_out}
+    what = "left-out families" if held_out else "the fit's own cases"
+    points = [
+        (1e3 * time_s, predicted / time_s)
+        for case, time_s, own in zip(
+            fit.observations, fit.design.times_s, fit.predicted_s, strict=True
+        )
+        if (predicted := held_out.get(case.name) if held_out else float(own)) and predicted > 0
+    ]
+    if not points:
+        raise ParameterError("no case is predicted: nothing to draw", parameter="fit")
+    figure = new_figure((7, 4.5))
+    panel = figure.subplots()
+    panel.plot(*zip(*points, strict=True), "o", color=BLUE, markersize=3, label=what, gid="cases")
+    _factor_lines(panel)
+    panel.set(xlabel="measured time, ms", ylabel="predicted / measured time")
+    panel.legend(fontsize=8)
+    name = f"{short_name(fit.weights.model)} model of {fit.weights.device.slug}"
+    panel.set_title(f"{name}, {len(points)} cases", fontsize=10)
+    return figure
+
+
+def _factor_lines(panel: Axes) -> None:
+    for factor, style in ((1.0, "-"), (_NEAR, ":"), (1 / _NEAR, ":")):
+        panel.axhline(factor, color="black", linewidth=0.6, linestyle=style)
+    panel.set(xscale="log", yscale="log")
+    plain_both(panel)
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """Draw the overall errors of models on one device; see `comparisons_figure`."""
+    return comparisons_figure([comparison])
+
+
+def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
+    """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
+
+    Parameters
+    ----------
+    comparisons : sequence of Comparison
+        At least one.
+
+    Raises
+    ------
+    ParameterError
+        No model predicts anything.
+    """
+    shown = [c for c in comparisons if any(m.cases for m in c.models)]
+    if not shown:
+        raise ParameterError("no model predicts anything: nothing to draw", parameter="figure")
+    models = list(dict.fromkeys(m.model for c in shown for m in c.models if m.cases))
+    figure = new_figure((4.5 * len(shown) + 2, 1.5 + 0.3 * len(models)))
+    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    drawn: dict[str, Any] = {}
+    for panel, comparison in zip(panels, shown, strict=True):
+        for level, (marker, color) in _LEVEL_MARKS.items():
+            points = [
+                (100 * overall.value, models.index(m.model))
+                for m in comparison.models
+                if m.level == level and (overall := m.overall()) is not None
+            ]
+            if points:
+                errors, rows = zip(*points, strict=True)
+                (line,) = panel.plot(
+                    errors, rows, marker, color=color, label=level, linestyle="none", gid=level
+                )
+                drawn.setdefault(level, line)
+        panel.set_xscale("log")
+        plain_ticks(panel.xaxis)
+        panel.set_title(comparison.device, fontsize=10)
+        panel.grid(visible=True, axis="x", alpha=0.3)
+    panels[0].set_yticks(range(len(models)), models)
+    panels[0].invert_yaxis()
+    figure.supxlabel("error: geometric mean of relative errors over test kernels, %", fontsize=10)
+    figure.legend(
+        handles=list(drawn.values()), title="constants", loc="outside right upper", fontsize=8
+    )
+    return figure
+
+
+# }}}
+# {{{ searches
+
+
+def tuning_figure(result: TuningResult) -> Figure:
+    """Draw measured against predicted times, the winner marked, and the best time over the search.
+
+    Parameters
+    ----------
+    result : TuningResult
+        What was found.
+    """
+    return variants_figure(result.tried, f"{result.space} on {result.device}", result.ranking_s)
+
+
+def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None = None) -> Figure:
+    """Draw measured against predicted times of variants, and the best time over the search.
+
+    Parameters
+    ----------
+    tried : sequence of Tried
+        Variants that ran, in order; at least one.
+    title : str
+        Title of the figure.
+    ranking_s : float, optional
+        How long the first predictions took, s.
+    """
+    figure = new_figure((9, 4.2))
+    compared, progress = figure.subplots(1, 2)
+    times = [each.time_s for each in tried]
+    scale, unit = scale_of(times)
+    ends = [min(*times, *(each.predicted_s for each in tried)) / scale, max(times) / scale]
+    drawn: list[Any] = []
+    for cut_short, color, label in ((False, BLUE, "ran"), (True, GRAY, "stopped early")):
+        some = [each for each in tried if each.cut_short == cut_short]
+        if some:
+            drawn += compared.plot(
+                [each.predicted_s / scale for each in some],
+                [each.time_s / scale for each in some],
+                "o",
+                color=color,
+                markersize=4,
+                label=label,
+                gid=label.replace(" ", "-"),
+            )
+    winner = min(tried, key=lambda each: each.time_s)
+    drawn += compared.plot(
+        [winner.predicted_s / scale],
+        [winner.time_s / scale],
+        "*",
+        color=RED,
+        markersize=14,
+        label="winner",
+        gid="winner",
+    )
+    drawn += compared.plot(ends, ends, color="black", linewidth=0.6, label="as predicted")
+    compared.set(
+        xscale="log",
+        yscale="log",
+        xlabel=f"predicted time, {unit}s",
+        ylabel=f"measured time, {unit}s",
+    )
+    plain_both(compared)
+    drawn += progress.step(
+        [each.at_s for each in tried],
+        list(accumulate((time_s / scale for time_s in times), min)),
+        where="post",
+        color=GREEN,
+        label="best so far",
+        gid="best-so-far",
+    )
+    if ranking_s:
+        drawn.append(progress.axvspan(0, ranking_s, color=SKY, alpha=0.3, label="predicting"))
+    progress.set(yscale="log", xlabel="time spent, s", ylabel=f"best time so far, {unit}s")
+    plain_ticks(progress.yaxis)
+    figure.legend(handles=drawn, loc="outside lower center", ncols=len(drawn), fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+# }}}
+
+_DRAWERS: Mapping[type, Callable[..., Figure]] = {
+    Prediction: prediction_figure,
+    Explanation: explanation_figure,
+    FitResult: fit_figure,
+    Evaluation: evaluation_figure,
+    Comparison: comparison_figure,
+    TuningResult: tuning_figure,
+    Simulation: timeline_figure,
+}

@@ -1,0 +1,293 @@
+"""Plain names of the parts of a time, and the group that each belongs to.
+
+Models name parts by features, such as ``run.scalar.gmem.load.pitch``. People read "scalar loads
+that miss L1: their lines share its sets", in the group "memory: L2". A table maps them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+COMPUTE = "compute"
+L1, L2, FAR, TRANSLATION = "memory: L1", "memory: L2", "memory: beyond L2", "memory: pages"
+GLOBAL = "memory: global"
+LOCAL = "memory: local"
+CHAINS = "latency chains"
+OVERHEAD = "overhead"
+LAUNCH = "launch"
+OTHER = "other"
+
+GROUPS = (COMPUTE, L1, L2, FAR, TRANSLATION, GLOBAL, LOCAL, CHAINS, OVERHEAD, LAUNCH, OTHER)
+"""Groups of the parts of a time, in the order in which people think of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainName:
+    """A part of a time for people.
+
+    Attributes
+    ----------
+    text : str
+        What takes the time, a few words.
+    group : str
+        One of `GROUPS`.
+    """
+
+    text: str
+    group: str
+
+    @property
+    def kind(self) -> str:
+        """The group without the level of memory, such as ``memory``."""
+        return self.group.partition(":")[0]
+
+
+@lru_cache(maxsize=4096)
+def plain_name(part: str) -> PlainName:
+    """Return the plain name of a part of a breakdown; the part itself where no rule covers it.
+
+    Parameters
+    ----------
+    part : str
+        A feature, or a parameter of a model of one's own.
+
+    Examples
+    --------
+    >>> plain_name("run.scalar.gmem.load.wide")
+    PlainName(text='scalar loads that miss L1', group='memory: L2')
+    """
+    for rule in _RULES:
+        found = rule.pattern.fullmatch(part)
+        if found is not None:
+            return PlainName(rule.write(found), rule.group)
+    return PlainName(part, OTHER)
+
+
+def has_plain_name(part: str) -> bool:
+    """Return whether a rule of the table covers a part."""
+    return any(rule.pattern.fullmatch(part) for rule in _RULES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: re.Pattern[str]
+    group: str
+    write: Callable[[re.Match[str]], str]
+
+
+_PLURAL = {"load": "loads", "store": "stores", "min": "loads or stores, the fewer ones"}
+_WORDS = {
+    **_PLURAL,
+    "free": "without barriers",
+    "sync": "between barriers",
+    "loop": "in loops between barriers",
+    "add": "additions",
+    "arithmetic": "additions and multiplications",
+    "minmax": "minima and maxima",
+    "special": "special functions",
+    "mul": "multiplications",
+    "div": "divisions",
+    "mod": "remainders",
+    "pow": "powers",
+    "fma": "fused multiply-adds",
+    "compare": "comparisons",
+    "select": "selections",
+    "convert": "conversions",
+    "neg": "negations",
+    "dense": "side by side",
+    "sparse": "with gaps",
+    "gmem": "global",
+    "lmem": "local",
+    "beyond1": "L2",
+    "beyond2": "the last-level cache",
+    "": "",
+}
+_STEPS = {
+    "same": "of one address for all items",
+    "next": "of neighbors side by side",
+    "offset": "of neighbors, not aligned",
+    "shifted": "of neighbors, shifted",
+    "masked": "of neighbors, masked",
+    "near": "within a line",
+    "walk": "item by item, in the same lines",
+    "far": "item by item, from line to line",
+    "data": "at addresses read from data",
+    "strided": "of neighbors, from line to line between iterations",
+    "gather": "at addresses of each lane",
+    "scatter": "at addresses of each lane",
+    "wide": "that miss L1",
+    "vast": "that miss L2",
+    "pitch": "that miss L1: their lines share its sets",
+}
+
+
+def _rule(pattern: str, group: str, text: str) -> _Rule:
+    """Make a rule whose text names groups of the pattern: ``{kind}`` is a word of the tables."""
+
+    def write(found: re.Match[str]) -> str:
+        words = {
+            name: _STEPS.get(part, part) if name == "step" else _WORDS.get(part or "", part or "")
+            for name, part in found.groupdict().items()
+        }
+        return " ".join(text.format(**words).split())
+
+    return _Rule(re.compile(pattern), group, write)
+
+
+_UNIT = r"(?P<unit>vector|scalar)"
+_TYPE = r"(?P<type>[fiu]\d+)"
+_DIRECTION = r"(?P<direction>load|store)"
+_NEAR = r"(?P<step>same|next|offset|shifted|masked|near|walk|far|data|strided|gather|scatter)"
+_RULES = (
+    _rule(r"launches|launch", LAUNCH, "launching"),
+    _rule(r"groups", OVERHEAD, "starting work groups"),
+    _rule(r"items", OVERHEAD, "starting work items"),
+    _rule(r"rows", OVERHEAD, "starting rows of work items"),
+    _rule(r"barrier\.local", OVERHEAD, "local barriers"),
+    _rule(r"barrier\.global", LAUNCH, "global barriers"),
+    _rule(rf"run\.{_UNIT}\.passes\.(?P<where>\w+)", OVERHEAD, "{unit} passes of groups {where}"),
+    _rule(rf"run\.{_UNIT}\.rows\.(?P<where>\w+)", OVERHEAD, "{unit} rows of items {where}"),
+    _rule(rf"run\.{_UNIT}\.carried", OVERHEAD, "{unit} values that loops carry in memory"),
+    _rule(rf"run\.{_UNIT}\.kept", OVERHEAD, "{unit} values kept over barriers"),
+    _rule(rf"run\.{_UNIT}\.addresses", OVERHEAD, "{unit} addresses kept over barriers"),
+    _rule(r"run\.scalar\.crowded", OVERHEAD, "values kept over barriers that miss L1"),
+    _rule(
+        rf"run\.{_UNIT}\.pmem\.(?P<direction>load|store|gather|scatter)",
+        OVERHEAD,
+        "{unit} {direction} accesses to private arrays",
+    ),
+    # compute, as a device issues it
+    _rule(rf"run\.{_UNIT}\.arithmetic\.{_TYPE}", COMPUTE, "{unit} {type} add, multiply, fma"),
+    _rule(rf"run\.{_UNIT}\.minor", COMPUTE, "{unit} comparisons, selections, conversions"),
+    _rule(rf"run\.{_UNIT}\.divide", COMPUTE, "{unit} integer divisions"),
+    _rule(rf"run\.{_UNIT}\.iterations", COMPUTE, "{unit} loop iterations"),
+    _rule(rf"run\.{_UNIT}\.entries", COMPUTE, "{unit} entries of loops"),
+    _rule(rf"run\.{_UNIT}\.idle", COMPUTE, "{unit} slots without work"),
+    _rule(rf"run\.{_UNIT}\.(?P<kind>div|pow)\.{_TYPE}", COMPUTE, "{unit} {type} {kind}"),
+    _rule(rf"run\.{_UNIT}\.special\.{_TYPE}\.(?P<name>\w+)", COMPUTE, "{unit} {type} {name}"),
+    _rule(
+        rf"run\.{_UNIT}\.conditional\.{_TYPE}\.(?P<name>\w+)",
+        COMPUTE,
+        "{unit} {type} {name} under conditions",
+    ),
+    # memory, as a device issues it
+    _rule(
+        rf"run\.{_UNIT}\.guarded\.gmem\.{_DIRECTION}", L1, "{unit} global {direction} with a mask"
+    ),
+    _rule(
+        rf"run\.{_UNIT}\.guarded\.lmem\.{_DIRECTION}", LOCAL, "{unit} local {direction} with a mask"
+    ),
+    _rule(rf"run\.{_UNIT}\.gmem\.{_DIRECTION}\.{_NEAR}", L1, "{unit} {direction} {step}"),
+    _rule(
+        rf"run\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>wide|pitch)", L2, "{unit} {direction} {step}"
+    ),
+    _rule(rf"run\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>vast)", FAR, "{unit} {direction} {step}"),
+    _rule(
+        rf"run\.{_UNIT}\.lmem\.{_DIRECTION}\.(?P<step>\w+)",
+        LOCAL,
+        "{unit} local {direction} {step}",
+    ),
+    _rule(rf"bytes\.group\.{_DIRECTION}\.(?P<how>\w+)", L1, "bytes of groups' {direction} {how}"),
+    _rule(rf"segments\.group\.{_DIRECTION}", L1, "separate pieces of groups' {direction}"),
+    _rule(rf"{_DIRECTION}_(?P<level>beyond\d)", FAR, "{direction}: bytes from beyond {level}"),
+    _rule(
+        rf"{_DIRECTION}_segments_(?P<level>beyond\d)",
+        FAR,
+        "{direction}: separate pieces from beyond {level}",
+    ),
+    _rule(
+        rf"{_DIRECTION}_beyond_streams(?P<number>\d+)",
+        FAR,
+        "{direction}: bytes in more than {number} streams per group",
+    ),
+    _rule(
+        rf"{_UNIT}_{_DIRECTION}_(?P<step>[a-z]+)_out_of_reach",
+        TRANSLATION,
+        "{unit} {direction} {step}: address translation",
+    ),
+    _rule(
+        rf"late\.crowded\.{_DIRECTION}", L2, "{direction} that miss L1: their lines share its sets"
+    ),
+    _rule(rf"late\.stack\.{_DIRECTION}", L2, "{direction} of private values that miss L1"),
+    # chains
+    _rule(
+        rf"run\.{_UNIT}\.chain\.{_TYPE}\.(?P<kind>\w+)",
+        CHAINS,
+        "{unit} {type} {kind} that wait for each other",
+    ),
+    # instructions of compiled code
+    _rule(r"code\.all", COMPUTE, "instructions of all kinds"),
+    _rule(r"code\.arithmetic_(?P<unit>\w+)", COMPUTE, "{unit} add, multiply, fma in the code"),
+    _rule(r"code\.iop_(?P<unit>\w+)", COMPUTE, "{unit} integer instructions"),
+    _rule(
+        r"code\.(?P<kind>div|sqrt|special)_(?P<type>f\d+)_(?P<unit>\w+)",
+        COMPUTE,
+        "{unit} {type} {kind} in the code",
+    ),
+    _rule(r"code\.branch", COMPUTE, "branches"),
+    _rule(r"code\.broadcast", COMPUTE, "broadcasts to lanes"),
+    _rule(r"code\.call", COMPUTE, "calls of functions"),
+    _rule(r"code\.convert", COMPUTE, "conversions"),
+    _rule(r"code\.cycles", COMPUTE, "cycles of the code"),
+    _rule(r"code\.cycles_loop", COMPUTE, "cycles of innermost loops"),
+    _rule(r"code\.cycles_operations", COMPUTE, "micro-operations"),
+    _rule(r"code\.cycles_throughput", COMPUTE, "cycles of the code if nothing waits"),
+    _rule(r"code\.extract", COMPUTE, "extractions from vectors"),
+    _rule(r"code\.insert", COMPUTE, "insertions into vectors"),
+    _rule(r"code\.mask", COMPUTE, "instructions on masks"),
+    _rule(r"code\.move", COMPUTE, "register moves"),
+    _rule(r"code\.other", COMPUTE, "other instructions"),
+    _rule(r"code\.shuffle_lane", COMPUTE, "shuffles within 128-bit parts"),
+    _rule(r"code\.shuffle_cross", COMPUTE, "shuffles across 128-bit parts"),
+    _rule(r"code\.gather", L1, "gather instructions"),
+    _rule(r"code\.gather_lanes", L1, "lanes that gathers load"),
+    _rule(r"code\.scatter", L1, "scatter instructions"),
+    _rule(r"code\.scatter_lanes", L1, "lanes that scatters store"),
+    _rule(r"code\.load_constant", L1, "loads of constants"),
+    _rule(r"code\.(?P<direction>load|store)_(?P<unit>\w+)", L1, "{unit} {direction} of the code"),
+    _rule(
+        r"code\.spill_(?P<direction>load|store)_(?P<unit>\w+)", L1, "{unit} {direction} of spills"
+    ),
+    # the source view
+    _rule(rf"flop\.(?P<kind>\w+)\.{_TYPE}(?:\.(?P<name>\w+))?", COMPUTE, "{type} {kind} {name}"),
+    _rule(rf"iop\.(?P<kind>\w+)\.{_TYPE}(?:\.(?P<name>\w+))?", COMPUTE, "{type} {kind} {name}"),
+    _rule(
+        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.uniform",
+        GLOBAL,
+        "{bits}-bit {direction} of one address",
+    ),
+    _rule(
+        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.stride1",
+        GLOBAL,
+        "{bits}-bit {direction} of neighbors",
+    ),
+    _rule(
+        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.indirect",
+        GLOBAL,
+        "{bits}-bit {direction} at addresses read from data",
+    ),
+    _rule(
+        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.(?P<used>\d)of(?P<stride>\d)",
+        GLOBAL,
+        "{bits}-bit {direction} with a stride of {stride}, {used} of {stride} used",
+    ),
+    _rule(
+        r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.(?P<used>\d)ofn",
+        GLOBAL,
+        "{bits}-bit {direction} with a stride above 4, {used} quarters used",
+    ),
+    _rule(r"lmem\.(?P<direction>load|store)\.(?P<bits>\d+)", LOCAL, "{bits}-bit local {direction}"),
+    _rule(
+        r"transactions\.(?P<size>\d+x\d+)(?:\.(?P<direction>load|store))?",
+        GLOBAL,
+        "transactions of {size} items x bytes {direction}",
+    ),
+    # mechanistic models
+    _rule(r"compute|issue|busy", COMPUTE, "arithmetic and issue"),
+    _rule(r"memory", GLOBAL, "traffic to global memory"),
+    _rule(r"latency", CHAINS, "latency that nothing hides"),
+    _rule(r"transfer\.(?P<direction>\w+)", LAUNCH, "transfer {direction}"),
+)

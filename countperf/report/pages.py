@@ -1,0 +1,376 @@
+"""What the pages of a fit, of a kernel and of a search show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countperf.errors import ParameterError
+from countperf.hardware.parameters import UNITS
+from countperf.models.library import short_name
+from countperf.models.units import unit_of
+from countperf.report.accuracy import PURPOSES
+from countperf.report.breakdown import bound_text, breakdown_rows
+from countperf.report.explanation import explanation_text
+from countperf.report.figures import (
+    evaluation_figure,
+    prediction_figure,
+    roofline_figure,
+    variants_figure,
+)
+from countperf.report.names import GROUPS, plain_name
+from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.page import Block, Page, PageTable, Section
+from countperf.report.plausibility import implied_rate
+from countperf.report.text import (
+    NO_RATES,
+    not_told_apart,
+    prediction_head,
+    weight_remark,
+    weight_value,
+)
+
+if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.fitting.ranking import RankingEvaluation
+    from countperf.hardware.identity import DeviceIdentity
+    from countperf.hardware.parameters import DeviceParameters
+    from countperf.metrics import Evaluation
+    from countperf.models.explanation import Explanation
+    from countperf.models.weights import WeightSet
+    from countperf.tuning.ranking import Ranking
+    from countperf.tuning.result import Tried
+
+_MOST_VARIANTS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedKernel:
+    """A kernel of a page.
+
+    Attributes
+    ----------
+    explanation : Explanation
+        Where its time goes, at one size.
+    measured_s : float or None
+        Measured time, s, if it is known.
+    """
+
+    explanation: Explanation
+    measured_s: float | None = None
+
+
+def fit_page(
+    weights: WeightSet,
+    *,
+    device: DeviceParameters | None = None,
+    evaluation: Evaluation | None = None,
+    ranking: RankingEvaluation | None = None,
+    kernels: Sequence[ExplainedKernel] = (),
+) -> Page:
+    """Show a fit: device, accuracy, weights as rates, kernels, variants.
+
+    Parameters
+    ----------
+    weights : WeightSet
+        The fit.
+    device : DeviceParameters, optional
+        Limits of the device.
+    evaluation : Evaluation, optional
+        Predicted and measured times of kernels that the fit has not seen.
+    ranking : RankingEvaluation, optional
+        How well it orders variants.
+    kernels : sequence of ExplainedKernel
+        Kernels to show with their breakdown and roofline.
+    """
+    lead = [f"{short_name(weights.model)} model, fitted for {weights.device.name}"]
+    if evaluation is not None:
+        error = format_percent(evaluation.overall().value)
+        lead.append(f"error {error} on kernels that the fit has not seen")
+    return Page(
+        title=f"Fit of {weights.device.slug}",
+        lead=tuple(lead),
+        sections=(
+            _device_section(weights.device, device),
+            _accuracy_section(weights, evaluation),
+            _weights_section(weights, device),
+            Section(
+                title="Kernels",
+                blocks=tuple(
+                    block for kernel in kernels for block in _kernel_blocks(kernel, device)
+                ),
+            ),
+            _ranking_section(ranking),
+        ),
+    )
+
+
+def kernel_page(
+    kernel: ExplainedKernel,
+    weights: WeightSet,
+    device: DeviceParameters | None = None,
+    accesses: Iterable[AccessAnalysis] = (),
+) -> Page:
+    """Show a kernel: time, what bounds it, breakdown, roofline, all parts, device.
+
+    Parameters
+    ----------
+    kernel : ExplainedKernel
+        The kernel.
+    weights : WeightSet
+        What predicted it.
+    device : DeviceParameters, optional
+        Limits of the device.
+    accesses : iterable of AccessAnalysis, optional
+        As for `countperf.report.breakdown.bound_text`.
+    """
+    prediction = kernel.explanation.prediction
+    sizes = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    every = explanation_text(kernel.explanation, weights, device).splitlines()
+    closing = [line for line in every if line.startswith(("the kernel then", "correction:", "!!"))]
+    return Page(
+        title=f"{prediction.kernel}{', ' if sizes else ''}{sizes}",
+        lead=tuple(prediction_head(prediction, accesses)),
+        sections=(
+            Section(
+                title="Where the time goes",
+                blocks=(*_kernel_blocks(kernel, device), Block(lines=tuple(closing))),
+            ),
+            Section(title="All parts", blocks=(_parts_block(kernel.explanation, weights, device),)),
+            _device_section(weights.device, device),
+            _accuracy_section(weights, None),
+        ),
+    )
+
+
+def search_page(
+    space: str,
+    device: DeviceIdentity,
+    sizes: Mapping[str, int],
+    tried: Sequence[Tried],
+    ranking: Ranking | None = None,
+) -> Page:
+    """Show a search: the winner, what ran, how the best time fell, what else was predicted.
+
+    Parameters
+    ----------
+    space : str
+        Name of the search space.
+    device : DeviceIdentity
+        Where it ran.
+    sizes : Mapping from str to int
+        Sizes of the kernel.
+    tried : sequence of Tried
+        Variants that ran, in order.
+    ranking : Ranking, optional
+        The predictions.
+
+    Raises
+    ------
+    ParameterError
+        No variant ran.
+    """
+    if not tried:
+        message = f"no variant of {space} has run: there is nothing to report yet"
+        raise ParameterError(message, parameter="search")
+    winner = min(tried, key=lambda each: each.time_s)
+    given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    figure = variants_figure(tried, f"{space} on {device.slug}", ranking and ranking.seconds)
+    by_time = sorted(tried, key=lambda each: each.time_s)
+    predicted = [] if ranking is None else [f"{ranking.predicted} variants were predicted"]
+    return Page(
+        title=f"Search for the fastest {space}, {given}",
+        lead=(
+            f"{format_quantity(winner.time_s, 's')}: {_choice(winner.choice)}",
+            "; ".join([f"{len(tried)} variants ran on {device.slug}", *predicted]),
+        ),
+        sections=(
+            Section(
+                title="Progress", blocks=(Block(figures=(("measured over predicted", figure),)),)
+            ),
+            Section(
+                title="Variants that ran",
+                blocks=(Block(table=_variants_table(by_time[:_MOST_VARIANTS])),),
+            ),
+            _device_section(device, None),
+        ),
+    )
+
+
+def _variants_table(tried: Sequence[Tried]) -> PageTable:
+    names = tuple(tried[0].choice)
+    return PageTable(
+        header=("measured", "predicted", *names, ""),
+        rows=tuple(
+            (
+                format_quantity(each.time_s, "s"),
+                format_quantity(each.predicted_s, "s"),
+                *(_value(value) for value in each.choice.values()),
+                "stopped early" if each.cut_short else "",
+            )
+            for each in tried
+        ),
+        right=(0, 1),
+    )
+
+
+def _choice(choice: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} = {_value(value)}" for name, value in choice.items())
+
+
+def _value(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _device_section(identity: DeviceIdentity, device: DeviceParameters | None) -> Section:
+    facts = [
+        ("device", identity.name),
+        *([("processor", identity.processor)] if identity.processor else []),
+        ("platform", f"{identity.platform}, driver {identity.driver_version}"),
+        ("kind", identity.device_type),
+        ("compute units", str(identity.compute_units)),
+    ]
+    if device is not None:
+        for field, unit in UNITS.items():
+            value = getattr(device, field, None)
+            if value is None or field == "num_compute_units":
+                continue
+            name = field.removesuffix("_byte_per_s").removesuffix("_hz").removesuffix("_s")
+            shown = f"{value} {unit}" if isinstance(value, int) else format_quantity(value, unit)
+            facts.append((name.replace("_", " "), shown))
+    lines = () if device is not None else (NO_RATES,)
+    return Section(title="Device", blocks=(Block(facts=tuple(facts), lines=lines),))
+
+
+def _accuracy_section(weights: WeightSet, evaluation: Evaluation | None) -> Section:
+    facts: list[tuple[str, str]] = []
+    quality = weights.quality
+    if quality is not None:
+        facts.append(("error on the fit's own cases", format_percent(quality.in_sample_error)))
+        if quality.held_out_error is not None:
+            facts.append(("error on left-out families", format_percent(quality.held_out_error)))
+    if weights.source is not None:
+        facts.append(("measured cases", str(weights.source.cases)))
+        facts.append(("measured", weights.source.recorded_at[:10]))
+    blocks = [Block(facts=tuple(facts))] if facts else []
+    if evaluation is not None:
+        covered, intervals = evaluation.coverage()
+        lines = [
+            f"{PURPOSES.get(title, title)}: error {format_percent(part.overall().value)} over"
+            f" {len(part.cases)} cases"
+            for title, part in evaluation.by_purpose().items()
+        ]
+        if intervals:
+            lines.append(f"90 % intervals hold {covered} of {intervals} measured times")
+        worst = evaluation.worst_factors()
+        rows = tuple(
+            (kernel, format_percent(mean.value), f"{worst[kernel]:.3g}")
+            for kernel, mean in evaluation.by_kernel().items()
+            if any(c.kernel == kernel and c.purpose != "variant" for c in evaluation.cases)
+        )
+        figure = evaluation_figure(evaluation)
+        blocks.append(
+            Block(lines=tuple(lines), figures=(("predicted over measured times", figure),))
+        )
+        if rows:
+            table = PageTable(header=("kernel", "error", "worst factor"), rows=rows, right=(1, 2))
+            blocks.append(Block(table=table))
+    return Section(title="Accuracy", blocks=tuple(blocks))
+
+
+def _weights_section(weights: WeightSet, device: DeviceParameters | None) -> Section:
+    shared = not_told_apart(weights)
+    model = weights.definition
+    shown = [(name, w) for name, w in weights.by_feature.items() if w.value_s != 0]
+    shown.sort(key=lambda each: GROUPS.index(plain_name(each[0]).group))
+    rows = tuple(
+        (
+            plain_name(name).group,
+            plain_name(name).text,
+            f"{weight_value(weight)} per {unit_of(weight, model)}",
+            implied_rate(weight, model),
+            weight_remark(shared.get(name), weight, device, model),
+        )
+        for name, weight in shown
+    )
+    zero = len(weights.by_feature) - len(shown)
+    lines = (f"{zero} weights are zero: their cost is in others",) if zero else ()
+    header = ("group", "what", "weight", "implied rate", "against the device's limits")
+    table = PageTable(header=header, rows=rows, right=(2, 3))
+    return Section(title="Weights as rates", blocks=(Block(lines=lines, table=table),))
+
+
+def _ranking_section(ranking: RankingEvaluation | None) -> Section:
+    if ranking is None or not ranking.sets:
+        return Section(title="Variants", blocks=())
+    rows = tuple(
+        (
+            each.family,
+            ", ".join(f"{name} = {value}" for name, value in each.parameters.items()),
+            str(len(each.variants)),
+            format_quantity(each.fastest_s, "s"),
+            format_quantity(each.slowest_s, "s"),
+            _number(each.kendall_tau),
+            _number(each.regret(1)),
+            _number(each.regret(5)),
+        )
+        for each in ranking.sets
+    )
+    header = ("set", "sizes", "variants", "fastest", "slowest", "tau", "best of 1", "best of 5")
+    lines = (
+        "tau: Kendall's rank correlation of predicted with measured times; best of k: time of the"
+        " best of the k variants predicted to be fastest, over the fastest",
+    )
+    table = PageTable(header=header, rows=rows, right=tuple(range(2, 8)))
+    return Section(title="Variants", blocks=(Block(lines=lines, table=table),))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _kernel_blocks(kernel: ExplainedKernel, device: DeviceParameters | None) -> Iterable[Block]:
+    prediction = kernel.explanation.prediction
+    sizes = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
+    facts = [("predicted", format_quantity(float(prediction.time_s), "s"))]
+    if prediction.interval_s is not None:
+        ends = " to ".join(format_quantity(float(end), "s") for end in prediction.interval_s)
+        facts.append((f"{100 * prediction.interval_level:.0f} % interval", ends))
+    if kernel.measured_s is not None:
+        facts.append(("measured", format_quantity(kernel.measured_s, "s")))
+    figures = []
+    if breakdown_rows(prediction):
+        figures.append(("where the time goes", prediction_figure(prediction)))
+    if kernel.explanation.flops > 0 and kernel.explanation.global_bytes > 0:
+        figures.append(("roofline", roofline_figure(kernel.explanation, device)))
+    yield Block(
+        title=f"{prediction.kernel}{', ' if sizes else ''}{sizes}",
+        lines=tuple(filter(None, [bound_text(prediction)])),
+        facts=tuple(facts),
+        figures=tuple(figures),
+    )
+
+
+def _parts_block(
+    explanation: Explanation, weights: WeightSet, device: DeviceParameters | None
+) -> Block:
+    shared = not_told_apart(weights)
+    model = weights.definition
+    rows = tuple(
+        (
+            part.name,
+            plain_name(part.name).text,
+            format_quantity(part.part_s, "s"),
+            "" if part.count is None else f"{part.count:.4g}",
+            "" if part.weight is None else implied_rate(part.weight, model),
+            weight_remark(shared.get(part.name), part.weight, device, model),
+        )
+        for part in explanation.parts
+        if part.part_s
+    )
+    header = ("part", "what", "time", "count", "implied rate", "against the device's limits")
+    return Block(
+        lines=(f"time_s = {explanation.expression}",),
+        table=PageTable(header=header, rows=rows, right=(2, 3, 4)),
+    )

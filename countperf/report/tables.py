@@ -1,0 +1,347 @@
+"""Results as data frames, and as tables for notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import ParameterError
+from countperf.fitting.comparison import Comparison
+from countperf.fitting.result import FitResult
+from countperf.measurements.sets import MeasurementSet
+from countperf.metrics import Evaluation
+from countperf.models.coverage import Coverage
+from countperf.models.explanation import Explanation
+from countperf.models.library import short_name
+from countperf.models.units import unit_of
+from countperf.models.weights import WeightSet
+from countperf.predictions import Prediction
+from countperf.properties.taxonomy import describe
+from countperf.properties.vector import PropertyVector
+from countperf.report.breakdown import breakdown_rows
+from countperf.report.names import plain_name
+from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.text import prediction_head
+from countperf.tuning.export import tuning_frame
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.result import TuningResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_ROWS = 25
+"""Rows of a table in a notebook; of a longer one, the first and the last."""
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(result: object) -> Rows:
+    """Return the rows of a result that is a table, with full values in s.
+
+    Parameters
+    ----------
+    result : WeightSet, PropertyVector, MeasurementSet, FitResult, Ranking, TuningResult, \
+Evaluation, Comparison, Coverage, Explanation or Prediction
+        The result.
+
+    Returns
+    -------
+    list of dict
+        By column; missing values are None.
+
+    Raises
+    ------
+    ParameterError
+        It is no table.
+    """
+    return _writer(result)[0](result)
+
+
+def frame_of(result: object) -> pd.DataFrame:
+    """Return a result as a pandas data frame; parameters and errors are those of `rows_of`."""
+    import pandas as pd
+
+    return pd.DataFrame(rows_of(result))
+
+
+def html_of(result: object) -> str:
+    """Return a result as a heading and a table of at most 25 rows, for notebooks.
+
+    Parameters and errors are those of `rows_of`.
+    """
+    import pandas as pd
+
+    head = _writer(result)[1](result)
+    if isinstance(result, Prediction) and not isinstance(result.time_s, np.ndarray):
+        rows: Rows = [
+            {
+                "group": row.group,
+                "time": format_quantity(row.time_s, "s"),
+                "share": f"{row.percent} %",
+                "part": row.text,
+            }
+            for row in breakdown_rows(result)
+        ]
+    else:
+        rows = rows_of(result)
+    lines = "<br>".join(html.escape(line) for line in head)
+    table = pd.DataFrame(rows).to_html(
+        index=False, max_rows=MOST_ROWS, na_rep="", float_format=lambda value: f"{value:.4g}"
+    )
+    return f"<p>{lines}</p>{table}" if rows else f"<p>{lines}</p>"
+
+
+def _writer(result: object) -> tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]:
+    for kind, writer in _WRITERS.items():
+        if isinstance(result, kind):
+            return writer
+    named = ", ".join(kind.__name__ for kind in _WRITERS)
+    raise ParameterError(
+        f"a {type(result).__name__} is no table; tables are {named}", parameter="result"
+    )
+
+
+def _weights_rows(weights: WeightSet) -> Rows:
+    model = weights.definition
+    return [
+        {
+            "feature": name,
+            "group": plain_name(name).group,
+            "name": plain_name(name).text,
+            "weight_s": weight.value_s,
+            "standard_error_s": weight.standard_error_s,
+            "unit": unit_of(weight, model),
+        }
+        for name, weight in weights.by_feature.items()
+    ]
+
+
+def _weights_head(weights: WeightSet) -> list[str]:
+    quality = weights.quality
+    error = None if quality is None else quality.held_out_error
+    said = "" if error is None else f", error over left-out families {format_percent(error)}"
+    return [f"{short_name(weights.model)} model of {weights.device.slug}{said}"]
+
+
+def _vector_rows(vector: PropertyVector) -> Rows:
+    return [
+        {
+            "property": name,
+            "unit": describe(name).unit,
+            "count": str(count),
+            "exact": count.exact,
+            "meaning": describe(name).description,
+        }
+        for name, count in vector.items()
+    ]
+
+
+def _measurement_rows(measured: MeasurementSet) -> Rows:
+    return [
+        {
+            "case": entry.case,
+            "kernel": entry.kernel,
+            "family": entry.family,
+            "variant": entry.variant,
+            "element_type": entry.element_type,
+            "purpose": entry.purpose,
+            "time_s": entry.time_s,
+            "spread": entry.spread,
+            "noise_floor": entry.noise_floor,
+            "noise": entry.noise,
+            "stable": entry.stable,
+            "settling": entry.settling,
+            "group_x": entry.group_shape[0],
+            "group_y": entry.group_shape[1],
+            "runs": sum(map(len, entry.samples_s)),
+            **entry.parameters,
+        }
+        for entry in measured
+    ]
+
+
+def _fit_rows(fit: FitResult) -> Rows:
+    held_out = {case.name: case.predicted_s for case in fit.held_out}
+    return [
+        {
+            "case": case.name,
+            "kernel": case.kernel,
+            "family": case.family,
+            "measured_s": float(fit.design.times_s[place]),
+            "predicted_s": float(fit.predicted_s[place]),
+            "relative_error": float(fit.relative_errors[place]),
+            "noise": float(fit.design.noise[place]),
+            "held_out_s": held_out.get(case.name),
+            "stable": case.stable,
+        }
+        for place, case in enumerate(fit.observations)
+    ]
+
+
+def _ranking_rows(ranking: Ranking) -> Rows:
+    return [
+        {
+            "place": place,
+            **each.choice,
+            "predicted_s": each.time_s,
+            **_ends(each.interval_s),
+        }
+        for place, each in enumerate(ranking.best, start=1)
+    ]
+
+
+def _tuning_rows(result: TuningResult) -> Rows:
+    rows = tuning_frame(result).to_dict("records")
+    return [
+        {str(name): value for name, value in row.items()}
+        | {"is_winner": each.choice == result.winner.choice}
+        for row, each in zip(rows, result.tried, strict=True)
+    ]
+
+
+def _evaluation_rows(evaluation: Evaluation) -> Rows:
+    return [
+        {
+            "kernel": case.kernel,
+            "purpose": case.purpose,
+            **case.parameters,
+            "measured_s": case.measured_s,
+            "predicted_s": case.predicted_s,
+            "relative_error": case.relative_error,
+            "noise": case.noise,
+            **_ends(case.interval_s),
+            "complete": case.complete,
+        }
+        for case in evaluation.cases
+    ]
+
+
+def _comparison_rows(comparison: Comparison) -> Rows:
+    return [
+        {
+            "model": each.model,
+            "constants": each.level,
+            "error": None if (overall := each.overall()) is None else overall.value,
+            "in_sample": each.in_sample,
+            "cases": len(each.cases),
+            "lacking": each.lacking,
+        }
+        for each in comparison.models
+    ]
+
+
+def _coverage_rows(coverage: Coverage) -> Rows:
+    return [
+        {
+            "feature": each.name,
+            "name": plain_name(each.name).text,
+            "status": each.status,
+            "share": each.share,
+            "value": each.value,
+            "unit": each.unit,
+            "smallest_measured": None if each.measured is None else each.measured.smallest,
+            "largest_measured": None if each.measured is None else each.measured.largest,
+        }
+        for each in coverage.features
+    ]
+
+
+def _explanation_rows(explanation: Explanation) -> Rows:
+    return [
+        {
+            "part": each.name,
+            "group": plain_name(each.name).group,
+            "name": plain_name(each.name).text,
+            "time_s": each.part_s,
+            "by_itself_s": each.own_s,
+            "count": each.count,
+            "weight_s": None if each.weight is None else each.weight.value_s,
+        }
+        for each in explanation.parts
+    ]
+
+
+def _prediction_rows(prediction: Prediction) -> Rows:
+    if not isinstance(prediction.time_s, np.ndarray):
+        return [
+            {
+                "part": name,
+                "group": plain_name(name).group,
+                "name": plain_name(name).text,
+                "time_s": float(np.asarray(seconds).item()),
+            }
+            for name, seconds in prediction.breakdown.items()
+        ]
+    columns: dict[str, Any] = {**prediction.parameters, "time_s": prediction.time_s}
+    if prediction.interval_s is not None:
+        columns |= dict(zip(("low_s", "high_s"), prediction.interval_s, strict=True))
+    arrays = np.broadcast_arrays(*columns.values())
+    return [
+        {name: value.item() for name, value in zip(columns, row, strict=True)}
+        for row in zip(*(array.ravel() for array in arrays), strict=True)
+    ]
+
+
+def _prediction_title(prediction: Prediction) -> list[str]:
+    if isinstance(prediction.time_s, np.ndarray):
+        return [_of(prediction) + f"; {short_name(prediction.model)} model"]
+    return prediction_head(prediction)
+
+
+def _explanation_head(explanation: Explanation) -> list[str]:
+    return [*prediction_head(explanation.prediction), f"time_s = {explanation.expression}"]
+
+
+def _tuning_head(result: TuningResult) -> list[str]:
+    choice = ", ".join(f"{name} = {value}" for name, value in result.winner.choice.items())
+    return [
+        f"{result.space} on {result.device}: {choice} takes"
+        f" {format_quantity(result.winner.time_s, 's')}; {len(result.tried)} variants ran",
+    ]
+
+
+def _of(result: Any) -> str:
+    sizes = getattr(result, "sizes", None) or getattr(result, "parameters", None) or {}
+    given = ", ".join(
+        f"{name} = {value}" for name, value in sizes.items() if not isinstance(value, np.ndarray)
+    )
+    what = getattr(result, "kernel", None) or getattr(result, "space", "")
+    return f"{what} on {result.device}{', ' if given else ''}{given}"
+
+
+def _ends(interval_s: tuple[float, float] | None) -> dict[str, float | None]:
+    low, high = (None, None) if interval_s is None else interval_s
+    return {"low_s": low, "high_s": high}
+
+
+_WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]] = {
+    WeightSet: (_weights_rows, _weights_head),
+    PropertyVector: (_vector_rows, lambda vector: [f"kernel {vector.kernel}, per launch"]),
+    MeasurementSet: (
+        _measurement_rows,
+        lambda measured: [f"{len(measured)} measurements of {measured.device.slug}"],
+    ),
+    FitResult: (
+        _fit_rows,
+        lambda fit: [*_weights_head(fit.weights), f"{len(fit.observations)} cases"],
+    ),
+    Ranking: (_ranking_rows, lambda ranking: [f"{_of(ranking)}: {ranking.predicted} predicted"]),
+    TuningResult: (_tuning_rows, _tuning_head),
+    Evaluation: (
+        _evaluation_rows,
+        lambda found: [
+            f"{short_name(found.model)} model on {found.device}:"
+            f" error {format_percent(found.overall().value)}"
+        ],
+    ),
+    Comparison: (_comparison_rows, lambda found: [f"models on {found.device}"]),
+    Coverage: (
+        _coverage_rows,
+        lambda found: [f"{found.grade}: {found.verdict.message}", _of(found)],
+    ),
+    Explanation: (_explanation_rows, _explanation_head),
+    Prediction: (_prediction_rows, _prediction_title),
+}

@@ -1,0 +1,78 @@
+"""A simulated pipeline, drawn: what each subsystem and each sub-group does when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countperf.errors import ParameterError
+from countperf.mechanistic.simulation import Simulation
+from countperf.report.drawing import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    new_figure,
+    plain_ticks,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CYCLE = (BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, "#000000")
+
+
+def timeline_figure(simulation: Simulation, until: float | None = None) -> Figure:
+    """Draw a simulated pipeline: a row per subsystem and one per sub-group, over cycles.
+
+    Every instruction is a bar in the row of its subsystem, whose label states the share of all
+    cycles for which it is occupied, and one in the row of its sub-group, in the same color.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        What to draw, simulated with ``record=True``.
+    until : float, optional
+        Draw only instructions that start before this cycle; by default all.
+
+    Raises
+    ------
+    ParameterError
+        The simulation did not record its starts, or nothing starts before the cycle.
+    """
+    if not simulation.issues:
+        message = "the simulation did not record its starts; simulate with record=True"
+        raise ParameterError(message, parameter="simulation")
+    drawn = [each for each in simulation.issues if until is None or each.time < until]
+    if not drawn:
+        message = f"nothing starts before cycle {until}; pass a later one"
+        raise ParameterError(message, parameter="until")
+    subsystems = list(simulation.fill)
+    colors = {name: _CYCLE[place % len(_CYCLE)] for place, name in enumerate(subsystems)}
+    sub_groups = sorted({(each.group, each.sub_group) for each in drawn})
+    labels = [f"{name}: {100 * fill:.1f} %" for name, fill in simulation.fill.items()]
+    labels += [f"group {group}, sub-group {number}" for group, number in sub_groups]
+    rows = {
+        "subsystem": [subsystems.index(each.subsystem) for each in drawn],
+        "sub-group": [
+            len(subsystems) + sub_groups.index((each.group, each.sub_group)) for each in drawn
+        ],
+    }
+    figure = new_figure((10, 1 + 0.22 * len(labels)))
+    panel = figure.subplots()
+    for kind, places in rows.items():
+        panel.barh(
+            places,
+            [each.cpi for each in drawn],
+            left=[each.time for each in drawn],
+            height=0.75,
+            color=[colors[each.subsystem] for each in drawn],
+            label=kind,
+        )
+    panel.set_yticks(range(len(labels)), labels, fontsize=8)
+    panel.invert_yaxis()
+    panel.set_xlabel("time, cycles")
+    plain_ticks(panel.xaxis)
+    return figure

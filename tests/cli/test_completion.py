@@ -1,0 +1,43 @@
+"""Shells complete commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from countperf.cli import COMMANDS, main
+
+
+def test_the_script_for_bash_knows_all_commands_and_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("shtab", reason="completion needs the extra 'completion'")
+    with pytest.raises(SystemExit) as ended:
+        main(["--print-completion", "bash"])
+
+    script = capsys.readouterr().out
+    assert ended.value.code == 0
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    # what bash itself offers after "countperf re"
+    offered = subprocess.run(
+        ["bash", "-c", f"{script}\nCOMP_WORDS=(countperf re) COMP_CWORD=1\n"
+         "_shtab_countperf; printf '%s\\n' \"${COMPREPLY[@]}\""],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert offered.stdout.split() == [name for name in COMMANDS if name.startswith("re")]
+
+
+def test_unknown_shells_and_a_missing_library_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("shtab", reason="completion needs the extra 'completion'")
+    with pytest.raises(SystemExit):
+        main(["--print-completion", "cmd"])
+    assert "no completion for cmd; shells are bash" in capsys.readouterr().err
+
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(SystemExit):
+        main(["--print-completion", "bash"])
+    assert "pip install 'countperf[completion]'" in capsys.readouterr().err

@@ -1,0 +1,166 @@
+"""Where a time goes for people: rows, shares, what bounds it, and what makes a difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import loopy as lp
+import pytest
+
+from countperf.counting.analysis import analyze_kernel
+from countperf.models.explanation import explain
+from countperf.predictions import Prediction
+from countperf.properties.vector import PropertyVector
+from countperf.report import comparison_text, prediction_text
+from countperf.report.against import cause_text
+from countperf.report.breakdown import (
+    bound_text,
+    breakdown_rows,
+    correction_factor,
+    goes_from_line_to_line,
+    whole_percents,
+)
+from tests.models.builders import make_weights
+
+
+def made(breakdown: dict[str, float], **more: object) -> Prediction:
+    return replace(
+        Prediction(
+            kernel="k",
+            device="d",
+            model="structural-w8",
+            parameters={"n": 512},
+            time_s=sum(breakdown.values()),
+            interval_s=None,
+            breakdown=dict(breakdown),
+        ),
+        **more,
+    )
+
+
+def test_parts_and_shares_include_the_correction_as_a_factor() -> None:
+    # the model says 4 ms + 1 ms, the correction takes a fifth of it away
+    found = made({"run.scalar.minor": 4e-3, "launches": 1e-3, "groups": 0.0, "correction": -1e-3})
+
+    assert correction_factor(found) == pytest.approx(0.8)
+    assert [(row.group, row.percent) for row in breakdown_rows(found)] == [
+        ("compute", 80),
+        ("launch", 20),
+    ]
+    assert [row.time_s for row in breakdown_rows(found)] == pytest.approx([3.2e-3, 0.8e-3])
+
+
+@pytest.mark.parametrize("number", [1, 7, 8, 9, 40])
+def test_there_are_at_most_eight_rows_and_they_sum_to_the_time(number: int) -> None:
+    names = [
+        *(f"run.vector.special.f32.f{i}" for i in range(15)),
+        *(f"run.scalar.chain.f32.c{i}" for i in range(15)),
+        *("groups", "launches", "barrier.local"),
+        *(f"run.scalar.gmem.load.{step}" for step in ("wide", "vast", "pitch", "far", "walk")),
+        *("load_beyond1", "scalar_load_far_out_of_reach"),
+    ]
+    found = made({name: 1e-3 / (1 + place) for place, name in enumerate(names[:number])})
+
+    rows = breakdown_rows(found)
+
+    assert 1 <= len(rows) <= 8
+    assert sum(row.percent for row in rows) == 100
+    assert all(row.percent > 0 for row in rows)
+    assert sum(row.time_s for row in rows) == pytest.approx(found.time_s, rel=5e-3)
+    groups = [row.group for row in rows]
+    assert [g for i, g in enumerate(groups) if i and g in groups[:i] and g != groups[i - 1]] == []
+
+
+def test_shares_of_negative_parts_sum_to_a_hundred_too() -> None:
+    assert whole_percents([1.25, -0.25]) == [125, -25]
+    assert sum(whole_percents([0.401, 0.298, 0.3055, -0.0045])) == 100
+
+
+def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
+    assert breakdown_rows(made({"launches": 0.0})) == ()
+    assert bound_text(made({"launches": 0.0})) == ""
+
+
+@pytest.mark.parametrize(
+    ("breakdown", "said"),
+    [
+        pytest.param(
+            {"run.scalar.gmem.store.wide": 6.0, "run.scalar.gmem.load.wide": 2.0, "groups": 2.0},
+            "bound by memory: scalar stores that miss L1 (60 %), scalar loads that miss L1 (20 %)",
+            id="one kind of parts",
+        ),
+        pytest.param(
+            {"run.vector.arithmetic.f32": 4.5, "run.vector.chain.f32.add": 4.0, "groups": 1.5},
+            "bound by compute and latency chains: vector f32 add, multiply, fma (45 %), vector f32"
+            " additions that wait for each other (40 %)",
+            id="two kinds of parts, neither half of the time",
+        ),
+    ],
+)
+def test_what_bounds_a_time_is_told_from_its_largest_parts(
+    breakdown: dict[str, float], said: str
+) -> None:
+    assert bound_text(made(breakdown)) == said
+
+
+def test_far_apart_rows_are_named_with_their_distance() -> None:
+    # rows of 512 floats are 2048 bytes apart
+    knl = lp.make_kernel(
+        "{[i, k]: 0 <= i < n and 0 <= k < n}",
+        "out[i] = sum(k, a[k, i])",
+        [
+            lp.GlobalArg("a", "float32", shape="n, n"),
+            lp.GlobalArg("out", "float32", shape="n"),
+            lp.ValueArg("n", "int32"),
+        ],
+        name="columns",
+        lang_version=(2018, 2),
+    )
+    knl = lp.split_iname(knl, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    accesses = analyze_kernel(knl).accesses
+    loads = made({"run.scalar.gmem.load.pitch": 1.0})
+    stores = made({"run.scalar.gmem.store.wide": 1.0})
+
+    assert goes_from_line_to_line(loads)
+    assert bound_text(loads, accesses).endswith(
+        "addresses of a are 2048 bytes apart from iteration to iteration of k"
+    )
+    assert "apart" not in bound_text(stores, accesses)
+    assert not goes_from_line_to_line(made({"run.scalar.gmem.load.walk": 1.0}))
+
+
+def test_a_corrected_prediction_is_read_in_this_order() -> None:
+    lines = prediction_text(made({"launches": 3e-3, "groups": 1e-3})).splitlines()
+
+    assert lines == [
+        "4.00 ms",
+        "bound by launch: launching (75 %)",
+        "k on d, n = 512; structural model",
+        "  launch    3.00 ms  75 %  launching",
+        "  overhead  1.00 ms  25 %  starting work groups",
+    ]
+
+
+def test_the_cause_of_a_difference_tells_more_work_from_dearer_work() -> None:
+    names = ("launches", "flop.add.f32")
+    base = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9})
+    dear = make_weights({"launches": 1e-6, "flop.add.f32": 3e-9})
+    vector = PropertyVector.from_mapping(
+        dict(zip(names, (1, "[n] -> { n : n > 0 }"), strict=True)), kernel="adds"
+    )
+    small, large = base.predict(vector, n=1000), base.predict(vector, n=4000)
+    slow = dear.predict(vector, n=1000)
+
+    def explained(weights: object, prediction: Prediction) -> object:
+        return explain(weights, vector, prediction)  # pyright: ignore[reportArgumentType]
+
+    more = cause_text(small, large, (explained(base, small), explained(base, large)))  # pyright: ignore[reportArgumentType]
+    dearer = cause_text(slow, small, (explained(dear, slow), explained(base, small)))  # pyright: ignore[reportArgumentType]
+
+    assert more == (
+        "cause: n = 4000 takes 3.00 µs longer than n = 1000, mostly for f32 additions"
+        " (3.00 µs, 4 times as many)"
+    )
+    assert dearer.endswith("f32 additions (2.00 µs, each at 3 times the cost)")
+    assert comparison_text(small, large).splitlines()[-1].startswith("cause: n = 4000 takes")
+    assert cause_text(small, small).startswith("cause: none to name")

@@ -1,0 +1,123 @@
+"""Pictures: what is in them, plain ticks, one legend, and refusals."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countperf.cli import main
+from countperf.errors import ParameterError
+from countperf.fitting.comparison import Comparison
+from countperf.fitting.fit import fit
+from countperf.metrics import Evaluation
+from countperf.predictions import Prediction
+from countperf.report.drawing import check_figure_path, save_figure, svg_text
+from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
+from tests.fitting.builders import KERNELS, measure
+from tests.report.test_explanation import DEVICE, VECTOR, make_overlapping
+
+pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
+FITS = Path(__file__).resolve().parents[2] / "fits"
+
+
+def _shipped(name: str = "evaluation.json") -> Evaluation:
+    return Evaluation.read_file(FITS / "pocl-epyc-zen5" / name)
+
+
+def _prediction(**more: Any) -> Prediction:
+    return make_overlapping().predict(VECTOR, **more)
+
+
+def _figures() -> dict[str, Any]:
+    explained = make_overlapping().explain(VECTOR, n=1000)
+    several = _prediction(n=np.array([100, 1000, 10000]))
+    comparison = Comparison.read_file(FITS / "pocl-epyc-zen5" / "comparison.json")
+    return {
+        "prediction": _prediction(n=1000).plot(),
+        "times": several.plot(measured=[({"n": 1000}, 2e-6)]),
+        "explanation": explained.plot(),
+        "roofline": roofline_figure(explained, DEVICE),
+        "evaluation": _shipped().plot(),
+        "comparison": comparison.plot(),
+        "fit": fit(measure(KERNELS)).plot(),
+    }
+
+
+def test_figures_have_named_axes_plain_ticks_and_one_legend() -> None:
+    for name, figure in _figures().items():
+        figure.canvas.draw()
+        legends = [*figure.legends, *(p.get_legend() for p in figure.axes if p.get_legend())]
+        assert len(legends) == 1, name
+        shown = [panel for panel in figure.axes if panel.get_visible()]
+        ticks = [
+            label.get_text()
+            for panel in shown
+            for axis in (panel.xaxis, panel.yaxis)
+            for label in axis.get_ticklabels()
+        ]
+        assert not any(re.search(r"\$|\^|e[-+]\d", tick) for tick in ticks), (name, ticks)
+        supplied = figure.get_supxlabel()
+        assert all(panel.get_xlabel() or supplied for panel in shown), name
+        assert any(text for text in (*(p.get_title() for p in shown), figure.get_suptitle())), name
+
+
+def test_bars_sum_to_the_time() -> None:
+    found = _prediction(n=1000)
+    bars: list[Any] = list(found.plot().axes[0].patches)
+    panel = found.plot().axes[0]
+
+    widths = [patch.get_width() for patch in bars if str(patch.get_gid()).startswith("bar-")]
+    # 2.1 µs, drawn in µs
+    assert sum(widths) == pytest.approx(2.1, rel=5e-3)
+    assert panel.get_xlabel() == "time, µs"
+
+
+def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
+    # 1000 additions and 8000 bytes in 2.1 µs
+    (panel,) = roofline_figure(make_overlapping().explain(VECTOR, n=1000), DEVICE).axes
+    points = {line.get_gid(): np.asarray(line.get_xydata())[0] for line in panel.lines}
+
+    assert points["kernel"] == pytest.approx([1000 / 8000, 1000 / 2.1e-6 / 1e9])
+    x, y = points["memory-ceiling"]
+    assert y == pytest.approx(20 * x)  # 20 Gbyte/s
+
+
+def test_each_evaluation_has_a_panel_and_each_case_a_mark(tmp_path: Path) -> None:
+    drawn = [_shipped(), _shipped("compiled-evaluation.json")]
+    save_figure(evaluations_figure(drawn), tmp_path / "errors.svg")
+
+    text = (tmp_path / "errors.svg").read_text(encoding="utf-8")
+    for purpose in ("variant", "application", "test"):
+        marks = sum(
+            part.split("</g>\n")[0].count("<use ") for part in text.split(f'<g id="{purpose}">')[1:]
+        )
+        assert marks >= sum(case.purpose == purpose for each in drawn for case in each.cases)
+    assert text.count('<g id="axes_') == 2
+    assert svg_text(evaluations_figure(drawn)).startswith("<svg")
+
+
+def test_nothing_and_unknown_formats_are_refused() -> None:
+    with pytest.raises(ParameterError, match="nothing to draw"):
+        evaluations_figure([])
+    with pytest.raises(ParameterError, match="cannot be written"):
+        _shipped().plot("errors.txt")
+    with pytest.raises(ParameterError, match="no picture of a dict; pictures are of Prediction"):
+        figure_of({})
+    with pytest.raises(ParameterError, match="a file without an ending"):
+        check_figure_path("errors")
+
+
+def test_the_command_draws_and_refuses_before_it_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slug = "pocl-epyc-zen5"
+    command = ["evaluate", "--weights", slug, "--model", "linear", "--purpose", "test"]
+    figure = tmp_path / "errors.png"
+    assert main([*command, str(FITS / slug / "measurements.jsonl"), "--figure", str(figure)]) == 0
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert main([*command, str(tmp_path / "none.jsonl"), "--figure", "errors.unknown"]) == 1
+    assert "cannot be written as 'unknown'" in capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""Plain names of the parts of a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from countperf.models.library import load_weights, named_fits
+from countperf.report.names import GROUPS, has_plain_name, plain_name
+
+
+def _features() -> set[str]:
+    return {
+        name
+        for fit in named_fits().values()
+        for model in fit.models
+        for name in load_weights(fit.name, model=model).by_feature
+    }
+
+
+def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> None:
+    features = _features()
+
+    assert len(features) > 200
+    assert sorted(name for name in features if not has_plain_name(name)) == []
+    said = {name: plain_name(name) for name in features}
+    assert {name for name, found in said.items() if found.group not in GROUPS} == set()
+    twice = [n for n in said if list(said.values()).count(said[n]) > 1]
+    assert sorted(twice) == []
+
+
+def test_plain_names_have_no_internal_words() -> None:
+    words = {word for name in _features() for word in plain_name(name).text.split()}
+
+    assert words & {"gmem", "lmem", "pmem", "walk", "far", "wide", "vast", "pitch", "run"} == set()
+    assert not any("_" in word or "." in word for word in words)
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "group"),
+    [
+        ("launches", "launching", "launch"),
+        ("run.scalar.gmem.store.wide", "scalar stores that miss L1", "memory: L2"),
+        ("run.vector.lmem.load.next", "vector local loads of neighbors side by side",
+         "memory: local"),
+        ("run.vector.chain.f32.add", "vector f32 additions that wait for each other",
+         "latency chains"),
+        ("gmem.load.64.2of3", "64-bit loads with a stride of 3, 2 of 3 used", "memory: global"),
+        ("my_own_part", "my_own_part", "other"),
+    ],
+)  # fmt: skip
+def test_plain_names_and_groups(part: str, text: str, group: str) -> None:
+    found = plain_name(part)
+
+    assert (found.text, found.group) == (text, group)

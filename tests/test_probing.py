@@ -1,0 +1,71 @@
+"""Weights are held against the machine at hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from countperf.errors import DeviceError
+from countperf.harness.device import Device
+from countperf.measurements import KernelCase
+from countperf.models.library import load_weights
+from countperf.report.weights_table import checks_text
+from countperf.workflow.probing import NOTABLE_FACTOR, PROBES, Probe, check_device, check_weights
+from measurement_kernels.catalog import entry
+from tests.harness.fakes import make_device
+
+DEVICE = make_device("pocl:0", "testchip")
+WEIGHTS = load_weights("pocl-epyc-zen5")
+
+
+def _predicted(kernel: str) -> float:
+    name, sizes = next(each for each in PROBES.values() if each[0] == kernel)
+    return float(WEIGHTS.predict(entry(name).build(), sizes).time_s)
+
+
+@pytest.mark.parametrize(
+    ("slower", "fits"),
+    [
+        pytest.param({"stride1": 1.1, "independent-chains": 0.9}, True, id="the same machine"),
+        pytest.param({"stride1": 3.0, "independent-chains": 1.0}, False, id="slower memory"),
+        pytest.param({"stride1": 1.0, "independent-chains": 0.5}, False, id="a faster clock"),
+    ],
+)
+def test_a_machine_as_fast_as_the_weights_say_passes(slower: dict[str, float], fits: bool) -> None:
+    def fastest_run(_: Device, case: KernelCase) -> float:
+        kernel = next(name for name, _ in PROBES.values() if case.name.startswith(name))
+        return slower[kernel.partition("/")[0]] * _predicted(kernel)
+
+    check = check_weights("shipped", WEIGHTS, DEVICE, fastest_run=fastest_run)
+
+    assert check.fits == fits
+    assert check.to_object()["fits"] == fits
+    said = checks_text([check])
+    assert said.startswith(
+        f"{'ok' if fits else '!!'}  weights shipped on {DEVICE.label}: bandwidth"
+    )
+    assert ("mend: stop other programs and check again" in said) != fits
+    speeds = [probe.predicted_s / probe.measured_s for probe in check.probes]
+    assert speeds == pytest.approx([1 / factor for factor in slower.values()])
+
+
+def test_a_device_that_fails_is_a_problem_with_its_mend() -> None:
+    def fastest_run(_: Device, case: KernelCase) -> float:
+        raise DeviceError(f"no memory for {case.name}")
+
+    check = check_weights("shipped", WEIGHTS, DEVICE, fastest_run=fastest_run)
+
+    assert not check.fits
+    said = checks_text([check])
+    assert "no memory for stride1/copy" in said
+    assert "mend: run countperf doctor" in said
+
+
+def test_a_factor_either_way_is_noticed() -> None:
+    for measured_s in (1.01 * NOTABLE_FACTOR, 0.99 / NOTABLE_FACTOR):
+        assert not Probe(of="clock", measured_s=measured_s, predicted_s=1.0).is_as_fitted
+    assert Probe(of="clock", measured_s=1.5, predicted_s=1.0).is_as_fitted
+
+
+def test_a_device_without_weights_is_not_checked() -> None:
+    assert check_device(DEVICE) is None
+    assert checks_text([]).startswith("no weights to check")
