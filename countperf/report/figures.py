@@ -257,11 +257,6 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     return figure
 
 
-def explanation_figure(explanation: Explanation, **options: Any) -> Figure:
-    """Draw where an explained time goes, as `prediction_figure` does."""
-    return prediction_figure(explanation.prediction, **options)
-
-
 # }}}
 # {{{ accuracy
 
@@ -355,11 +350,6 @@ def _factor_lines(panel: Axes) -> None:
     plain_both(panel)
 
 
-def comparison_figure(comparison: Comparison) -> Figure:
-    """Draw the overall errors of models on one device; see `comparisons_figure`."""
-    return comparisons_figure([comparison])
-
-
 def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
 
@@ -421,7 +411,9 @@ def tuning_figure(result: TuningResult) -> Figure:
     return variants_figure(result.tried, f"{result.space} on {result.device}", result.ranking_s)
 
 
-def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None = None) -> Figure:
+def variants_figure(
+    tried: Sequence[Tried], title: str, ranking_s: float | None = None, *, is_stacked: bool = False
+) -> Figure:
     """Draw measured against predicted times of variants, and the best time over the search.
 
     Parameters
@@ -432,9 +424,11 @@ def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None 
         Title of the figure.
     ranking_s : float, optional
         How long the first predictions took, s.
+    is_stacked : bool, optional
+        Whether the panels stand above each other, as for narrow pages.
     """
-    figure = new_figure((9, 4.2))
-    compared, progress = figure.subplots(1, 2)
+    figure = new_figure((5.2, 7.5) if is_stacked else (9, 4.2))
+    compared, progress = figure.subplots(2, 1) if is_stacked else figure.subplots(1, 2)
     times = [each.time_s for each in tried]
     scale, unit = scale_of(times)
     ends = [min(*times, *(each.predicted_s for each in tried)) / scale, max(times) / scale]
@@ -481,7 +475,9 @@ def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None 
         drawn.append(progress.axvspan(0, ranking_s, color=SKY, alpha=0.3, label="predicting"))
     progress.set(yscale="log", xlabel="time spent, s", ylabel=f"best time so far, {unit}s")
     plain_ticks(progress.yaxis)
-    figure.legend(handles=drawn, loc="outside lower center", ncols=len(drawn), fontsize=8)
+    figure.legend(
+        handles=drawn, loc="outside lower center", ncols=3 if is_stacked else 6, fontsize=8
+    )
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -490,10 +486,10 @@ def variants_figure(tried: Sequence[Tried], title: str, ranking_s: float | None 
 
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
-    Explanation: explanation_figure,
+    Explanation: lambda found, **more: prediction_figure(found.prediction, **more),
     FitResult: fit_figure,
     Evaluation: evaluation_figure,
-    Comparison: comparison_figure,
+    Comparison: lambda found: comparisons_figure([found]),
     TuningResult: tuning_figure,
     Simulation: timeline_figure,
 }

@@ -32,6 +32,8 @@ from countperf.report.text import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from countperf.counting.access_analysis import AccessAnalysis
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.hardware.identity import DeviceIdentity
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from countperf.tuning.result import Tried
 
 _MOST_VARIANTS = 30
+_FIGURE_INCHES = 5.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +179,9 @@ def search_page(
         raise ParameterError(message, parameter="search")
     winner = min(tried, key=lambda each: each.time_s)
     given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
-    figure = variants_figure(tried, f"{space} on {device.slug}", ranking and ranking.seconds)
+    figure = variants_figure(
+        tried, f"{space} on {device.slug}", ranking and ranking.seconds, is_stacked=True
+    )
     by_time = sorted(tried, key=lambda each: each.time_s)
     predicted = [] if ranking is None else [f"{ranking.predicted} variants were predicted"]
     return Page(
@@ -271,7 +276,7 @@ def _accuracy_section(weights: WeightSet, evaluation: Evaluation | None) -> Sect
         )
         figure = evaluation_figure(evaluation)
         blocks.append(
-            Block(lines=tuple(lines), figures=(("predicted over measured times", figure),))
+            Block(lines=tuple(lines), figures=(("predicted over measured times", _narrow(figure)),))
         )
         if rows:
             table = PageTable(header=("kernel", "error", "worst factor"), rows=rows, right=(1, 2))
@@ -326,6 +331,12 @@ def _ranking_section(ranking: RankingEvaluation | None) -> Section:
     return Section(title="Variants", blocks=(Block(lines=lines, table=table),))
 
 
+def _narrow(figure: Figure) -> Figure:
+    """Make a figure so narrow that its words can be read on a phone."""
+    figure.set_size_inches(_FIGURE_INCHES, figure.get_size_inches()[1])
+    return figure
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
@@ -341,9 +352,9 @@ def _kernel_blocks(kernel: ExplainedKernel, device: DeviceParameters | None) -> 
         facts.append(("measured", format_quantity(kernel.measured_s, "s")))
     figures = []
     if breakdown_rows(prediction):
-        figures.append(("where the time goes", prediction_figure(prediction)))
+        figures.append(("where the time goes", _narrow(prediction_figure(prediction))))
     if kernel.explanation.flops > 0 and kernel.explanation.global_bytes > 0:
-        figures.append(("roofline", roofline_figure(kernel.explanation, device)))
+        figures.append(("roofline", _narrow(roofline_figure(kernel.explanation, device))))
     yield Block(
         title=f"{prediction.kernel}{', ' if sizes else ''}{sizes}",
         lines=tuple(filter(None, [bound_text(prediction)])),
