@@ -59,6 +59,7 @@ from countperf.machine_code.loop_extrapolation import (
     to_change,
     to_equality,
 )
+from countperf.machine_code.needed_vectors import needed_lines
 
 MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
@@ -251,9 +252,9 @@ class Program:
             if name.startswith(_DECIDING):
                 actions.append(_note_decision(name.removeprefix("cmov").removeprefix("set")))
             step = note_of_step(name, line.operands)
-            if step is not None and (self._minds_vectors or "mm" not in line.operands):
+            if step is not None and (self._is_followed(place - 1) or "mm" not in line.operands):
                 actions.append(step)
-            action = self._action(line)
+            action = self._action(place - 1)
             if action is not None:
                 actions.append(action)
                 steps += 1
@@ -280,13 +281,33 @@ class Program:
         """Whether integers in vectors are followed, too."""
         return any(leads_to_integers(each.mnemonic, each.operands) for each in self.lines)
 
-    def _action(self, line: Line) -> Action | None:
+    def _action(self, place: int) -> Action | None:
+        line = self.lines[place]
         operands = line.operands
         if self._minds_vectors and (line.mnemonic[0] == "k" or "mm" in operands):
             if SETS_UNKNOWN_FLAGS.match(line.mnemonic):
                 return action_of(line.mnemonic, operands)
+            if place not in self._needed:
+                return None
             return packed_action(line.mnemonic, operands)
         return carried_action(line.mnemonic, operands) or action_of(line.mnemonic, operands)
+
+    def _is_followed(self, place: int) -> bool:
+        """Say whether an instruction with vectors is followed."""
+        return self._minds_vectors and place in self._needed
+
+    @cached_property
+    def _needed(self) -> frozenset[int]:
+        """Instructions with vectors that can decide anything."""
+        blocks: list[list[int]] = [[]]
+        for place, line in enumerate(self.lines):
+            if place in self._starts:
+                blocks.append([])
+            blocks[-1].append(place)
+            if line.mnemonic.startswith(("j", "ret", "call")):
+                blocks.append([])
+        lines = [(line.mnemonic, line.operands) for line in self.lines]
+        return needed_lines(lines, blocks, range(2) if self._divisions else ())
 
     def executed(self, entry: str, machine: Machine, most_steps: int = MOST_STEPS) -> Counter[int]:
         """Follow a function to its end; return how often each line is executed, by its number.
