@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     """Time the kernel, and print measured beside predicted times."""
     from countperf.cli.progress import ProgressBar
     from countperf.documents import check_writable
-    from countperf.report.comparison import check_figure_path
+    from countperf.report.drawing import check_figure_path
     from countperf.report.timing import timing_object, timing_text
     from countperf.workflow.timing import time_kernel
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.report.comparison import check_figure_path, new_figure, save_figure
+from countperf.report.drawing import check_figure_path, new_figure, save_figure
 from countperf.report.numbers import si_prefix
 
 if TYPE_CHECKING:
@@ -37,12 +37,11 @@ def timing_figure(timing: TimingDocument, path: Path | str | None = None) -> Any
     Raises
     ------
     MissingExtraError, ParameterError, OutputError
-        As of `countperf.report.comparison.comparison_figure`.
+        As of `countperf.report.drawing.save_figure`.
     """
     if path is not None:
         check_figure_path(path)
-    figure = new_figure()
-    figure.set_size_inches(6.4, 4.2)
+    figure = new_figure((6.4, 4.2))
     axes = figure.subplots()
     name, places = _places(timing.sizes)
     some = sorted(zip(places, timing.sizes, strict=True), key=lambda entry: entry[0])

@@ -19,6 +19,7 @@ from typing import Any
 
 from countperf.errors import CountingError
 from countperf.machine_code.integer_unit import ArrayData
+from countperf.symbolic.sets import names_of, parameter_coefficients
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +86,17 @@ def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
     found: list[DataLoop] = []
     for iname in sorted(kernel.all_inames()):
         domain = kernel.get_inames_domain(frozenset([iname]))
-        names = set(domain.get_var_names(_param())) & temporaries
+        names = set(names_of(domain, parameters=True)) & temporaries
         if names and (loop := _data_loop(kernel, iname, names)) is not None:
             found.append(loop)
     return tuple(found)
 
 
-def _param() -> Any:
-    import islpy as isl
-
-    return isl.dim_type.param
-
-
 def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
     size = kernel.get_iname_bounds(iname).size
     _, expression = size.get_pieces()[-1]
-    factors = {
-        name: int(expression.get_coefficient_val(_param(), place).to_python())
-        for place, name in enumerate(expression.get_var_names(_param()))
-        if name in names
-    }
+    coefficients = parameter_coefficients(expression)
+    factors = {name: coefficients.get(name, 0) for name in names}
     factors = {name: factor for name, factor in factors.items() if factor}
     if not factors:
         return None
