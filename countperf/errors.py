@@ -204,7 +204,7 @@ class DeviceLostError(DeviceError):
 
 
 class KernelSpecificationError(CountperfError, ValueError):
-    """What was given as a kernel names none.
+    """Kernel specification that names no kernel.
 
     Attributes
     ----------

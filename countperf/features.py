@@ -1,4 +1,4 @@
-"""Which properties a model charges, and their values at given parameters as named columns.
+"""Features: the properties that a model charges, with their values at given parameters.
 
 A `FeatureSpec` is data: patterns of property names. A pattern is a property name in which ``*``
 stands for any one component; it covers every property whose first components match it, and charges
@@ -67,7 +67,7 @@ class FeatureSpec(Part):
         return ".".join(name.split(".")[: self.charged[place].count(".") + 1])
 
     def ignores(self, name: str) -> bool:
-        """Whether the model leaves a property out by its definition."""
+        """Return whether the model leaves a property out by its definition."""
         feature = self._covered_by(name)
         if feature is not None:
             return feature in self.negligible
@@ -107,7 +107,7 @@ class FeatureSpec(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Features:
-    """What a model sees of a kernel at given parameters.
+    """Feature values of a kernel at given parameters.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ def _first_cover(patterns: tuple[str, ...], name: str) -> int | None:
 
 
 def covers(feature: str, name: str) -> bool:
-    """Whether a property belongs to a feature: the same, or it begins with its components.
+    """Return whether a property belongs to a feature: the same, or it begins with its components.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every time model answers: a prediction, with its parts, its uncertainty and its caveats."""
+"""Predictions of time models, with their parts, uncertainty and caveats."""
 
 from __future__ import annotations
 

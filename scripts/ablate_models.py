@@ -30,7 +30,7 @@ from countperf.fitting.fit import observations_of
 from countperf.fitting.nonlinear import Problem, Recipe, minimise
 from countperf.fitting.selection import LARGEST_FACTOR, UNPREDICTED
 from countperf.measurements import MeasurementSet
-from countperf.models.definition import CODE, FittedModel
+from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.function import Column, ModelFunction, model_inputs
 from countperf.models.structural import OVERLAPS
 from countperf.models.weights import WeightSet
@@ -96,7 +96,7 @@ class Table:
         parts = np.array([families.index(case.family) % FOLDS for case in cases], np.intp)
         return cls(cases=cases, counts=counts, parts=parts)
 
-    def design(self, model: FittedModel) -> Design:
+    def design(self, model: ModelDefinition) -> Design:
         """Return the design matrix of a model, with all its features that some case has."""
         inputs = model_inputs(model, self.counts)
         ones = np.ones(len(self.cases))
@@ -193,12 +193,12 @@ _LAUNCH_ONLY = 4
 """Kernels with no more features than these only launch: groups, passes, rows, the launch."""
 
 
-def changed(model: FittedModel, fields: dict[str, object]) -> FittedModel:
+def changed(model: ModelDefinition, fields: dict[str, object]) -> ModelDefinition:
     """Return a model with other fields, of which nothing is remembered of the old ones."""
-    return FittedModel.model_validate(model.model_copy(update=fields).model_dump())
+    return ModelDefinition.model_validate(model.model_copy(update=fields).model_dump())
 
 
-def variants(model: FittedModel, design: Design, table: Table) -> Iterator[tuple[str, Design]]:
+def variants(model: ModelDefinition, design: Design, table: Table) -> Iterator[tuple[str, Design]]:
     """Return designs without an option of the policy, a group of features, or the overlap."""
     policy = model.policy
     assert policy is not None

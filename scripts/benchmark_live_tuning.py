@@ -49,7 +49,7 @@ from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
 from countperf.tuning.measuring import Bench
-from countperf.tuning.points import Question, predict_points
+from countperf.tuning.points import PredictionTask, predict_points
 from countperf.tuning.pools import process_pool, processors
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Key, Plan, as_key
@@ -114,8 +114,10 @@ def picks(options: argparse.Namespace) -> dict[str, Choice]:
     return found
 
 
-def _question(record: Record, space: SearchSpace, weights: WeightSet) -> Question:
-    return Question(space=space, weights=weights, sizes=dict(record.sizes), incomplete_ok=True)
+def _question(record: Record, space: SearchSpace, weights: WeightSet) -> PredictionTask:
+    return PredictionTask(
+        space=space, weights=weights, sizes=dict(record.sizes), incomplete_ok=True
+    )
 
 
 def _timed(record: Record, found: Sequence[Choice], runner: KernelRunner) -> Turns:
@@ -197,7 +199,7 @@ def repetition(options: argparse.Namespace) -> dict[str, Any]:
 def _warm_up(options: argparse.Namespace, pool: Any, weights: Any) -> None:
     """Have each process import what predictions need, with a variant that is not searched."""
     space = next(space for name, space in spaces().items() if name != options.families[0])
-    question = Question(space=space, weights=weights, sizes={}, incomplete_ok=True)
+    question = PredictionTask(space=space, weights=weights, sizes={}, incomplete_ok=True)
     first = next(iter(space.choices()))
     tasks = [pool.submit(predict_points, question, [first]) for _ in range(4 * processors())]
     for task in tasks:

@@ -21,7 +21,7 @@ from countperf.counting.resources import scheduled
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from countperf.tuning import steps
-from countperf.tuning.points import Question, load_space, predict_points
+from countperf.tuning.points import PredictionTask, load_space, predict_points
 from countperf.tuning.pools import processors
 from countperf.tuning.ranker import rank_points
 
@@ -33,7 +33,7 @@ def timed(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[
     return result, time.process_time() - start
 
 
-def shared_s(question: Question, points: int) -> float:
+def shared_s(question: PredictionTask, points: int) -> float:
     """Return the processor time of a point when many are predicted in order, s."""
     space = load_space(str(question.space))
     choices = sorted(islice(space.choices(), points), key=space.index)
@@ -41,7 +41,7 @@ def shared_s(question: Question, points: int) -> float:
     return seconds / points
 
 
-def unshared_s(question: Question, points: int) -> dict[str, float]:
+def unshared_s(question: PredictionTask, points: int) -> dict[str, float]:
     """Return the mean processor time of each step for one point, nothing shared, s."""
     space = load_space(str(question.space))
     times: dict[str, list[float]] = {}
@@ -65,7 +65,7 @@ def unshared_s(question: Question, points: int) -> dict[str, float]:
 def main(options: argparse.Namespace) -> None:
     """Measure and print."""
     points = options.points
-    question = Question(
+    question = PredictionTask(
         space=options.space, weights=load_weights(options.weights), sizes={}, incomplete_ok=True
     )
     totals: list[float] = []

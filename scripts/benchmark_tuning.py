@@ -39,7 +39,7 @@ from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
-from countperf.tuning.points import Question
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.pools import processors
 from measurement_kernels.variants import spaces
 from tuning_replay.records import Record, read_record, record
@@ -89,7 +89,7 @@ def records(options: argparse.Namespace) -> dict[str, Record]:
 def predicted(record: Record, options: argparse.Namespace) -> Recording:
     """Predict what was recorded."""
     weights = load_weights(options.weights or record.device.slug)
-    question = Question(space=record.space, weights=weights, sizes={}, incomplete_ok=True)
+    question = PredictionTask(space=record.space, weights=weights, sizes={}, incomplete_ok=True)
     return predicted_record(record, question, workers=options.workers)
 
 

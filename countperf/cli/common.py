@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Arguments and output that several commands have in common."""
 
 from __future__ import annotations
 

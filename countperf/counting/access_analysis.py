@@ -101,7 +101,7 @@ class AccessAnalysis:
 
 
 class AccessAnalyzer:
-    """What the analyses of all instructions of a kernel share."""
+    """State that the analyses of all instructions of a kernel have in common."""
 
     def __init__(self, kernel: Any, domains: Domains, tallies: InstructionCounter) -> None:
         self.kernel = kernel

@@ -64,7 +64,7 @@ Cases = tuple[Case | FirstIteration, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCount:
-    """How often an access is executed, and the class that it belongs to.
+    """Executions of an access, and the class that it belongs to.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class Footprints:
         return address_of(access, self.layout(access), self.to_address)
 
     def reads_data(self, access: MemoryAccess) -> bool:
-        """Whether data decides the address of an access."""
+        """Return whether data decides the address of an access."""
         known = self.domains.inames | self.domains.sizes | self.domains.definitions.keys()
         parts = (part.index if isinstance(part, LinearSubscript) else part for part in access.index)
         return any(not names_in(part) <= known for part in parts)

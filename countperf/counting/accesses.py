@@ -1,4 +1,4 @@
-"""Where memory accesses go: addresses, strides between work items, footprints, utilization.
+"""Memory accesses: addresses, strides between work items, footprints, utilization.
 
 The *stride* of an access is the change of its flattened address, in elements, from one work item to
 the next along local axis 0. Its *utilization ratio* is the number of cells of the array that the
@@ -34,7 +34,7 @@ _SEPARATE_ELEMENTS = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How an array lies in memory.
+    """Layout of an array in memory.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Layout:
         return tuple(found), (self.shape[found[0]] if found else None, *extents)
 
     def _divides(self, axis: int, others: Sequence[int]) -> bool:
-        """Whether the stride of an axis divides those of others."""
+        """Return whether the stride of an axis divides those of others."""
         stride = self.strides[axis]
         return all(exact_quotient(self.strides[k], stride) is not None for k in others)
 

@@ -31,7 +31,7 @@ __all__ = ["AccessAnalysis", "KernelAnalysis", "analyze_kernel"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelAnalysis:
-    """What `analyze_kernel` returns.
+    """Structure of a kernel, as `analyze_kernel` returns it.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from countperf.symbolic.quotients import ParametricFloor
 from countperf.symbolic.splitting import quotients
 
 FOOTPRINT_OPERATIONS = 500_000
-"""Of isl, a second or so: beyond, a footprint is refused."""
+"""Limit of isl's operations for a footprint, about a second; beyond it the footprint is refused."""
 
 __all__ = ["FOOTPRINT_OPERATIONS", "accessed_cells"]
 

@@ -275,7 +275,7 @@ def _ways_through_sum(expr: Any, reference: Any, type_name: str) -> Iterator[lis
 
 
 def _is_product(expr: Any) -> bool:
-    """Whether an expression multiplies, negations aside."""
+    """Return whether an expression multiplies, negations aside."""
     if not isinstance(expr, p.Product):
         return isinstance(expr, p.Power) and expr.exponent == 2
     factors = [f for f in _flattened(expr, p.Product) if f != -1]

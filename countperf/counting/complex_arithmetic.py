@@ -65,7 +65,7 @@ class ComplexCounter(FunctionCounter):
     """An instruction counter that expands complex arithmetic."""
 
     def _is_complex(self, expr: Any) -> bool:
-        """Whether Loopy takes an expression for complex; it does not look in subscripts."""
+        """Return whether Loopy takes an expression for complex; it does not look in subscripts."""
         return self._context != "i" and self._inferred(expr).kind == "c"
 
     def _helper(self, name: str, dtype: DType, number: int = 1) -> None:
@@ -302,7 +302,7 @@ def real_part(dtype: DType) -> DType:
 
 
 def is_minus_one(value: Any) -> bool:
-    """Whether an operand is the constant -1."""
+    """Return whether an operand is the constant -1."""
     return is_constant(value) and value == -1
 
 

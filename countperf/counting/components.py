@@ -224,7 +224,7 @@ def pieces_of(
 
 
 def _is_convex(case: Case, names: frozenset[str]) -> bool:
-    """Whether a condition is a conjunction of affine ones on some loop variables."""
+    """Return whether a condition is a conjunction of affine ones on some loop variables."""
     if not case.holds or len(case.alternatives) != 1:
         return False
     (guards,) = case.alternatives

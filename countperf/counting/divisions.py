@@ -13,7 +13,7 @@ __all__ = ["divisions_that_shift", "is_power_of_two"]
 
 
 def is_power_of_two(expr: Any) -> bool:
-    """Whether an expression is a constant by which integers are divided by shifting them."""
+    """Return whether an expression is a constant by which integers are divided by shifting them."""
     if not isinstance(expr, int | np.integer):
         return False
     number = int(expr)

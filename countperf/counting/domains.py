@@ -1,4 +1,4 @@
-"""How often something inside a kernel is executed: loops, predicates, redundant hardware axes."""
+"""Execution counts inside a kernel: loops, predicates, redundant hardware axes."""
 
 from __future__ import annotations
 

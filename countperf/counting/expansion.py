@@ -1,4 +1,4 @@
-"""What one sub-group executes at given sizes, written out: instructions and dependencies.
+"""Instruction trace of one sub-group at given sizes, with dependencies.
 
 Rules
 -----
@@ -225,7 +225,7 @@ class _Writer:
                 self.values.pop(item.name, None)
 
     def _is_entered(self, statements: tuple[Statement, ...]) -> bool:
-        """Whether one of the statements is executed for the values of the loops so far."""
+        """Return whether one of the statements is executed for the values of the loops so far."""
         return any(self._is_executed((s.within, s.cases)) for s in statements)
 
     def _is_executed(self, place: Place) -> bool:

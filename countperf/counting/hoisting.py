@@ -1,4 +1,4 @@
-"""Which loops a compiler moves loads and operations out of (rules 4 to 7 of `compiled_view`)."""
+"""Loop-invariant code motion in the compiled view (rules 4 to 7 of `compiled_view`)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Hoisting:
     def _is_executed_throughout(
         self, point: Point, inner: frozenset[str], region: LoopRegion
     ) -> bool:
-        """Whether all iterations of a loop execute something or none does (rule 4)."""
+        """Return whether all iterations of a loop execute something or none does (rule 4)."""
         return self._is_all_or_nothing(point.within, point.cases, inner, region)
 
     def _is_all_or_nothing(

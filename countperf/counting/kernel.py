@@ -112,7 +112,7 @@ class _Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """How instructions are counted: by their expressions, as the caller says, or not at all."""
+    """Counting rule of each instruction: by its expressions, by supplied counts, or left out."""
 
     tallies: InstructionCounter
     statistics: Statistics

@@ -1,4 +1,4 @@
-"""What is counted: operations, memory accesses, synchronization; and per what it is counted."""
+"""Keys of counts: operations, memory accesses, synchronization, and their granularity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
 class Granularity(Enum):
-    """What one unit of a count is executed by."""
+    """Unit that executes one count: work item, sub-group, work group or launch."""
 
     WORK_ITEM = "work item"
     SUB_GROUP = "sub-group"

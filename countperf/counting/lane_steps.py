@@ -98,7 +98,7 @@ def main_step(steps: tuple[Step, ...]) -> QuasiPolynomial | None:
 
 
 def are_neighbors(steps: tuple[Step, ...]) -> bool:
-    """Whether each lane accesses the element of the lane before it, or one beside that."""
+    """Return whether each lane accesses the element of the lane before it, or one beside that."""
     return all(step.change.is_constant and abs(step.change.constant_term) <= 1 for step in steps)
 
 

@@ -1,4 +1,4 @@
-"""What the work items of a group do at the same time: addresses of all items, at given parameters.
+"""Addresses that all work items of a group access at the same time, at given parameters.
 
 The items of a sub-group execute an instruction together. A loop that contains no barrier runs at
 each item's own pace, so that items meet in its first, second ... iteration, whatever the value of
@@ -36,7 +36,7 @@ from countperf.symbolic.points import Points, values_at
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 Histogram = dict[int, int]
-"""How often an address has each remainder."""
+"""Occurrences of each remainder of an address."""
 
 _MAXIMUM_PATTERNS = 2**16
 _INACTIVE = np.iinfo(np.int64).max

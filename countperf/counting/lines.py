@@ -1,4 +1,4 @@
-"""What the accesses of sub-groups move: lines, sectors, passes over the banks of local memory."""
+"""Memory traffic of sub-groups: lines, sectors, passes over the banks of local memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from countperf.errors import DataDependentControlFlowError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryShape:
-    """How a device's memory is cut up.
+    """Lines, sectors and banks of a device's memory.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class MemoryShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCost:
-    """What one sub-group instruction costs, means over all executions.
+    """Mean cost of one memory instruction of a sub-group over all its executions.
 
     Attributes
     ----------

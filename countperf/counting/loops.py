@@ -74,7 +74,7 @@ Event = Entered | Left | Waited
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where an instruction stands.
+    """Position of an instruction among the loops.
 
     Attributes
     ----------

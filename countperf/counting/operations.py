@@ -104,7 +104,7 @@ def _is_literal(expr: Any) -> bool:
 
 
 def is_constant(expr: Any) -> bool:
-    """Whether an expression is a number, or sums, products and small powers of numbers."""
+    """Return whether an expression is a number, or sums, products and small powers of numbers."""
     match expr:
         case p.Sum() | p.Product():
             return all(map(is_constant, expr.children))
@@ -632,7 +632,7 @@ class InstructionCounter(RefusingMapper):
         return np.dtype(np.bool_)
 
     def _is_free(self, comparison: Any) -> bool:
-        """Whether a comparison is of loop variables and sizes alone, affine or not."""
+        """Return whether a comparison is of loop variables and sizes alone, affine or not."""
         try:
             self.to_index(comparison.left)
             self.to_index(comparison.right)

@@ -1,4 +1,4 @@
-"""Where instructions are executed."""
+"""Places at which instructions are executed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Place", "always_full"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Place:
-    """Where an instruction, or a part of it, is executed.
+    """Place at which an instruction, or a part of it, is executed.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Place:
 
 
 def always_full(place: Place) -> bool:
-    """Whether all items that the loop variables have execute each pass; False if in doubt.
+    """Return whether all items that the loop variables have execute each pass; False if in doubt.
 
     There are as many executions as passes times items exactly if no pass lacks an item.
     """

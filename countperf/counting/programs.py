@@ -1,4 +1,4 @@
-"""What the sub-groups of a device program execute, symbolic in the sizes.
+"""Programs of sub-groups, symbolic in the sizes.
 
 A sub-group executes something where at least one of its work items does. Its work items meet in
 equal values of the loop variables: loops that begin at a value of each item's own run over all

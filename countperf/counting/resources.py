@@ -1,4 +1,4 @@
-"""What a launch of a kernel asks of the device: the shape of its work groups, local memory."""
+"""Resources that a launch of a kernel needs: the shape of its work groups, local memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from countperf.counting.schedule import prepared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResources:
-    """What a launch asks for.
+    """Resources of a launch.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ class LocalBarrier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProgram:
-    """What one launch executes.
+    """Device program of one launch.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which rules count a kernel, and which of its instructions are counted."""
+"""Selection of the counting rules of a kernel and of the instructions to count."""
 
 from __future__ import annotations
 

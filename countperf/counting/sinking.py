@@ -1,4 +1,4 @@
-"""Which instructions a compiler moves into a branch (rule 9 of `compiled_view`)."""
+"""Instructions that a compiler sinks into a branch (rule 9 of `compiled_view`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SELECTED = frozenset({"fmin", "fmax", "min", "max", "fabs", "abs", "floor", "ce
 
 @dataclass(frozen=True, slots=True)
 class Sunk:
-    """Where a compiler moves an instruction.
+    """Branch into which a compiler sinks an instruction.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """Who reads and who writes each variable.
+    """Readers and writers of each variable.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 _OPERATIONS = 500_000
-"""Of isl, about a second: beyond, a trip count or a number of slots is refused."""
+"""Limit of isl's operations, about a second; beyond it a trip count or slot count is refused."""
 
 __all__ = ["Refusable", "slots_of", "trips_of"]
 
@@ -156,7 +156,7 @@ def _slots(place: Place) -> Refusable:
 
 
 def _is_apart(place: Place, name: str) -> bool:
-    """Whether no work-item index bears on a loop."""
+    """Return whether no work-item index bears on a loop."""
     whole = place.domains.domain(place.within)
     return all(sets.is_independent(whole, {name}, lane) for lane in place.lanes)
 

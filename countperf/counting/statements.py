@@ -63,7 +63,7 @@ class Node:
 
 
 Source: TypeAlias = Node | Read
-"""What an instruction waits for."""
+"""Source of a value that an instruction waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the caller knows of the data: trip counts, probabilities, access patterns.
+"""Statistics that the caller passes for data: trip counts, probabilities, access patterns.
 
 A statistic is named by what it describes: a loop by its iname (mean trip count), a condition by its
 text or by the id of its instruction (probability), an address that is read from data by the array

@@ -20,7 +20,7 @@ __all__ = ["AxisKind", "AxisStride", "strides_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisStride:
-    """How the address of an access changes along one axis of the launch or one loop.
+    """Change of an access's address along one axis of the launch or one loop.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ HOW_TO_SUPPLY = (
 
 
 class SuppliedCounts:
-    """What the caller says that instructions do, by property, for one execution of each.
+    """Counts that the caller supplies for one execution of each instruction, by property.
 
     Parameters
     ----------

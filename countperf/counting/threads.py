@@ -1,4 +1,4 @@
-"""What holds for the whole process while some thread needs it."""
+"""Process-wide settings that hold while some thread needs them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Guard = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where and under which conditions something is executed.
+    """Loops and conditions under which something is executed.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Values:
         self._providers.setdefault(value, []).append(provider)
 
     def is_there(self, value: int, point: Point) -> bool:
-        """Whether a value was computed or loaded wherever the point is reached."""
+        """Return whether a value was computed or loaded wherever the point is reached."""
         return any(p.reaches(point) for p in self._providers.get(value, ()))
 
     def name_scalar(self, name: str, value: int, region: LoopRegion, point: Point) -> None:

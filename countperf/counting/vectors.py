@@ -62,7 +62,7 @@ def vector_axis(array: Any) -> int | None:
 
 
 def has_vectors(kernel: Any) -> bool:
-    """Whether a kernel has vector types, vector axes or vectorized loops."""
+    """Return whether a kernel has vector types, vector axes or vectorized loops."""
     variables = [*kernel.args, *kernel.temporary_variables.values()]
     return bool(tagged_inames(kernel, VectorizeTag)) or any(
         vector_axis(variable) is not None or variable.dtype.numpy_dtype.fields

@@ -23,7 +23,7 @@ Migration = Callable[[dict[str, Any]], dict[str, Any]]
 _Part = TypeVar("_Part", bound="Part")
 
 _OWN_WORDS = "Value error, "
-"""What pydantic says before the message of an error that a validator of ours raises."""
+"""Prefix that pydantic puts before the message of our validators' errors."""
 
 
 class Part(BaseModel):

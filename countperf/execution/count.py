@@ -1,4 +1,4 @@
-"""What decides how a device executes a kernel's operations, beside how many there are.
+"""Sites: where each operation of a kernel is executed and how the addresses of accesses change.
 
 Each operation and access that a compiler leaves (`compiled_view`) is sorted by where it stands and
 by how its address changes:
@@ -85,7 +85,7 @@ from countperf.execution.reuse import (
     walk_of,
     within_line,
 )
-from countperf.execution.slp import Packs, packs
+from countperf.execution.slp import SlpPacking, packs
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
@@ -111,7 +111,7 @@ _FAR = 2**30
 _BESIDE = frozenset({"stride1", "uniform"})
 """Patterns of accesses through data whose items stay in the same lines."""
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
-"""Of operations, in additions, to tell which of several chains is the longest."""
+"""Latencies of operations in additions, which decide the longest of several chains."""
 _CALLS = ("special", "pow")
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
@@ -119,7 +119,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True, order=True)
 class Site:
-    """Where something is executed.
+    """Place of an operation: context, loop nest and shape of the group.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ class _Executions:
         self._found_trips: dict[str, int | None] = {}
         self._is_long = False
         self._is_packed = False
-        self._packs: Mapping[str, Packs] = {}
+        self._packs: Mapping[str, SlpPacking] = {}
         self._kept_addresses = 0
 
     def counted(self) -> ExecutionCounts:
@@ -555,7 +555,7 @@ class _Executions:
         self._note(place.within)
         self._add("idle", self._site(program, grid, [*own, *copies]), idle)
 
-    def _alike(self, found: Iterable[_Read]) -> Mapping[str, Packs]:
+    def _alike(self, found: Iterable[_Read]) -> Mapping[str, SlpPacking]:
         """Return how what items' loops update alike may be packed."""
         private = [
             name

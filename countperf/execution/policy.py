@@ -1,4 +1,4 @@
-r"""How a device runs the work items of a group: its execution policy.
+r"""Execution policy: rules by which a device runs the work items of a group.
 
 A kernel's counts of the structure view say where each operation stands and how addresses change. A
 policy turns them into what the device issues: vector or scalar instructions, gathers, partial
@@ -97,7 +97,7 @@ _PASSED = {
 }
 """Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
 _CONFLICTS = {"1": Fraction(1, 4), "2": Fraction(5, 8), "3": Fraction(1)}
-"""Of accesses to lines that share a set, which share comes back too late."""
+"""Share of the accesses to lines of one cache set that miss, by grade."""
 _OTHER_LINES = frozenset(reach + grade for reach in _PASSED for grade in ("", *_CONFLICTS))
 _APART = _OTHER_LINES | {"near"}
 """Steps of lanes of which each takes an access of its own, as single items do at such steps."""
@@ -133,7 +133,7 @@ _KEPT = ("groups", "launches", "barrier.local")
 
 
 class ExecutionPolicy(Part):
-    """How a device runs the work items of a group.
+    """Rules by which a device runs the work items of a group.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How an address changes from one item or iteration to the next, and what caches make of it.
+"""Reuse of cache lines: steps of an address between items or iterations, and reuse distances.
 
 An access whose steps lead to other lines *walks*: along copies, items, loops, groups, in the order
 in which a processor runs them, until a step along one of them leads it back to the first line (to
@@ -42,8 +42,8 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 __all__ = [
     "LINE_BYTES",
+    "ReusePath",
     "Step",
-    "Walk",
     "sorted_by_size",
     "sorted_by_step",
     "step_of",
@@ -89,7 +89,7 @@ _SHARED: Mapping[int, dict[str, int]] = {
     }
     for number in (1, 2)
 }
-"""Of the lines at multiples of so many bytes, the most by grade."""
+"""Largest number of lines at multiples of a set's span, by grade."""
 _FAR: Mapping[str, Step] = {"": "far", "1": "far1", "2": "far2", "3": "far3"}
 _SCATTERED: Mapping[Step, int] = {
     "data": _FIRST.lines,
@@ -111,7 +111,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class WalkedStep:
-    """How far lines are apart along an axis or a loop, elements, and how many there are.
+    """Distance between lines along an axis or a loop, in elements, and their number.
 
     Copies may have sets of their own where items come first; in a loop their misses overlap.
     """
@@ -122,7 +122,7 @@ class WalkedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ReusePath:
     """A way through other lines.
 
     Attributes
@@ -147,7 +147,7 @@ def walk_of(
     own: Sequence[str],
     *,
     items_first: bool,
-) -> Walk:
+) -> ReusePath:
     """Find how far an access goes until it comes back.
 
     Parameters
@@ -182,7 +182,7 @@ def walk_of(
         if extent == _ONE:
             continue
         if extent is None or each.stride is None:
-            return Walk(None, tuple(steps), copies)
+            return ReusePath(None, tuple(steps), copies)
         is_copied = each.kind == "unrolled"
         beside = _on_pairs(each, extent, bits) if is_copied else None
         if beside and (not copies or beside.pairs * copies.number < copies.pairs * beside.number):
@@ -192,7 +192,7 @@ def walk_of(
             steps.append(WalkedStep(each.stride, extent, is_copied and items_first))
         elif not is_copied:
             break
-    return Walk(lines, tuple(steps), copies)
+    return ReusePath(lines, tuple(steps), copies)
 
 
 def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> Copies | None:
@@ -275,7 +275,7 @@ def sorted_by_step(
     stride: QuasiPolynomial | None,
     bits: int,
     executions: PiecewiseQuasiPolynomial,
-    walk: Callable[[], Walk],
+    walk: Callable[[], ReusePath],
     without: Callable[[str], PiecewiseQuasiPolynomial | None],
     *,
     inside: QuasiPolynomial | None = None,
@@ -363,7 +363,7 @@ def sorted_by_size(
 
 
 def _on_pitch(
-    found: Walk, elements: int, executions: PiecewiseQuasiPolynomial
+    found: ReusePath, elements: int, executions: PiecewiseQuasiPolynomial
 ) -> tuple[QuasiPolynomial, PiecewiseQuasiPolynomial]:
     """Return how many lines of a walk share sets, and the executions for which they do.
 

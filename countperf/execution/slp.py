@@ -20,12 +20,12 @@ from loopy.symbolic import IdentityMapper, get_dependencies
 
 from countperf.counting.divisions import is_power_of_two
 
-__all__ = ["MOST_PACKED", "Packs", "packs"]
+__all__ = ["MOST_PACKED", "SlpPacking", "packs"]
 
 MOST_PACKED = 8
 """Values that a vector takes at most."""
 
-Packs = Mapping[int, Fraction]
+SlpPacking = Mapping[int, Fraction]
 """Share of an instruction's executions that are in vectors of so many values; 1: in none."""
 
 
@@ -33,7 +33,7 @@ def packs(
     instructions: Iterable[tuple[Any, tuple[str, ...]]],
     private: Collection[str],
     slow: Collection[str],
-) -> dict[str, Packs]:
+) -> dict[str, SlpPacking]:
     """Return how updates that are alike may be packed.
 
     Parameters

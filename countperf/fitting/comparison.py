@@ -56,7 +56,7 @@ that is a median meets one of them exactly."""
 
 _STEPS = 15
 _FEW_STEPS = 5
-"""Of the optimizer, in each phase: for all models, and for slow ones."""
+"""Steps of the optimizer in each phase, for all models and for slow ones."""
 
 Profiler = Callable[[Measurement], ProfiledKernel]
 

@@ -34,7 +34,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Learnt:
-    """What a fit's own cases say of kernels like them.
+    """Correction learnt from the cases of a fit.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ from countperf.fitting.solve import (
     right_singular_vectors,
 )
 from countperf.measurements import Measurement
-from countperf.models.definition import FittedModel, Term
+from countperf.models.definition import ModelDefinition, Term
 from countperf.models.function import Column, ModelFunction, ModelInputs, model_inputs
 from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
@@ -127,7 +127,7 @@ def row_weights(design: Design, model_error: float | None) -> Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What the cases of a design can tell apart.
+    """Rank analysis of a design: the weights that its cases tell apart.
 
     Attributes
     ----------
@@ -147,11 +147,11 @@ class Diagnosis:
     close_pairs: tuple[tuple[str, str, float], ...]
 
 
-def as_model(model: FittedModel | FeatureSpec) -> FittedModel:
+def as_model(model: ModelDefinition | FeatureSpec) -> ModelDefinition:
     """Return a model; that of a spec is one sum over what it charges, weights free."""
-    if isinstance(model, FittedModel):
+    if isinstance(model, ModelDefinition):
         return model
-    return FittedModel(
+    return ModelDefinition(
         name="linear",
         ignored=model.ignored,
         terms={COST: Term(charged=model.charged, lower=None)},
@@ -161,7 +161,7 @@ def as_model(model: FittedModel | FeatureSpec) -> FittedModel:
 
 def build_design(
     observations: Sequence[Observation],
-    model: FittedModel | FeatureSpec,
+    model: ModelDefinition | FeatureSpec,
     *,
     inputs: Mapping[int, ModelInputs] | None = None,
 ) -> Design:
@@ -171,7 +171,7 @@ def build_design(
     ----------
     observations : sequence of Observation
         The cases.
-    model : FittedModel or FeatureSpec
+    model : ModelDefinition or FeatureSpec
         What to charge.
     inputs : Mapping from int to ModelInputs, optional
         What the model sees of cases, by their ``id``, where that is known already.
@@ -222,14 +222,14 @@ def build_design(
 
 
 def inputs_of(
-    observations: Iterable[Observation], model: FittedModel | FeatureSpec
+    observations: Iterable[Observation], model: ModelDefinition | FeatureSpec
 ) -> dict[int, ModelInputs]:
     """Return what a model sees of cases, by their ``id``."""
     definition = as_model(model)
     return {id(case): model_inputs(definition, case.counts) for case in observations}
 
 
-def _present(model: FittedModel, names: set[str]) -> set[Column]:
+def _present(model: ModelDefinition, names: set[str]) -> set[Column]:
     """Return the columns for which a kernel has a property, be it zero."""
     return {
         (term, feature)
@@ -239,7 +239,7 @@ def _present(model: FittedModel, names: set[str]) -> set[Column]:
     }
 
 
-def _position(model: FittedModel, column: Column) -> tuple[int, int, str]:
+def _position(model: ModelDefinition, column: Column) -> tuple[int, int, str]:
     term, feature = column
     charged = model.terms[term].charged
     place, _ = model.term_features[term].position(feature)

@@ -254,7 +254,7 @@ _STARTS: Mapping[str, float] = {
     "latency_steps": 100.0,
     "chunk": 16.0,
 }
-"""Where the fit of a constant starts that the device's document does not have."""
+"""Starting values of constants that the device's document does not have."""
 
 _CLASS_STARTS: Mapping[InstructionKind, tuple[float, float]] = {
     "compute": (1.0, 4.0),

@@ -35,7 +35,7 @@ from countperf.models.conformal import (
     time_shares,
 )
 from countperf.models.correction import Corrector, profile
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.records import Support
 from countperf.models.validity import broken_groups
@@ -49,7 +49,7 @@ _NOT_SHARED = 1e-9
 """Entries of the null space, of norm one, that are but rounding."""
 
 NORMAL_MEDIAN = 0.6744897501960817
-"""Of the absolute value of a standard normal number."""
+"""Median of the absolute value of a standard normal variable."""
 
 LEAST_MODEL_ERROR = 0.01
 """No model is taken to be better than one percent."""
@@ -187,7 +187,7 @@ class Estimate:
 
 def weighted_by_noise(
     observations: Sequence[Observation],
-    model: FittedModel | FeatureSpec,
+    model: ModelDefinition | FeatureSpec,
     recipe: Recipe,
     *,
     inputs: Mapping[int, ModelInputs] | None = None,
@@ -206,7 +206,7 @@ def weighted_by_noise(
     return replace(recipe, model_error=max(typical, LEAST_MODEL_ERROR))
 
 
-def recipe_of(model: FittedModel, **changes: object) -> Recipe:
+def recipe_of(model: ModelDefinition, **changes: object) -> Recipe:
     """Return how a model asks to be fitted; changes that are None are left out.
 
     Raises
@@ -220,7 +220,7 @@ def recipe_of(model: FittedModel, **changes: object) -> Recipe:
 
 def estimate(
     observations: Sequence[Observation],
-    model: FittedModel | FeatureSpec,
+    model: ModelDefinition | FeatureSpec,
     recipe: Recipe,
     *,
     inputs: Mapping[int, ModelInputs] | None = None,

@@ -1,4 +1,4 @@
-"""Which measurements exercise what a fit fitted, how much, and which ones it cannot do without."""
+"""Exercise of a fit's weights: the measurements that determine each of them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models import structural
 from countperf.models.correction import Correction, without_support
-from countperf.models.definition import CODE, FittedModel, Loss, Residual
+from countperf.models.definition import CODE, Loss, ModelDefinition, Residual
 from countperf.models.library import shipped_policies
 from countperf.models.records import (
     Candidate,
@@ -69,7 +69,7 @@ that factor's logarithm."""
 def fit(
     measurements: MeasurementSet,
     *,
-    model: str | FittedModel = "linear",
+    model: str | ModelDefinition = "linear",
     nonnegative: bool = False,
     residual: Residual | None = None,
     loss: Loss | None = None,
@@ -80,7 +80,7 @@ def fit(
     require_full_rank: bool = False,
     correct: bool = True,
     memory: MemoryHierarchy | None = None,
-    suppliers: Callable[[FittedModel], Mapping[str, Sequence[str]]] | None = None,
+    suppliers: Callable[[ModelDefinition], Mapping[str, Sequence[str]]] | None = None,
     executor: Executor | None = None,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
@@ -91,7 +91,7 @@ def fit(
         Only those whose purpose is ``measurement`` are used, never those that judge fits; by a
         model that names the shape of work groups, only those whose groups are all alike, and by one
         that names transactions of sub-groups, only those whose transactions are known.
-    model : str or FittedModel, optional
+    model : str or ModelDefinition, optional
         A model, its name, or the path of its document; or ``auto``, to choose the one of those that
         ship which predicts families of measurement kernels best that were left out, among them
         models of execution policies where kernels were counted in the structure view, the policies
@@ -163,7 +163,7 @@ def fit(
     view = common_view(kept)
     observations = counted = observations_of(kept)
     candidates: tuple[Candidate, ...] = ()
-    if model == COMPILED or (isinstance(model, FittedModel) and model.reads_code):
+    if model == COMPILED or (isinstance(model, ModelDefinition) and model.reads_code):
         observations = _with_code(observations)
     if model in (AUTO, STRUCTURAL, COMPILED):
         available = dict(MODELS) if model == AUTO else {}
@@ -275,12 +275,14 @@ def fit(
     return result
 
 
-def _refinements(model: FittedModel, *, units: int, needs_code: bool) -> Mapping[str, FittedModel]:
+def _refinements(
+    model: ModelDefinition, *, units: int, needs_code: bool
+) -> Mapping[str, ModelDefinition]:
     """Return what a model is compared with; nothing, once code that is to be read is not."""
     return structural.refinements(model, units) if model.reads_code or not needs_code else {}
 
 
-def _require_gain(definition: FittedModel, candidates: Sequence[Candidate]) -> None:
+def _require_gain(definition: ModelDefinition, candidates: Sequence[Candidate]) -> None:
     """Refuse a model that does not read compiled code, where one that does was asked for."""
     if definition.reads_code:
         return
@@ -307,7 +309,7 @@ def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
 
 
 def _with_what_it_names(
-    observations: Sequence[Observation], definition: FittedModel
+    observations: Sequence[Observation], definition: ModelDefinition
 ) -> tuple[Observation, ...]:
     """Return the cases of which a model's group shape and transactions are known, if it has any."""
     found = tuple(
@@ -336,13 +338,13 @@ def _require_structure(
         )
 
 
-def _nonnegative(model: FittedModel) -> FittedModel:
+def _nonnegative(model: ModelDefinition) -> ModelDefinition:
     """Return a model whose weights are at least zero."""
     terms = {
         name: term.model_copy(update={"lower": max(term.lower or 0.0, 0.0)})
         for name, term in model.terms.items()
     }
-    return FittedModel.model_validate(model.model_copy(update={"terms": terms}).model_dump())
+    return ModelDefinition.model_validate(model.model_copy(update={"terms": terms}).model_dump())
 
 
 def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, ...]:

@@ -1,4 +1,4 @@
-r"""How far predictions of new kernels are off, from families of kernels that were left out.
+r"""Intervals from the errors of left-out families of kernels.
 
 Intervals follow the quantiles of :math:`|\log(p/m)|` over left-out cases, as in conformal
 prediction: no shape of the distribution is assumed. Cases of a family are off together, so each

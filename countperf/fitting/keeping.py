@@ -16,7 +16,7 @@ import numpy as np
 from countperf.fitting.design import Observation, inputs_of
 from countperf.fitting.estimate import Estimate, estimate
 from countperf.fitting.nonlinear import Recipe
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.function import ModelInputs
 from countperf.models.negligible import without_features
 
@@ -34,7 +34,7 @@ def keep_largest(
     fitted: Estimate,
     recipe: Recipe,
     inputs: Mapping[int, ModelInputs],
-) -> tuple[FittedModel, Mapping[int, ModelInputs]]:
+) -> tuple[ModelDefinition, Mapping[int, ModelInputs]]:
     """Return a model with no more weights than it may have, and what it sees of the cases.
 
     Parameters
@@ -50,7 +50,7 @@ def keep_largest(
 
     Returns
     -------
-    FittedModel
+    ModelDefinition
         The model itself, if it has few enough weights; else one whose other features are
         negligible.
     Mapping from int to ModelInputs

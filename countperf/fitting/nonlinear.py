@@ -64,12 +64,12 @@ _AS_GOOD = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a model is fitted.
+    """Options of a fit: residual, loss, bounds.
 
     Attributes
     ----------
     residual, loss, loss_scale
-        As in `FittedModel`.
+        As in `ModelDefinition`.
     starts : int
         From how many places a fit that is not linear begins.
     max_evaluations : int

@@ -1,4 +1,4 @@
-r"""How well a model ranks variants of a kernel: what a tuner needs of it, apart from its errors.
+r"""Ranking quality of a model: the order in which it puts variants of a kernel.
 
 A *set* is variants of one kernel, measured at the same sizes. Of its pairs, those whose measured
 times differ by no more than the larger of their noise floors are ties: which of the two is faster
@@ -36,7 +36,7 @@ from countperf.measurements import Measurement
 from countperf.models.weights import WeightSet
 
 TOP = (1, 3, 5)
-"""Of how many variants the regret is told."""
+"""Numbers of variants for which the regret is reported."""
 
 
 class RankedVariant(Part):
@@ -80,12 +80,12 @@ class RankedSet(Part):
 
     @property
     def refused(self) -> int:
-        """How many variants have no prediction."""
+        """Number of variants without a prediction."""
         return sum(each.predicted_s is None for each in self.variants)
 
     @property
     def incomplete(self) -> int:
-        """How many predictions leave out what has no weight."""
+        """Number of predictions that leave out properties without a weight."""
         return sum(each.predicted_s is not None and not each.complete for each in self.variants)
 
     @property
@@ -155,7 +155,7 @@ def _rank(variant: RankedVariant) -> float:
 
 
 class RankingEvaluation(Document):
-    """How well a model ranks the sets that were measured on a device.
+    """Ranking quality of a model on the sets of variants measured on a device.
 
     Attributes
     ----------

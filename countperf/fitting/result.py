@@ -1,4 +1,4 @@
-"""What a fit came to: weights, how far to trust them, and why."""
+"""Result of a fit: weights, their errors and verdicts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FitResult(Table, Drawable):
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """What the design can tell apart."""
+        """Rank analysis of the design."""
         return self.estimate.diagnosis
 
     @property

@@ -27,7 +27,7 @@ from countperf.fitting.design import Observation, inputs_of
 from countperf.fitting.estimate import estimate, recipe_of, weighted_by_noise
 from countperf.fitting.validation import HeldOutCase, leave_one_family_out
 from countperf.metrics import mean_error
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.records import Candidate
 from countperf.models.shipped import MODELS
 from countperf.steps import stepped
@@ -39,18 +39,18 @@ LARGEST_FACTOR = 10.0
 """Factors beyond it count for as much."""
 
 REFINEMENT = 0.002
-"""By how much the logarithm of the factor has to fall for details to be changed further: policies
+"""Decrease of the logarithm of the factor that a change of details has to bring: policies
 that differ in what few kernels have are closer than that."""
 
 _SMALLEST_ERROR = 1e-4
 _STARTS = 3
 _TOLERANCE = 1e-6
-"""Of fits that are only compared."""
+"""Tolerance of fits that are only compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutFigure:
-    """By how much cases of left-out families are off, each family counting the same.
+    """Error of left-out families, each family with the same weight.
 
     Attributes
     ----------
@@ -66,19 +66,19 @@ class HeldOutFigure:
 
 def select_model(
     observations: Sequence[Observation],
-    models: Mapping[str, FittedModel] = MODELS,
+    models: Mapping[str, ModelDefinition] = MODELS,
     *,
-    refine: Callable[[FittedModel], Mapping[str, FittedModel]] | None = None,
+    refine: Callable[[ModelDefinition], Mapping[str, ModelDefinition]] | None = None,
     weigh_noise: bool = True,
     executor: Executor | None = None,
-) -> tuple[FittedModel, tuple[Candidate, ...]]:
+) -> tuple[ModelDefinition, tuple[Candidate, ...]]:
     """Choose among models by leaving out families.
 
     Parameters
     ----------
     observations : sequence of Observation
         Measured cases of measurement kernels.
-    models : Mapping from str to FittedModel, optional
+    models : Mapping from str to ModelDefinition, optional
         The candidates; by default those that ship.
     refine : callable, optional
         From the best candidate to more that are to be tried, until none of them is better by
@@ -90,7 +90,7 @@ def select_model(
 
     Returns
     -------
-    FittedModel
+    ModelDefinition
         The one with the smallest factor over left-out families.
     tuple of Candidate
         All that were tried, best first, those that failed last.
@@ -100,7 +100,7 @@ def select_model(
     FitError
         None can be fitted, or no family can be left out.
     """
-    tried: dict[str, FittedModel] = {}
+    tried: dict[str, ModelDefinition] = {}
     left_out: dict[str, tuple[HeldOutCase, ...]] = {}
     in_sample: dict[str, float] = {}
     failures: dict[str, str] = {}

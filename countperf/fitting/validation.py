@@ -1,4 +1,4 @@
-"""How well a fit predicts families of kernels that were not in it.
+"""Validation of a fit on families of kernels that were left out.
 
 Leaving out random rows would only test interpolation: a family's other sizes and group shapes
 remain in the fit. So whole families are left out, one at a time.
@@ -21,7 +21,7 @@ from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate, recipe
 from countperf.fitting.nonlinear import Recipe
 from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation, factor_between
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.function import ModelInputs
 from countperf.models.validity import WORST_LOG_RATIO
 from countperf.models.weights import WeightSet
@@ -84,7 +84,7 @@ class HeldOutCase:
 
     @property
     def factor(self) -> float | None:
-        """By which factor it is off, where there is a prediction (`metrics.factor_between`)."""
+        """Factor between prediction and measurement (`metrics.factor_between`), if predicted."""
         if self.predicted_s is None:
             return None
         return factor_between(self.predicted_s, self.measured_s)
@@ -92,7 +92,7 @@ class HeldOutCase:
 
 def leave_one_family_out(
     observations: Sequence[Observation],
-    model: FittedModel | FeatureSpec,
+    model: ModelDefinition | FeatureSpec,
     *,
     recipe: Recipe | None = None,
     fitted: Estimate | None = None,
@@ -107,7 +107,7 @@ def leave_one_family_out(
     ----------
     observations : sequence of Observation
         Measured cases.
-    model : FittedModel or FeatureSpec
+    model : ModelDefinition or FeatureSpec
         The model; that of a spec is one sum over what it charges.
     recipe : Recipe, optional
         How it is fitted; by default as it asks to be.

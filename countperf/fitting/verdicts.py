@@ -26,7 +26,7 @@ HELD_OUT_LIMIT = 0.5
 """Error over families left out above which predictions of new kernels mean little."""
 
 COVERAGE_ERRORS = 2.0
-"""How many standard errors, families taken as one draw each, coverage may lie below its level."""
+"""Standard errors by which coverage may lie below its level, with families as single draws."""
 
 _WORST = 3
 

@@ -1,4 +1,4 @@
-"""Which device something was measured on: decides whether weights apply, and names the fit."""
+"""Identity of a device: it decides whether weights apply, and names the fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device can do: the constants that mechanistic models ask of it.
+"""Device parameters: the constants that mechanistic models need.
 
 A `DeviceParameters` holds plain numbers under the names of the models' vocabulary, each with a
 unit (`DeviceParameters.unit_of`) and a source (`DeviceParameters.source_of`). A number that nobody

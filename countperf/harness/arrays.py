@@ -87,7 +87,7 @@ class Placement:
         return flat
 
     def _is_laid_out_as(self, array: NDArray[Any]) -> bool:
-        """Whether an array fills the buffer, in the order of its memory."""
+        """Return whether an array fills the buffer, in the order of its memory."""
         size = self.dtype.itemsize
         return (
             self.offset == 0

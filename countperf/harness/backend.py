@@ -1,4 +1,4 @@
-"""What a way to run kernels has to offer; OpenCL and CUDA each offer it.
+"""Protocols of a backend, which OpenCL and CUDA implement.
 
 The harness knows devices, sessions and programs by these protocols only. A further backend is a
 class with the methods of `Backend` and a line in `backends`.
@@ -105,7 +105,7 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a backend found on this machine.
+    """Devices of a backend on this machine, or the reason for their absence.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Backend(Protocol):
 
     @property
     def label_prefix(self) -> str:
-        """What its devices' labels begin with, where that is one word; else empty."""
+        """Prefix of its devices' labels if they share one, else empty."""
         ...
 
     def discover(self) -> Findings:

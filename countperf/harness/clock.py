@@ -16,7 +16,7 @@ _CLOCK_RATE_TOLERANCE = 0.01
 
 
 class Event(Protocol):
-    """What the harness needs of a ``pyopencl.Event``."""
+    """Protocol of an event: the part of ``pyopencl.Event`` that the harness uses."""
 
     def wait(self) -> object:
         """Wait until the command is done."""
@@ -66,7 +66,7 @@ class Clock(Protocol):
 
     @property
     def timer(self) -> Timer:
-        """Where run times come from."""
+        """Name of the timer: device events or the host's clock."""
         ...
 
     def now(self) -> float:

@@ -12,7 +12,7 @@ GroupClass = Literal["small", "medium", "large"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits:
-    """What a device can hold and run.
+    """Limits of a device: group sizes, memory, timer resolution.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class DeviceLimits:
 
     @property
     def group_class(self) -> GroupClass:
-        """Which of the paper's sets of work-group sizes suits the device.
+        """Set of the paper's work-group sizes that suits the device.
 
         The paper leaves the rule open. Ours: large from 1024 items per group on, small below 512,
         the largest group of the medium and large sets.

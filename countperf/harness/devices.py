@@ -40,7 +40,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What there is on this machine.
+    """Devices of this machine, and backends that have none.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What devices there are, what works, and for what does not, why and what to do; as data."""
+"""Diagnosis of devices: those that work, and reason and advice for those that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What travels with every measurement: machine, clocks, versions, load."""
+"""Environment of a measurement: machine, clocks, versions, load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which OpenCL drivers the loader sees.
+"""OpenCL drivers that the loader sees.
 
 The loader inside the pyopencl wheel (ocl-icd) reads its drivers' names from ``.icd`` files in one
 folder: ``OCL_ICD_VENDORS``, else ``OPENCL_VENDOR_PATH``, else ``/etc/OpenCL/vendors``; lists of
@@ -52,7 +52,7 @@ class DriverFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSearch:
-    """Where the loader finds its drivers.
+    """Drivers that the loader finds, and where.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How busy other programs keep the processor while a device of it is timed.
+"""Load of other programs on the processor while one of its devices is timed.
 
 A program that keeps a core busy can hold up all runs of all rounds alike, so that nothing in their
 times tells.

@@ -35,7 +35,7 @@ _MESSAGE_LIMIT = 800
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelResources:
-    """What a kernel takes, compiled for an architecture.
+    """Registers and memory of a kernel compiled for an architecture.
 
     Attributes
     ----------

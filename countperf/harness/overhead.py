@@ -1,4 +1,4 @@
-"""What bounds the sizes of kernels on a device: launch overhead and memory."""
+"""Limits of kernel sizes on a device: launch overhead and memory."""
 
 from __future__ import annotations
 

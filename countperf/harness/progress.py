@@ -1,4 +1,4 @@
-"""What a campaign tells its caller while it runs."""
+"""Progress events of a campaign."""
 
 from __future__ import annotations
 

@@ -34,21 +34,21 @@ _PLACES = 2**12
 
 
 class CaseRunner(Protocol):
-    """What a campaign needs of whatever runs its cases."""
+    """Protocol of a runner of cases."""
 
     @property
     def identity(self) -> DeviceIdentity:
-        """Which device runs them."""
+        """Identity of the device."""
         ...
 
     @property
     def limits(self) -> DeviceLimits:
-        """What the device can hold."""
+        """Limits of the device."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """What times them."""
+        """Clock that times the cases."""
         ...
 
     def device_state(self) -> dict[str, float]:

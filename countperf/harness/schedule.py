@@ -1,4 +1,4 @@
-"""Which round of which case runs next."""
+"""Schedule of a campaign: the next round to run."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
 
 
 class Estimate:
-    """How long the rest of a campaign will take.
+    """Estimate of the remaining time of a campaign.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which sizes of which kernel a device measures: by launch overhead, memory and time.
+"""Selection of the sizes to measure, by launch overhead, memory and time.
 
 The smallest size of a kernel runs clearly longer than an empty launch takes, the largest fits into
 memory and into the time there is. So the same call serves a laptop and a large GPU. Decisions rest
@@ -37,7 +37,7 @@ _TEST_PATIENCE = 2.0  # kernels that judge a fit are few, and shall have all the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseCost:
-    """What a case costs: time of a run, and to set it up, s."""
+    """Cost of a case: seconds for a run, and for its setup."""
 
     run_s: float
     setup_s: float = 0.0

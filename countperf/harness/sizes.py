@@ -15,7 +15,7 @@ _CLEAR_FACTOR = 10.0
 
 
 class Sizable(Protocol):
-    """What calibration needs of a kernel of the catalogue."""
+    """Protocol of a catalogue kernel whose sizes can be selected."""
 
     @property
     def name(self) -> str:
@@ -29,7 +29,7 @@ class Sizable(Protocol):
 
     @property
     def variant(self) -> str:
-        """Which one of the class."""
+        """Variant within the family."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class Sizable(Protocol):
 
 
 class SizeLimits(Part):
-    """What bounds the sizes.
+    """Limits of the sizes.
 
     Attributes
     ----------

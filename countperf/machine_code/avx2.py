@@ -565,4 +565,4 @@ _RULES: Mapping[re.Pattern[str], Callable[[re.Match[str], list[str], int], Sourc
     re.compile(r"^vpshufb$"): _shuffled,
     re.compile(r"^vpblendw$"): _blended_words,
 }
-"""Those of 64-bit lanes that `countperf.machine_code.avx512` has are not repeated."""
+"""Rules of 32-bit lanes; `countperf.machine_code.avx512` has those of 64-bit lanes."""

@@ -45,10 +45,10 @@ from countperf.machine_code.set_conflicts import (
 )
 
 ROOT = "code"
-"""What the names of these properties begin with."""
+"""First part of the names of these properties."""
 
 LATE = "late"
-"""What those begin with that say what comes back late."""
+"""First part of the names of properties of accesses that miss a first-level cache."""
 
 CYCLES = f"{ROOT}.cycles"
 """Cycles on the processor of reference."""

@@ -1,4 +1,4 @@
-"""Where the lanes of gathers and scatters access memory."""
+"""Addresses of the lanes of gathers and scatters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What part of a compiled kernel's instructions does what."""
+"""Instruction mix of a compiled kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LANE_MOVES = ("gather", "scatter", "insert", "extract", "shuffle", "broadcast")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeShares:
-    """What part of the instructions does what; instructions are weighted by their loops' trips.
+    """Shares of instruction classes; instructions are weighted by the trip counts of their loops.
 
     Attributes
     ----------

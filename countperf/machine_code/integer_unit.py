@@ -62,7 +62,7 @@ STACK_POINTER = REGISTERS["%rsp"].number
 
 
 class Flags(NamedTuple):
-    """What conditions are made of: operands and result of the instruction that set the flags.
+    """Flags: operands and result of the instruction that set them.
 
     ``kind`` is ``sub`` where the result is ``first - second``, ``add`` where it is their sum,
     ``logic`` where there is no carry, ``mask`` where there is one if the first is smaller, and
@@ -106,7 +106,7 @@ class ArrayData(NamedTuple):
 
 @dataclass(slots=True)
 class Journal:
-    """What instructions did, in order.
+    """Record of the effects of instructions, in order.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How often the instructions of a function are executed, without running it.
+"""Execution counts of a function's instructions, found by following them with concrete sizes.
 
 Integers are followed through the code: sizes, numbers of groups, places of arrays and whatever
 loops count are known, data is not.
@@ -65,7 +65,7 @@ MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
 
 STACK = 0x7FFF_0000_0000
-"""Where the stack of a function that is followed begins."""
+"""Stack pointer at entry of a followed function."""
 
 _DEEPEST = 16
 _NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")
@@ -469,7 +469,7 @@ class Program:
 
     @cached_property
     def _divisions(self) -> dict[int, Action]:
-        """What computes the results of functions that divide, by where they begin."""
+        """Division functions by address."""
         found: dict[int, Action] = {}
         for name, address in self.entries.items():
             kind = _DIVISION.fullmatch(name)
@@ -479,7 +479,7 @@ class Program:
 
     @cached_property
     def _after_division(self) -> frozenset[int]:
-        """Where functions that divide return."""
+        """Return addresses of division functions."""
         found: set[int] = set()
         for place in self._divisions:
             while place < len(self.lines) and not self.lines[place].mnemonic.startswith("ret"):
@@ -589,7 +589,7 @@ _State = tuple[tuple[int | None, ...], Flags | None]
 
 
 class _Steps(NamedTuple):
-    """By how much registers, lanes of vectors and what flags compare grow in each iteration."""
+    """Growth per iteration of registers, vector lanes and compared values."""
 
     grown: tuple[int | None, ...]
     first: int

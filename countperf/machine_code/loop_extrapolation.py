@@ -44,7 +44,7 @@ _STEPS = re.compile(
     r"|vps[rl][la]|vpand|vpor|vpxor|vpternlog|vpcmp|vp?test|vpm(?:in|ax|ul)|vpmov\w2m|v?p?movmsk"
     r"|v?p?blendv|vpack|vpabs|vp?maskmov|vpshufb|vpinsr[bw]|vpextr[bw]|vpbroadcast[bw])"
 )
-"""What does not grow evenly where its operands do."""
+"""Instructions whose results do not grow linearly when their operands do."""
 _IMPLIED = re.compile(r"^i?(?:div|mul)")
 _SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
@@ -55,7 +55,7 @@ _Passed = tuple[int, bool | None, int]
 
 
 class _State(NamedTuple):
-    """What there is at the beginning of an iteration, and how far lists have come."""
+    """State at the beginning of an iteration, and positions in the record."""
 
     passed: int
     written: int
@@ -70,7 +70,7 @@ class _State(NamedTuple):
 
 
 class _Growth(NamedTuple):
-    """By how much everything grows in an iteration."""
+    """Growth of the state per iteration."""
 
     registers: tuple[int, ...]
     vectors: dict[int, tuple[int, ...]]

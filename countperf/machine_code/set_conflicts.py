@@ -1,4 +1,4 @@
-"""What a group keeps in memory that comes back too late for a first-level cache.
+"""Cache-set conflicts: accesses of a group that miss a first-level cache because lines share a set.
 
 Runtimes for CPUs run the items of a group one after the other between barriers, so that whatever
 an item has before a barrier and needs behind it (results, intermediate vectors, even addresses)

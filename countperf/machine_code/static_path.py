@@ -43,7 +43,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class StaticPath:
     """A way through a function.
 
     Attributes
@@ -64,7 +64,7 @@ class Way:
 def find_way(
     instructions: Sequence[Instruction],
     worth: Callable[[Instruction], float] = lambda _: 1.0,
-) -> Way:
+) -> StaticPath:
     """Find the way through a function that is worth most, and the loops on it.
 
     Parameters
@@ -82,7 +82,7 @@ def find_way(
     ((0, 3), [((1,), (1, 2))])
     """
     if not instructions:
-        return Way(body=(), loops=(), aside=())
+        return StaticPath(body=(), loops=(), aside=())
     flow = flow_of(instructions)
     trips = {head: _trips(instructions, flow, head) for head in flow.loops}
     worths = [sum(worth(instructions[place]) for place in block) for block in flow.blocks]
@@ -91,7 +91,7 @@ def find_way(
     loops = _numbered(flow.blocks, kept, trips)
     on_way = {place for block in taken for place in flow.blocks[block]}
     in_loops = {place for loop in loops for place in loop.own}
-    return Way(
+    return StaticPath(
         body=tuple(sorted(on_way - in_loops)),
         loops=loops,
         aside=tuple(place for place in range(len(instructions)) if place not in on_way),

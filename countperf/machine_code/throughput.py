@@ -36,7 +36,7 @@ _OPTIONS = (
     "-instruction-info=0",
 )
 _SHARE = 2e-4
-"""Of all instructions, what a block has to execute to be analyzed."""
+"""Smallest share of all executed instructions for which a block is analyzed."""
 _AT_ONCE = 200
 _MESSAGE_LIMIT = 800
 _LABEL = ".L0"
@@ -53,7 +53,7 @@ _PROBLEM = re.compile(r"<stdin>:(\d+):\d+: error")
 
 
 class Cycles(NamedTuple):
-    """What a block takes on average where it is repeated: cycles, and those of its resources."""
+    """Mean cycles of a repeated block, and cycles of its busiest resource."""
 
     cycles: float
     throughput: float

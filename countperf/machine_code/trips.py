@@ -22,7 +22,7 @@ _ONLY_READ = ("compare", "test")
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an instruction does to an integer register.
+    """Effect of an instruction on an integer register.
 
     Attributes
     ----------

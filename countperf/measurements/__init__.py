@@ -1,4 +1,4 @@
-"""What is measured (`KernelCase`) and what came of it (`MeasurementSet`).
+"""Cases to measure (`KernelCase`) and their results (`MeasurementSet`).
 
 A `MeasurementSet` is stored as lines of JSON: first the header, then one line per finished case,
 appended as they finish, so that the file is the store from which an interrupted campaign resumes.

@@ -1,4 +1,4 @@
-"""What is measured: a kernel at given sizes, with its inputs and the right results."""
+"""Cases to measure: a kernel at given sizes, with inputs and reference results."""
 
 from __future__ import annotations
 

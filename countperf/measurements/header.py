@@ -12,7 +12,7 @@ from countperf.measurements.summary import Summary
 
 
 class Environment(Part):
-    """What travels with every measurement besides the device's identity.
+    """Environment of a measurement besides the device's identity.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Environment(Part):
 
 
 class Protocol(Part):
-    """How cases are timed.
+    """Timing protocol of cases.
 
     Attributes
     ----------

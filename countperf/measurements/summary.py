@@ -36,20 +36,20 @@ LEVEL_RATIO = 1.2
 """Levels that are closer than this factor are noise."""
 
 EMPTY_SHARE = 0.75
-"""How much of the distance between two levels is empty: of three values evenly apart it is 2/3."""
+"""Share of the distance between two levels that is empty; for three even values it is 2/3."""
 
 LEVEL_SHARE = 0.15
 """Fewer of the runs than this are stragglers, and no level."""
 
 Settling = Literal["settled", "unsettled", "bimodal"]
-"""What became of a case: its rounds agree; they do not; or they agree on two levels."""
+"""Agreement of a case's rounds: on one level, on two levels, or none."""
 
 _NORMAL_MINIMUM = (0.5641896, 0.8462844, 1.0293754, 1.1629645, 1.2672064, 1.3521784, 1.4236003)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What the samples of a case come to.
+    """Summary of the samples of a case.
 
     Attributes
     ----------

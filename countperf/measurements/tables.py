@@ -295,7 +295,7 @@ class _Rows:
 
 
 def _is_builder(kernel: Any) -> bool:
-    """Whether a kernel is a function of choices; without importing Loopy."""
+    """Return whether a kernel is a function of choices; without importing Loopy."""
     return callable(kernel) and not hasattr(kernel, "callables_table")
 
 

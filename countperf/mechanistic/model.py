@@ -1,4 +1,4 @@
-"""What every mechanistic model answers: a prediction that says what bounds the time.
+"""Interface of mechanistic models: a prediction that names the bound of the time.
 
 A model derives from `MechanisticModel` and states its `estimate`; `MechanisticModel.predict` turns
 it into a `Prediction`, so that fitted and mechanistic models can stand side by side.
@@ -31,14 +31,14 @@ Aspect = Literal[
     "scheduler_policy",
     "transfers",
 ]
-"""What a model can take into account, after Lemeire et al., Table 7."""
+"""Aspects that a model can take into account, after Lemeire et al., Table 7."""
 
 ASPECTS: frozenset[Aspect] = frozenset(get_args(Aspect))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a model makes of a kernel, before the cost of the launch.
+    """Estimate of a kernel's time before the cost of the launch.
 
     Attributes
     ----------

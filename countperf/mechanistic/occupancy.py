@@ -36,7 +36,7 @@ _MODEL = "occupancy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residency:
-    """What fits on a compute unit at a time.
+    """Work groups and sub-groups that are resident on a compute unit.
 
     Attributes
     ----------

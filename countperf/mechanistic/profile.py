@@ -1,4 +1,4 @@
-"""What mechanistic models know of a kernel: work of a sub-group, dependencies, resources, launch.
+"""Profile of a kernel for mechanistic models: work of a sub-group, dependencies, resources, launch.
 
 Counts are per *sub-group* unless stated: where all work items of a sub-group take the same path,
 one sub-group instruction serves all of them, and the count equals that of a single work item.
@@ -374,7 +374,7 @@ class KernelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchConfiguration:
-    """How a kernel is launched.
+    """Launch configuration of a kernel.
 
     Attributes
     ----------

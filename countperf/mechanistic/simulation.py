@@ -88,7 +88,7 @@ class Issue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What a simulation found.
+    """Result of a simulation.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What is simulated.
+    """Workload of a simulation.
 
     Attributes
     ----------

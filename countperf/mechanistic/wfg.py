@@ -67,7 +67,7 @@ _BUSY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowCosts:
-    """What computations, memory instructions and barriers cost.
+    """Costs of computations, memory instructions and barriers.
 
     Attributes
     ----------

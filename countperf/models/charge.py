@@ -1,4 +1,4 @@
-"""What fitted weights make of a kernel at given parameters, before it becomes a prediction."""
+"""Charge of a kernel by fitted weights at given parameters."""
 
 from __future__ import annotations
 

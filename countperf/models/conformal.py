@@ -1,4 +1,4 @@
-r"""How hard a kernel is to predict, from what a fit knows; intervals are as wide, up to a factor.
+r"""Conformal interval widths: the difficulty of a kernel from the data of a fit.
 
 Normalised conformal prediction (Papadopoulos, Gammerman and Vovk (2008), "Normalized Nonconformity
 Measures for Regression Conformal Prediction"): errors of left-out families are divided by a

@@ -1,4 +1,4 @@
-r"""What kernels like one at hand were off by when they were measured: a correction of its time.
+r"""Correction of a prediction by the errors of similar measured kernels.
 
 A model of terms that people can read misses what compilers and caches do to single kernels, and
 misses alike for kernels that resemble each other. The logarithm of measured over predicted time of
@@ -46,7 +46,7 @@ PLAIN = "plain"
 """Instead of a model's name: the one chosen for a device, without its correction."""
 
 _COUNT_SHARE = 4.0
-"""How much farther apart counts are, in median distances, than shares, to be as unlike."""
+"""Scale of the distance of counts relative to the distance of shares, in median distances."""
 
 _BLOCK = 32
 """Sizes that are corrected in one go: few, so that distances to all kernels stay in the cache."""
@@ -113,7 +113,7 @@ class Correction(Part):
 
     @cached_property
     def corrector(self) -> Corrector:
-        """What corrects predictions, from profiles over all weights."""
+        """Function from profiles over all weights to corrections."""
         roots, logs = np.zeros((2, len(self.kernels), self.columns))
         for row, places in enumerate(self.places):
             roots[row, list(places)] = self.roots[row]

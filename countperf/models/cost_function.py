@@ -2,9 +2,9 @@
 
 At one size, and at sizes where there is nothing to complain of, a function that is written for the
 kernel gives the time from few numbers: counts that are proportional to each other are one number
-(`Shapes`), what is charged by the same number is summed beforehand, and the formulas share what
-they have in common. Everything else goes the longer way, over arrays, with the same results, but
-for what the correction there loses in single precision (`ProjectedCorrector`).
+(`ProportionalCounts`), what is charged by the same number is summed beforehand, and the formulas
+share what they have in common. Everything else goes the longer way, over arrays, with the same
+results, but for what the correction there loses in single precision (`ProjectedCorrector`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from countperf.models.correction import (
     logs_of,
     roots_of,
 )
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import ScalarSource, array_function, derivative
 from countperf.models.expressions import Formula
 from countperf.models.unmeasured import Unmeasured
@@ -64,7 +64,7 @@ class CompiledVector(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shapes(FieldsAlone):
+class ProportionalCounts(FieldsAlone):
     """A kernel's counts but for factors: one of all that are proportional to each other.
 
     Attributes
@@ -121,7 +121,7 @@ class Shapes(FieldsAlone):
 
     @property
     def condition(self) -> str:
-        """Where the assumptions hold, in terms of the guards."""
+        """Condition, in terms of the guards, under which the assumptions hold."""
         places = count()
         alternatives = [
             " and ".join(
@@ -141,7 +141,7 @@ class CompiledCorrection(FieldsAlone):
 
     Attributes
     ----------
-    model : FittedModel
+    model : ModelDefinition
         What the time is made of.
     corrector : Corrector
         Over the weights that charge something of the kernel, and the distance of measured kernels
@@ -158,7 +158,7 @@ class CompiledCorrection(FieldsAlone):
         Position of the weight of groups.
     """
 
-    model: FittedModel
+    model: ModelDefinition
     corrector: Corrector
     charged: NDArray[np.float64]
     derived: tuple[tuple[int, str], ...]
@@ -241,7 +241,9 @@ class CompiledCorrection(FieldsAlone):
             parts[places] *= slope(named)
         return self.corrector.log_factor(roots_of(parts), logs_of(values, self.groups))
 
-    def written(self, source: ScalarSource, shapes: Shapes) -> tuple[str, ProjectedCorrector]:
+    def written(
+        self, source: ScalarSource, shapes: ProportionalCounts
+    ) -> tuple[str, ProjectedCorrector]:
         """Write what the correction follows from into a function of shapes.
 
         Weights are taken together that charge the same, whose logarithms are equal, and those that
@@ -253,7 +255,7 @@ class CompiledCorrection(FieldsAlone):
         ----------
         source : ScalarSource
             A function that has all names of the expression.
-        shapes : Shapes
+        shapes : ProportionalCounts
             The kernel's counts.
 
         Returns
@@ -335,9 +337,9 @@ class CostFunction(FieldsAlone):
         Name of the kernel, slug of the device.
     vector : CompiledVector
         The kernel's property values.
-    shapes : Shapes
+    shapes : ProportionalCounts
         The same, up to factors.
-    model : FittedModel
+    model : ModelDefinition
         What the time is made of.
     names : tuple of str
         The terms of the model, then the names that its formulas have for properties.
@@ -363,8 +365,8 @@ class CostFunction(FieldsAlone):
     kernel: str
     device: str
     vector: CompiledVector
-    shapes: Shapes
-    model: FittedModel
+    shapes: ProportionalCounts
+    model: ModelDefinition
     names: tuple[str, ...]
     per_unit: NDArray[np.float64]
     derived_s: dict[tuple[str, str], float]
@@ -416,7 +418,7 @@ class CostFunction(FieldsAlone):
             kernel=vector.kernel,
             device=weights.device.slug,
             vector=compiled,
-            shapes=Shapes.of(vector),
+            shapes=ProportionalCounts.of(vector),
             model=model,
             names=tuple(rows),
             per_unit=np.array(list(rows.values()), np.float64).reshape(
@@ -564,7 +566,7 @@ class CostFunction(FieldsAlone):
 
 
 def _not_zero(
-    model: FittedModel, names: Iterable[str], present: Collection[str]
+    model: ModelDefinition, names: Iterable[str], present: Collection[str]
 ) -> tuple[str, ...]:
     """Return the derived features that are not zero whatever the properties of a kernel are."""
     random = np.random.default_rng(_SEED)
@@ -599,8 +601,8 @@ def _direction(row: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple((row / row.sum()).tolist())
 
 
-def _feeds(model: FittedModel, name: str, costless: set[str]) -> bool:
-    """Whether a property's name enters a derived feature whose cost is not known."""
+def _feeds(model: ModelDefinition, name: str, costless: set[str]) -> bool:
+    """Return whether a property's name enters a derived feature whose cost is not known."""
     return any(
         name in formula.names and (derived in costless or _feeds(model, derived, costless))
         for derived, formula in model.needed_derived.items()

@@ -1,4 +1,4 @@
-"""Which features of a kernel the measurements of a fit exercise, and how far outside it lies."""
+"""Coverage of a kernel's features by the measurements of a fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from countperf.models.validity import EXTRAPOLATION_FACTOR, NOTABLE_SHARE
 from countperf.predictions import Verdict
 
 Status = Literal["covered", "extrapolated", "substituted", "inseparable", "unmeasured"]
-"""What can be said of a feature, from best to worst: *substituted* is what is charged by a feature
+"""Status of a feature, from best to worst: *substituted* is charged by a feature
 of which only other properties were measured (an ``exp`` by the weight of ``rsqrt``); *inseparable*
 what the kernel has in another proportion than all measurements, which nothing tells apart."""
 
@@ -28,7 +28,7 @@ _ELEMENT_TYPES = ("f32", "f64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureCoverage:
-    """What a fit knows of one feature of a kernel.
+    """Coverage of one feature of a kernel.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class FeatureCoverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage(Table):
-    """What a fit knows of the features of a kernel.
+    """Coverage of the features of a kernel.
 
     Attributes
     ----------

@@ -73,10 +73,10 @@ Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]
 
 CODE = "code."
-"""What names of properties of compiled code begin with."""
+"""Prefix of the names of properties of compiled code."""
 
 LATE = "late."
-"""What names of those begin with that say what of compiled code's accesses comes back late."""
+"""Prefix of the names of properties of compiled code's cache misses."""
 
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
@@ -175,7 +175,7 @@ _IMPLIED_SHARPNESS = Parameter(start=3.0, lower=1.0, upper=32.0, shape=True)
 _IMPLIED_WEIGHT = Parameter()
 
 
-class FittedModel(Document):
+class ModelDefinition(Document):
     """A model whose weights are fitted.
 
     Attributes
@@ -379,14 +379,14 @@ class FittedModel(Document):
 
     @cached_property
     def _read(self) -> tuple[str, ...]:
-        """What names begin with of properties without a formula that the model is made of."""
+        """Prefixes of the names of properties without a formula that the model uses."""
         charged = self.features.charged
         code = tuple(root for root in (CODE, LATE) if any(n.startswith(root) for n in charged))
         return (*code, *(f"{root}." for root in self.named_transactions))
 
     @cached_property
     def named_transactions(self) -> tuple[str, ...]:
-        """Which transactions of sub-groups the model names: ``transactions.32x128``."""
+        """Transactions of sub-groups that the model names, such as ``transactions.32x128``."""
         return transaction_roots(self.features.charged)
 
     @cached_property
@@ -414,7 +414,7 @@ class FittedModel(Document):
 
     @cached_property
     def named_shape(self) -> tuple[str, ...]:
-        """Those of `GROUP_SHAPE` that the model names, which the structure view has."""
+        """Members of `GROUP_SHAPE` that the model names, which the structure view has."""
         return tuple(name for name in GROUP_SHAPE if self.features.feature_of(name) is not None)
 
     @cached_property
@@ -463,7 +463,7 @@ class FittedModel(Document):
 
     @cached_property
     def features(self) -> FeatureSpec:
-        """What the model charges anywhere, and what it ignores."""
+        """Features that the model charges, and those that it ignores."""
         charged = [p for spec in self.term_features.values() for p in spec.charged]
         return FeatureSpec(
             charged=tuple(dict.fromkeys([*charged, *self.base_properties.values()])),
@@ -493,7 +493,7 @@ def _fitted_names(
 
 
 def is_implied(name: str, formula: Formula) -> bool:
-    """Whether a name of a formula is a parameter that need not be declared."""
+    """Return whether a name of a formula is a parameter that need not be declared."""
     return name.startswith(_WEIGHT_PREFIX) or (name == SHARPNESS and name in formula.shapes)
 
 

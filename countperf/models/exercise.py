@@ -1,4 +1,4 @@
-"""How the measurements of a fit exercise what it fitted, as the document of the fit records it."""
+"""Record, in the document of a fit, of the measurements that exercise each weight."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pydantic import Field, PositiveInt
 
 from countperf.documents import Part
 from countperf.features import covers
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.function import ModelFunction
 from countperf.models.records import Range
 
 
 class Exercise(Part):
-    """How the measurements of a fit exercise one weight, parameter or counted name.
+    """Measurements of a fit that exercise one weight, parameter or counted name.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Exercise(Part):
 
     @property
     def cases(self) -> int:
-        """How many cases have it."""
+        """Number of cases that have it."""
         return sum(self.families.values())
 
 
@@ -82,7 +82,7 @@ def properties_behind(function: ModelFunction, names: Iterable[str]) -> dict[str
     return found
 
 
-def _bases(model: FittedModel, name: str) -> frozenset[str]:
+def _bases(model: ModelDefinition, name: str) -> frozenset[str]:
     """Return the properties that a name of a formula is made of."""
     if name not in model.derived:
         return frozenset({model.base_properties[name]} if name in model.base_properties else ())

@@ -1,4 +1,4 @@
-"""Where a predicted time goes, term by term, by itself and as the others leave it."""
+"""Explanation of a predicted time, term by term, alone and as other terms overlap it."""
 
 from __future__ import annotations
 

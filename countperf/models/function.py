@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.features import CountValue, covers
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import array_function, derivative
 from countperf.predictions import Quantity
 
@@ -38,7 +38,7 @@ _NEGLIGIBLE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelInputs:
-    """What a model sees of a kernel at given parameters.
+    """Feature values of a kernel at given parameters.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class ModelInputs:
     ignored, unknown : tuple of str
         Properties that are not zero and that the model ignores, or has no rule for.
     issued : tuple of str
-        All properties that it is made of (`FittedModel.made_of`), be they zero.
+        All properties that it is made of (`ModelDefinition.made_of`), be they zero.
     """
 
     values: dict[Column, Quantity]
@@ -59,12 +59,12 @@ class ModelInputs:
     issued: tuple[str, ...]
 
 
-def model_inputs(model: FittedModel, counts: Mapping[str, CountValue]) -> ModelInputs:
+def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> ModelInputs:
     """Sort a kernel's counts into the terms and names of a model.
 
     Parameters
     ----------
-    model : FittedModel
+    model : ModelDefinition
         What to charge.
     counts : Mapping from str to int, Fraction or ndarray
         Property values, as ``PropertyVector.evaluate`` returns them.
@@ -104,13 +104,13 @@ class ModelFunction:
 
     Attributes
     ----------
-    model : FittedModel
+    model : ModelDefinition
         The model.
     columns : tuple of (term, feature)
         The weights, in order.
     """
 
-    model: FittedModel
+    model: ModelDefinition
     columns: tuple[Column, ...]
 
     @cached_property
@@ -219,7 +219,7 @@ class ModelFunction:
 
     @cached_property
     def shapes(self) -> NDArray[np.bool_]:
-        """Which unknowns are pure numbers."""
+        """Unknowns that are pure numbers."""
         shape = [parameter.shape for parameter in self.model.all_parameters.values()]
         return np.array([*(False for _ in self.columns), *shape], np.bool_)
 

@@ -19,7 +19,7 @@ from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.correction import PLAIN
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.structural import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 
@@ -33,7 +33,7 @@ OWN = "mine/"
 _MOST_FITS = 1000  # of the same name, apart from a number
 _HEAD_BYTES = 400  # of a document: its format and model come first
 _HEAD = re.compile(r'\s*{\s*"format": "countperf-weights",\s*"version": \d+,\s*"model": "([^"]*)"')
-_MODEL_FORMAT = FittedModel.model_fields["format"].default
+_MODEL_FORMAT = ModelDefinition.model_fields["format"].default
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -311,9 +311,9 @@ def policy_of(name: Path | str) -> ExecutionPolicy:
     """
     path = Path(name)
     if path.suffix == ".toml":
-        model = FittedModel.read_toml(path)
+        model = ModelDefinition.read_toml(path)
     elif path.is_file() and _format_of(path) == _MODEL_FORMAT:
-        model = FittedModel.read_file(path)
+        model = ModelDefinition.read_file(path)
     else:
         model = load_weights(name).definition
     if model.policy is None:

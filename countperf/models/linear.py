@@ -22,7 +22,7 @@ with them, fused multiply-adds and indirect accesses; each needs a weight of its
 
 from __future__ import annotations
 
-from countperf.models.definition import FittedModel, Term
+from countperf.models.definition import ModelDefinition, Term
 
 COST = "cost"
 """The term of models that are one sum."""
@@ -53,7 +53,7 @@ IGNORED_BY_PAPER = (
     "barrier.global",
 )
 
-LINEAR = FittedModel(
+LINEAR = ModelDefinition(
     name="linear",
     description="The paper's: a sum over properties, weights free",
     ignored=IGNORED_BY_PAPER,

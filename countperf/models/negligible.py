@@ -1,25 +1,25 @@
 """Models without the features that take next to no time.
 
 Structural models charge more features than a device's times tell apart. A fit keeps weights of
-those that take the largest shares of the measured times (`FittedModel.most_weights`); what is left
-out is named (`FittedModel.negligible`), so that a kernel that has it is predicted without it, and
-one that has what no measured kernel had is told from that.
+those that take the largest shares of the measured times (`ModelDefinition.most_weights`); what is
+left out is named (`ModelDefinition.negligible`), so that a kernel that has it is predicted without
+it, and one that has what no measured kernel had is told from that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import parse
 
 
-def without_features(model: FittedModel, dropped: Collection[str]) -> FittedModel:
+def without_features(model: ModelDefinition, dropped: Collection[str]) -> ModelDefinition:
     """Return a model without weights for some features.
 
     Parameters
     ----------
-    model : FittedModel
+    model : ModelDefinition
         The model.
     dropped : collection of str
         Features, derived ones among them; terms that would charge nothing at all keep theirs.
@@ -37,7 +37,7 @@ def without_features(model: FittedModel, dropped: Collection[str]) -> FittedMode
             "negligible": (*model.negligible, *properties),
         }
     )
-    return FittedModel.model_validate(changed.model_dump())
+    return ModelDefinition.model_validate(changed.model_dump())
 
 
 def needed_derived(derived: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the document of a fit is made of: weights, what they leave open, how well they fit."""
+"""Parts of the document of a fit: weights, uncertainty, quality."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FittedParameter(Part):
 
 
 class Range(Part):
-    """What the measurements of a fit had of a name of the expression.
+    """Range of a name of the expression over the measurements of a fit.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class Candidate(Part):
 
 
 class Support(Part):
-    """Where in the space of kernels a fit has measured; see `countperf.models.conformal`.
+    """Region of the space of kernels in which a fit has measured; see `countperf.models.conformal`.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class Coverage(Part):
 
 
 class LocalCalibration(Part):
-    """How far predictions are off in units of their difficulty.
+    """Quantiles of the errors of predictions in units of their difficulty.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class LocalCalibration(Part):
 
 
 class Calibration(Part):
-    """How far predictions of families of kernels that were not in a fit are off.
+    """Quantiles of the errors of predictions of left-out families.
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class IndistinguishableGroup(Part):
 
 
 class FitQuality(Part):
-    """How well a fit describes measurements.
+    """Quality of a fit on its measurements.
 
     Attributes
     ----------
@@ -254,7 +254,7 @@ class FitQuality(Part):
 
 
 class MeasurementSource(Part):
-    """Which measurements a fit was made from.
+    """Source of a fit: its measurements.
 
     Attributes
     ----------

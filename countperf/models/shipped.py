@@ -6,11 +6,11 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from countperf.errors import ParameterError
-from countperf.models.definition import FittedModel, Term
+from countperf.models.definition import ModelDefinition, Term
 from countperf.models.linear import CHARGED_BY_PAPER, COST, IGNORED_BY_PAPER, LINEAR
 from countperf.models.standard import NOT_WORK, STANDARD_TERMS
 
-BOUNDED = FittedModel(
+BOUNDED = ModelDefinition(
     name="bounded",
     description="The paper's properties, no weight below zero",
     ignored=IGNORED_BY_PAPER,
@@ -18,7 +18,7 @@ BOUNDED = FittedModel(
     expression=COST,
 )
 
-BOUNDED_LOG = FittedModel(
+BOUNDED_LOG = ModelDefinition(
     name="bounded-log",
     description="Stores to local memory charged too, no weight below zero, logarithms of ratios",
     residual="log",
@@ -37,7 +37,7 @@ BOUNDED_LOG = FittedModel(
     expression=COST,
 )
 
-OVERLAP = FittedModel(
+OVERLAP = ModelDefinition(
     name="overlap",
     description="Launches, groups and barriers, and global memory overlapped with work on chip",
     ignored=NOT_WORK,
@@ -49,7 +49,7 @@ OVERLAP = FittedModel(
     expression="overhead + overlap(global_memory, on_chip)",
 )
 
-OVERLAP3 = FittedModel(
+OVERLAP3 = ModelDefinition(
     name="overlap3",
     description="Launches and groups, and global memory, arithmetic, and local memory with barriers"
     " overlapped",
@@ -69,7 +69,7 @@ MODELS = {model.name: model for model in (LINEAR, BOUNDED, BOUNDED_LOG, OVERLAP,
 """The models by name, the paper's first."""
 
 
-def fitted_model(name: str) -> FittedModel:
+def fitted_model(name: str) -> ModelDefinition:
     """Look up a model by name, or read it from a file.
 
     Parameters
@@ -87,9 +87,9 @@ def fitted_model(name: str) -> FittedModel:
     if name in MODELS:
         return MODELS[name]
     if name.endswith(".toml"):
-        return FittedModel.read_toml(name)
+        return ModelDefinition.read_toml(name)
     if name.endswith(".json") or len(Path(name).parts) > 1:
-        return FittedModel.read_file(name)
+        return ModelDefinition.read_file(name)
     near = get_close_matches(name, MODELS, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     message = f"no fitted model is named {name!r}; there is {', '.join(MODELS)}{hint}"

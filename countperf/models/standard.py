@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from countperf.errors import DocumentError, ExpressionError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import FittedModel, is_implied, property_of
+from countperf.models.definition import ModelDefinition, is_implied, property_of
 from countperf.models.expressions import parse
 from countperf.models.negligible import needed_derived
 from countperf.models.structural import structural
@@ -47,12 +47,12 @@ STANDARD_TERMS: Mapping[str, tuple[str, ...]] = {
 
 
 OTHER_WORDS = ("bytes.*", "segments.*")
-"""What models with a policy leave out unless they name it: bytes and pieces of memory are those of
-accesses, seen otherwise."""
+"""Properties that models with a policy leave out unless they name them: bytes and segments describe
+the accesses in another way."""
 
 
 _ACCESSES = ("gmem.*",)
-"""What models without a policy leave out that name transactions: the same accesses."""
+"""Properties that models without a policy leave out if they name transactions of these accesses."""
 
 
 def from_expression(
@@ -61,7 +61,7 @@ def from_expression(
     name: str = "custom",
     policy: ExecutionPolicy | None = None,
     memory: MemoryHierarchy | None = None,
-) -> FittedModel:
+) -> ModelDefinition:
     """Make a model of an expression and the terms that come with countperf.
 
     Parameters
@@ -122,7 +122,7 @@ def from_expression(
     if policy is not None:
         content["policy"] = policy.model_dump(mode="json")
     try:
-        return FittedModel.from_object(content)
+        return ModelDefinition.from_object(content)
     except DocumentError as error:
         said = str(error).removeprefix(f"{error.field}: ")
         raise ExpressionError(said, text=expression) from error

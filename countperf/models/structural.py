@@ -28,7 +28,7 @@ from typing import get_args
 from countperf.errors import ParameterError
 from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
-from countperf.models.definition import FittedModel, Term
+from countperf.models.definition import ModelDefinition, Term
 
 STRUCTURAL = "structural"
 """Instead of a model's name: choose among these models."""
@@ -73,7 +73,7 @@ _NEAR = (
     *("same", "next", "offset", "shifted", "masked", "near", "walk", "far", "data"),
     *("strided", "gather", "scatter"),
 )
-"""What accesses are called that say nothing of the cache that serves them."""
+"""Names of accesses that do not name the cache that serves them."""
 
 ACCESSES = (
     *(f"run.{unit}.guarded.*.*" for unit in _UNITS),
@@ -100,7 +100,7 @@ OVERLAPS = {
     "memory3": "overhead + overlap(compute + accesses, chains, misses + traffic)",
     "memory4": "overlap(overhead + compute, accesses, chains, misses + traffic)",
 }
-"""Which terms overlap, by the end of a model's name: none; what is issued, chains that wait for
+"""Terms that overlap, by the end of a model's name: none; issue, chains that wait for
 results, and traffic; or accesses apart from all else that is issued, too; accesses that come back
 too late for a cache cost with all others (``overlap``), or with traffic (``memory``)."""
 
@@ -114,7 +114,7 @@ def structural(
     name: str = "",
     expression: str = "",
     description: str = "",
-) -> FittedModel:
+) -> ModelDefinition:
     """Make a model of what a device issues under a policy.
 
     Parameters
@@ -181,7 +181,7 @@ def structural(
         # those of a launch, where there are several
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
-    return FittedModel(
+    return ModelDefinition(
         name=name or (COMPILED if code else STRUCTURAL),
         description=description
         or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}"
@@ -214,7 +214,7 @@ def _expression(policy: ExecutionPolicy, overlap: str, *, code: bool) -> str:
     return f"launch + rounds*({work})" if policy.units else f"launch + {work}"
 
 
-def overlap_of(model: FittedModel) -> str:
+def overlap_of(model: ModelDefinition) -> str:
     """Return which terms of a model overlap: a name of `OVERLAPS`; empty for any other form."""
     policy, code = model.policy, model.reads_code
     if policy is None:
@@ -223,7 +223,7 @@ def overlap_of(model: FittedModel) -> str:
     return forms.get(model.expression, "")
 
 
-def candidate_name(model: FittedModel) -> str:
+def candidate_name(model: ModelDefinition) -> str:
     """Return what tells a model from others that a fit chooses among: its policy, what overlaps."""
     policy = "" if model.policy is None else model.policy.slug
     return "-".join(filter(None, (model.name, policy, overlap_of(model))))
@@ -235,7 +235,7 @@ def candidates(
     known: Iterable[ExecutionPolicy] = (),
     units: int = 0,
     memory: MemoryHierarchy | None = None,
-) -> dict[str, FittedModel]:
+) -> dict[str, ModelDefinition]:
     """List models by `candidate_name` among which a fit chooses first: one of each usual policy.
 
     Parameters
@@ -279,7 +279,7 @@ def candidates(
 
 def with_code(
     known: Iterable[ExecutionPolicy], units: int = 0, *, memory: MemoryHierarchy | None = None
-) -> dict[str, FittedModel]:
+) -> dict[str, ModelDefinition]:
     """List models by `candidate_name` that read compiled code, among which a fit chooses first.
 
     Parameters
@@ -297,7 +297,7 @@ def with_code(
     return _by_name(structural(policy, code=True, memory=memory) for policy in policies)
 
 
-def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
+def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefinition]:
     """List models that differ from one in a detail of its policy, or in what overlaps.
 
     They are listed by `candidate_name`. There are none of a model without a policy; of one that
@@ -307,7 +307,7 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
 
     Parameters
     ----------
-    model : FittedModel
+    model : ModelDefinition
         The model.
     units : int
         Compute units of the device, if they are known.
@@ -350,8 +350,8 @@ def refinements(model: FittedModel, units: int = 0) -> dict[str, FittedModel]:
 
 
 def _changed(
-    model: FittedModel, changes: Iterable[Mapping[str, object]], overlap: str
-) -> dict[str, FittedModel]:
+    model: ModelDefinition, changes: Iterable[Mapping[str, object]], overlap: str
+) -> dict[str, ModelDefinition]:
     policy, memory = model.policy, model.memory
     assert policy is not None
     changed = [policy.model_copy(update=change) for change in changes]
@@ -360,5 +360,5 @@ def _changed(
     )
 
 
-def _by_name(models: Iterable[FittedModel]) -> dict[str, FittedModel]:
+def _by_name(models: Iterable[ModelDefinition]) -> dict[str, ModelDefinition]:
     return {candidate_name(model): model for model in models}

@@ -1,4 +1,4 @@
-"""What one unit of a fitted number is: of weights, and of parameters of an expression."""
+"""Units of fitted numbers: weights, and parameters of an expression."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import array_function, multiplied_with
 from countperf.models.records import FittedParameter, Range, Weight
 from countperf.properties.taxonomy import describe
@@ -15,7 +15,7 @@ DERIVED = "unit"
 """Unit of a weight of a derived feature, in documents: the feature itself."""
 
 _SHARED = ("bytes", "segments", "run")
-"""What properties begin with of which models charge shares."""
+"""Prefixes of properties of which models charge shares."""
 
 _PLAIN = {"segment": "piece", "B": "byte"}
 """Units of documents, as people call them."""
@@ -23,7 +23,7 @@ _PLAIN = {"segment": "piece", "B": "byte"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charged:
-    """What a weight is the cost of.
+    """Quantity that a weight is the cost of.
 
     Attributes
     ----------
@@ -45,14 +45,14 @@ class Charged:
     is_share: bool = False
 
 
-def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charged | None:
+def charged(feature: str, unit: str, model: ModelDefinition | None = None) -> Charged | None:
     """Say what a weight is the cost of; None for what is no amount of anything.
 
     Parameters
     ----------
     feature, unit : str
         As in a `Weight`.
-    model : FittedModel, optional
+    model : ModelDefinition, optional
         Its model, which defines derived features. One that sums accesses to global memory times
         their bytes is counted in byte, and shares of what is issued in what that is counted in.
     """
@@ -78,7 +78,7 @@ def charged(feature: str, unit: str, model: FittedModel | None = None) -> Charge
     return Charged(kind=kind, unit=_PLAIN.get(unit, unit))
 
 
-def unit_of(weight: Weight, model: FittedModel) -> str:
+def unit_of(weight: Weight, model: ModelDefinition) -> str:
     """Return in what the feature of a weight is counted, for people."""
     if weight.unit != DERIVED:
         return _PLAIN.get(weight.unit, weight.unit)
@@ -86,7 +86,7 @@ def unit_of(weight: Weight, model: FittedModel) -> str:
     return weight.feature if amount is None else amount.unit
 
 
-def counts_bytes(model: FittedModel, name: str) -> bool:
+def counts_bytes(model: ModelDefinition, name: str) -> bool:
     """Whether a derived feature is accesses to global memory times their bytes, or shares of bytes.
 
     A share is a product of bytes of global memory, or sums of them, and of derived features, all of
@@ -108,7 +108,7 @@ def counts_bytes(model: FittedModel, name: str) -> bool:
     return bool(singles and probe(dict.fromkeys(sizes, 5.0)) == 5.0 * sum(sizes.values()))
 
 
-def _share_of(model: FittedModel, name: str) -> str | None:
+def _share_of(model: ModelDefinition, name: str) -> str | None:
     """Return the property of which a derived feature is a share, given by other ones; or None.
 
     Of a share of a sum of properties, the first one.
@@ -130,7 +130,7 @@ def _share_of(model: FittedModel, name: str) -> str | None:
     return model.base_properties[bases[0]]
 
 
-def parameter_unit(model: FittedModel, name: str) -> str:
+def parameter_unit(model: ModelDefinition, name: str) -> str:
     """Return the unit of a parameter: ``s``, ``s per work group``; empty for a pure number."""
     parameter = model.all_parameters[name]
     if parameter.unit:
@@ -147,13 +147,13 @@ def parameter_unit(model: FittedModel, name: str) -> str:
 
 
 def as_weight(
-    model: FittedModel, parameter: FittedParameter, ranges: Mapping[str, Range]
+    model: ModelDefinition, parameter: FittedParameter, ranges: Mapping[str, Range]
 ) -> Weight | None:
     """Return the weight that a parameter is; None if it is no cost of one counted name.
 
     Parameters
     ----------
-    model : FittedModel
+    model : ModelDefinition
         The model.
     parameter : FittedParameter
         One of its parameters.

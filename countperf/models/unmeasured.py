@@ -15,7 +15,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmeasured:
-    """What a kernel needs and a weight set lacks.
+    """Feature that a kernel needs and a weight set lacks.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How far a prediction from fitted weights can be trusted: its interval and its verdicts."""
+"""Validity of a prediction from fitted weights: its interval and its verdicts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""
 
 NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
-"""Of the standard normal distribution, for two-sided intervals of these levels."""
+"""Quantiles of the standard normal distribution for two-sided intervals of these levels."""
 
 EXTRAPOLATION_WIDENING = 1.5
-"""By how much intervals grow, as logarithms of ratios, where a prediction lies far outside the
+"""Growth of intervals, as logarithms of ratios, where a prediction lies far outside the
 measured range: a choice, for nothing was measured there."""
 
 WORST_LOG_RATIO = float(np.log(1000.0))
@@ -37,7 +37,7 @@ RELATION_TOLERANCE = 1e-6
 """A relation of counts holds if what is left of its terms is below this share of them."""
 
 EXTRAPOLATION_FACTOR = 2.0
-"""How far above its largest measured value a feature may lie before a verdict says so. Below the
+"""Factor by which a feature may exceed its largest measured value without a verdict. Below the
 smallest there is nothing to extrapolate, for the launch overhead is measured by itself; how far
 below a kernel lies says `countperf.models.coverage`."""
 

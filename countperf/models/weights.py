@@ -36,7 +36,7 @@ from countperf.models.correction import (
     profile,
     with_support,
 )
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.exercise import Exercise
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.migration import MIGRATIONS
@@ -85,7 +85,7 @@ class WeightSet(Table, Document):
     ----------
     model : str
         Name of the model.
-    definition : FittedModel
+    definition : ModelDefinition
         The model: its expression, terms, features and parameters.
     device : DeviceIdentity
         What they were measured on.
@@ -126,7 +126,7 @@ class WeightSet(Table, Document):
     version: Literal[2] = 2
     migrations = MIGRATIONS
     model: str
-    definition: FittedModel
+    definition: ModelDefinition
     device: DeviceIdentity
     counting_rules: int
     view: View = "source"
@@ -214,7 +214,7 @@ class WeightSet(Table, Document):
 
     @property
     def features(self) -> FeatureSpec:
-        """Which properties the model charges, and which it ignores."""
+        """Properties that the model charges, and those that it ignores."""
         return self.definition.features
 
     @cached_property

@@ -19,7 +19,7 @@ GROUP_SHAPE = ("items", "rows")
 
 
 def says_group_shape(names: Iterable[str]) -> bool:
-    """Whether counts of these names say how large the work groups are, all alike."""
+    """Return whether counts of these names say how large the work groups are, all alike."""
     known = set(names)
     return "groups" not in known or known.issuperset(GROUP_SHAPE) or len(_shapes_of(known)) == 1
 

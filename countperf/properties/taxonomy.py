@@ -49,7 +49,7 @@ class KernelProperty:
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
 _BITS = r"(?P<bits>[1-9]\d*)"
-"""Of an element: any number of bytes, for there are vectors and structures."""
+"""Bits of an element: any number of bytes, since there are vectors and structures."""
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 _SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop[248]?)\.\d+x\d+"
 _STEP = r"(?:same|next|offset|shifted|masked|near|(?:far|wide|vast)[1-3]?|(?:wide|vast)?data)"
@@ -231,7 +231,7 @@ for _rule in _GRAMMAR:
     _GRAMMAR_OF_ROOT.setdefault(_rule[0].pattern.split(r"\.")[0], []).append(_rule)
 
 PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
-"""What property names begin with."""
+"""First parts of property names."""
 
 
 _NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late", "transactions"}) | {
@@ -241,7 +241,7 @@ _NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late", "t
 
 
 def is_emitted(name: str) -> bool:
-    """Whether a property is of what Loopy emits, not of how that is executed."""
+    """Return whether a property is of what Loopy emits, not of how that is executed."""
     return name.split(".", 1)[0] not in _NOT_EMITTED
 
 

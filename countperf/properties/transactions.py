@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
 TRANSACTIONS = "transactions"
-"""What names of transactions begin with."""
+"""First part of the names of transactions."""
 
 SUB_GROUPS = "subgroups"
 """What names of instructions of sub-groups begin with."""

@@ -69,7 +69,7 @@ class _VectorDocument(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How often one property occurs, symbolic in the parameters.
+    """Count of one property, symbolic in the parameters.
 
     Counts of one granularity add up, by ``+`` and by ``sum``; an integer times a count is a
     count of the same granularity.

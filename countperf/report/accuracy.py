@@ -1,4 +1,4 @@
-"""What is committed of accuracy, ranking and tuning, as Markdown tables for the README."""
+"""Markdown tables of the committed accuracy, ranking and tuning figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation
 
 PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
-"""What kernels that judge fits are for, and how they are called."""
+"""Plural names of the purposes of kernels that judge fits."""
 
 _TOP = (1, 5)
 _WHOLE = 10  # factors from which on no decimals are of interest

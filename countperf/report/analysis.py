@@ -29,7 +29,7 @@ __all__ = ["MemoryGeometry", "analysis_object", "analysis_text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryGeometry:
-    """What of a device decides transactions and bank conflicts.
+    """Properties of a device that decide transactions and bank conflicts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What microbenchmarks found, as text."""
+"""Text of the findings of microbenchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit knows of the features of a kernel, as text and as a JSON-able object."""
+"""Coverage of a kernel's features as text and as a JSON-able object."""
 
 from __future__ import annotations
 

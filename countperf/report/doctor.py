@@ -1,4 +1,4 @@
-"""What was found when every device was tried, as text."""
+"""Text of a diagnosis of devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from countperf.report.numbers import format_quantity
 
 
 class DeviceFinding(Protocol):
-    """What is known of a device after trying it.
+    """Finding about a device after trying it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where a predicted time goes, and what two predictions differ in, with the rates behind them."""
+"""Text of explained predictions and of comparisons of two, with the rates of the weights."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from countperf.report.drawing import (
 from countperf.report.names import GROUPS
 from countperf.report.numbers import format_quantity
 from countperf.report.timeline import timeline_figure
-from countperf.tuning.result import Tried, TuningResult
+from countperf.tuning.result import Trial, TuningResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -412,13 +412,13 @@ def tuning_figure(result: TuningResult) -> Figure:
 
 
 def variants_figure(
-    tried: Sequence[Tried], title: str, ranking_s: float | None = None, *, is_stacked: bool = False
+    tried: Sequence[Trial], title: str, ranking_s: float | None = None, *, is_stacked: bool = False
 ) -> Figure:
     """Draw measured against predicted times of variants, and the best time over the search.
 
     Parameters
     ----------
-    tried : sequence of Tried
+    tried : sequence of Trial
         Variants that ran, in order; at least one.
     title : str
         Title of the figure.

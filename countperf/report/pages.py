@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
     from countperf.tuning.ranking import Ranking
-    from countperf.tuning.result import Tried
+    from countperf.tuning.result import Trial
 
 _MOST_VARIANTS = 30
 _FIGURE_INCHES = 5.2
@@ -151,7 +151,7 @@ def search_page(
     space: str,
     device: DeviceIdentity,
     sizes: Mapping[str, int],
-    tried: Sequence[Tried],
+    tried: Sequence[Trial],
     ranking: Ranking | None = None,
 ) -> Page:
     """Show a search: the winner, what ran, how the best time fell, what else was predicted.
@@ -164,7 +164,7 @@ def search_page(
         Where it ran.
     sizes : Mapping from str to int
         Sizes of the kernel.
-    tried : sequence of Tried
+    tried : sequence of Trial
         Variants that ran, in order.
     ranking : Ranking, optional
         The predictions.
@@ -203,7 +203,7 @@ def search_page(
     )
 
 
-def _variants_table(tried: Sequence[Tried]) -> PageTable:
+def _variants_table(tried: Sequence[Trial]) -> PageTable:
     names = tuple(tried[0].choice)
     return PageTable(
         header=("measured", "predicted", *names, ""),

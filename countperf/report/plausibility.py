@@ -10,7 +10,7 @@ from countperf.report.rates import measured_rate
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
-    from countperf.models.definition import FittedModel
+    from countperf.models.definition import ModelDefinition
     from countperf.models.records import Weight
 
 UNKNOWN = "no such rate of the device is known"
@@ -20,7 +20,7 @@ SLOW_SHARE = 0.01
 vectors, or a line for each element, are 16 times slower, and hardly both."""
 
 
-def rate_of(weight: Weight, model: FittedModel | None = None) -> tuple[float, str] | None:
+def rate_of(weight: Weight, model: ModelDefinition | None = None) -> tuple[float, str] | None:
     """Return how much of a feature per second a weight amounts to, with its unit, or None.
 
     A weight that is not positive, or smaller than two standard errors, is no rate; nor is that of a
@@ -34,14 +34,14 @@ def rate_of(weight: Weight, model: FittedModel | None = None) -> tuple[float, st
     return amount.size / weight.value_s, f"{amount.unit}/s"
 
 
-def implied_rate(weight: Weight, model: FittedModel | None = None) -> str:
+def implied_rate(weight: Weight, model: ModelDefinition | None = None) -> str:
     """Write how much of a feature per second a weight amounts to, or nothing if it is no rate."""
     found = rate_of(weight, model)
     return "" if found is None else format_quantity(*found)
 
 
 def plausibility(
-    weight: Weight, device: DeviceParameters | None, model: FittedModel | None = None
+    weight: Weight, device: DeviceParameters | None, model: ModelDefinition | None = None
 ) -> str:
     """Write what the implied rate is of the device's, and whether that can be.
 
@@ -51,7 +51,7 @@ def plausibility(
         A weight of the device.
     device : DeviceParameters or None
         Its peaks, and rates that microbenchmarks found; None if they are not known.
-    model : FittedModel, optional
+    model : ModelDefinition, optional
         The model of the weight, for derived features.
 
     Returns

@@ -1,4 +1,4 @@
-"""How well a model ranks variants, as text and as a JSON-able object."""
+"""Ranking quality as text and as a JSON-able object."""
 
 from __future__ import annotations
 

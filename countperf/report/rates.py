@@ -1,4 +1,4 @@
-"""What rates fitted weights imply, beside what microbenchmarks measured."""
+"""Rates that fitted weights imply, beside the rates that microbenchmarks measured."""
 
 from __future__ import annotations
 

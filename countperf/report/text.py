@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.hardware.parameters import DeviceParameters
     from countperf.metrics import EvaluatedCase, Evaluation
-    from countperf.models.definition import FittedModel
+    from countperf.models.definition import ModelDefinition
     from countperf.models.records import Candidate, FittedParameter, Weight
     from countperf.models.weights import WeightSet
     from countperf.predictions import Prediction, Verdict
@@ -37,7 +37,7 @@ NO_RATES = (
     "no rates of this device are known to hold these against: countperf characterize finds them"
 )
 NAMED_OTHERS = 4
-"""How many of the features that one is not told apart from a remark names."""
+"""Number of indistinguishable features that a remark names."""
 
 
 _PURPOSE_TITLES = {
@@ -215,7 +215,7 @@ def weight_remark(
     shared: str | None,
     weight: Weight | None,
     device: DeviceParameters | None,
-    model: FittedModel,
+    model: ModelDefinition,
 ) -> str:
     """Say what to make of a weight."""
     if shared is not None:

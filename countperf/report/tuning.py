@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from countperf.tuning.devices import DeviceResults
     from countperf.tuning.points import Point, Predicted
     from countperf.tuning.ranking import Ranking, Reason, RefusalCount
-    from countperf.tuning.result import Tried, TuningResult
+    from countperf.tuning.result import Trial, TuningResult
 
 _EXAMPLES = 3
 _LARGEST_CLAIM = 0.995
@@ -192,7 +192,7 @@ def _bound(result: TuningResult) -> str:
     return f"{text}\nnothing bounds {others}: {mend}" if result.unbounded else text
 
 
-def _tried_object(tried: Tried) -> dict[str, Any]:
+def _tried_object(tried: Trial) -> dict[str, Any]:
     return {
         "choice": dict(tried.choice),
         "time_s": tried.time_s,
@@ -234,12 +234,12 @@ def _refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
     return lines
 
 
-def _ends(of: Predicted | Tried) -> list[str]:
+def _ends(of: Predicted | Trial) -> list[str]:
     """Return both ends of a prediction's interval as text; empty ones where there is none."""
     return ["", ""] if of.interval_s is None else [format_quantity(e, "s") for e in of.interval_s]
 
 
-def _interval(tried: Tried) -> str:
+def _interval(tried: Trial) -> str:
     if tried.interval_s is None:
         return ""
     low, high = _ends(tried)

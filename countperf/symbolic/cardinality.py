@@ -26,8 +26,8 @@ from countperf.symbolic.piecewise import (
 from countperf.symbolic.quasipolynomial import ONE, Floor, Monomial, Number, QuasiPolynomial
 
 _COUNTED_FORMS: dict[Any, tuple[tuple[str, ...], PiecewiseQuasiPolynomial]] = kept_by_hand({})
-"""By polyhedron up to names and what is known of its parameters: their names where it was counted
-first, and the count in their quotients."""
+"""Counts by polyhedron up to names and by the context of its parameters: names of the parameters at
+the first count, and the count in their quotients."""
 
 _MAXIMUM_FORMS = 4096
 _MANY_TERMS = 14
@@ -249,7 +249,7 @@ class Counter:
     def is_empty(
         self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
     ) -> bool:
-        """Whether no assumed parameters satisfy the guards; False when it cannot tell."""
+        """Return whether no assumed parameters satisfy the guards; False when it cannot tell."""
         if not nonnegative and not zero:
             return False
         if any(g.is_constant and g.constant_term < 0 for g in nonnegative):
@@ -294,7 +294,7 @@ class Counter:
         polynomial: QuasiPolynomial,
         nonnegative: frozenset[QuasiPolynomial] = frozenset(),
     ) -> bool:
-        """Whether a quasi-polynomial is proved at least zero on the assumptions.
+        """Return whether a quasi-polynomial is proved at least zero on the assumptions.
 
         Proved by shifting each parameter to its lower bound (all coefficients are then at least
         zero), for a single parameter after enumerating its first values. False when no proof is
@@ -461,7 +461,7 @@ class Counter:
 
 
 def _contradict(left: Term, right: Term) -> bool:
-    """Whether a guard of one term says the opposite of a guard of the other."""
+    """Return whether a guard of one term says the opposite of a guard of the other."""
     return any(-guard - 1 in right.nonnegative for guard in left.nonnegative)
 
 

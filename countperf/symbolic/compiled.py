@@ -121,7 +121,7 @@ class CompiledCounts:
 
 
 def _is_safe(bound: Callable[..., float], largest: Sequence[float]) -> bool:
-    """Whether no intermediate value exceeds 63 bits."""
+    """Return whether no intermediate value exceeds 63 bits."""
     try:
         return bound(*largest) < _SAFE
     except OverflowError:  # not even a float holds it

@@ -161,7 +161,7 @@ _MAXIMUM_DEPTH = 200
 _LIFTING_DEPTH = 12
 _MAXIMUM_RESIDUES = 1024
 _MAXIMUM_TERMS = 250_000
-"""Of all intermediate weights together: about ten seconds."""
+"""Limit of terms of all intermediate weights together, about ten seconds."""
 
 
 class _Search:

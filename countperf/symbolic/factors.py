@@ -183,7 +183,7 @@ class FactoredDomain:
         return frozenset(result)
 
     def _is_implied(self, shadow: Polyhedron | None) -> bool:
-        """Whether a projection onto the parameters is known to be everything."""
+        """Return whether a projection onto the parameters is known to be everything."""
         if shadow is None or shadow.equalities:
             return False
         context = self._context

@@ -1,4 +1,4 @@
-"""What a process keeps from one count to the next, and how to forget it."""
+"""Caches that a process keeps from one count to the next, and a function that clears them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from countperf.symbolic.quasipolynomial import (
 )
 
 Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
-"""What is at least zero, and what equals zero."""
+"""Polynomials that are at least zero, and polynomials that equal zero."""
 
 _NONE: frozenset[QuasiPolynomial] = frozenset()
 _MAXIMUM_REGIONS = 2048

@@ -197,7 +197,7 @@ def _congruences_of_one(lifted: Polyhedron) -> dict[str, tuple[int, int]] | None
 
 
 class Context:
-    """What is known of the parameters; used to simplify, never to restrict.
+    """Known constraints of the parameters; used to simplify, never to restrict.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ class Context:
         )
 
     def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
-        """Whether lower bounds alone show that a row without dimensions is at least zero."""
+        """Return whether lower bounds alone show that a row without dimensions is at least zero."""
         smallest = row[0]
         for name, c in zip(parameters, row[1:], strict=False):
             if c:
@@ -347,7 +347,7 @@ class Context:
 
     @cached_property
     def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
-        """What to substitute for the quotients to come back to the parameters."""
+        """Substitution of the quotients that gives back the parameters."""
         return {
             name: QuasiPolynomial.affine(
                 [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
@@ -357,7 +357,7 @@ class Context:
 
     @cached_property
     def quotients(self) -> Mapping[str, QuasiPolynomial]:
-        """What to substitute for the parameters to write them in their quotients."""
+        """Substitution of the parameters by expressions in their quotients."""
         return {
             name: QuasiPolynomial.affine([(name, modulus)], remainder)
             for name, (modulus, remainder) in self.congruences.items()
@@ -889,7 +889,7 @@ def _lexicographic(
 
 
 def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) -> bool:
-    """Whether the values of some dimensions do not depend on the value of another one."""
+    """Return whether the values of some dimensions do not depend on the value of another one."""
     kept = set(names)
     joint = as_set(project_onto(integer_set, kept | {other}))
     position = names_of(joint, parameters=False).index(other)

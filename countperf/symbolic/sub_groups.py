@@ -1,4 +1,4 @@
-"""Which sub-groups of a work group execute something, where single work items do."""
+"""Sub-groups of a work group that execute something, from the work items that do."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from countperf.errors import MeasurementError
 from countperf.harness.clock import EventClock
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.tuning.measuring import Bench
-from countperf.tuning.points import Question
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.pools import Pool, capacity, process_pool
 from countperf.tuning.ranker import LONGEST_S
 from countperf.tuning.result import Key, Plan, as_key
@@ -41,7 +41,7 @@ _FIRST_S = 10.0  # that the first variants may take at least, for which drivers 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the processes need to know.
+    """Task of the building processes.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Task:
 
 
 class Builders(AbstractContextManager[Any]):
-    """What builds variants, several at a time, and times them; a context manager.
+    """Context manager that builds variants, several at a time, and times them.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Builders(AbstractContextManager[Any]):
     @property
     @abstractmethod
     def standstill(self) -> StandsStill | None:
-        """What has the processes that are building stand still; None where nothing can."""
+        """Context manager that suspends the building processes; None without suspension."""
 
     @property
     def building(self) -> Collection[Key]:
@@ -129,19 +129,19 @@ class Builders(AbstractContextManager[Any]):
 
     @abstractmethod
     def load(self, choice: Choice) -> None:
-        """Put a variant's arguments into memory; see `Elsewhere.load`."""
+        """Put a variant's arguments into memory; see `BuildWorkers.load`."""
 
     @abstractmethod
     def time(
         self, choice: Choice, best_s: float | None, left_s: float
     ) -> tuple[tuple[float, ...], bool]:
-        """Time a variant; see `Elsewhere.time`."""
+        """Time a variant; see `BuildWorkers.time`."""
 
     def __enter__(self) -> Self:
         return self
 
 
-class Elsewhere(Builders):
+class BuildWorkers(Builders):
     """Processes that build and time variants; a context manager.
 
     Parameters
@@ -174,7 +174,7 @@ class Elsewhere(Builders):
     def of(
         cls,
         executor: Executor,
-        asked: Packed | Question,
+        asked: Packed | PredictionTask,
         runner: CaseRunner,
         plan: Plan,
         most_s: float,
@@ -202,7 +202,7 @@ class Elsewhere(Builders):
 
     @property
     def standstill(self) -> StandsStill | None:
-        """What has the processes that are building stand still; None where systems cannot."""
+        """Context manager that suspends the building processes; None if the system cannot."""
         return self._standstill
 
     def _build(self, place: int, choice: Choice) -> Future[float | None]:

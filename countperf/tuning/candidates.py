@@ -1,4 +1,4 @@
-"""What a search knows of the variants that may be the fastest, and which one it tries next."""
+"""Candidates of a search for the fastest variant, and the choice of the next trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from countperf.tuning.measuring import FEWEST_RUNS
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.posterior import Array, LogTimes, Posterior
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.result import Key, Plan, Tried, as_key, ties
+from countperf.tuning.result import Key, Plan, Trial, as_key, ties
 from countperf.tuning.space import SearchSpace
 from countperf.tuning.stopping import (
     Rest,
@@ -48,7 +48,7 @@ class Candidates:
     ----------
     points : tuple of Predicted
         The candidates, the fastest by prediction first.
-    tried : dict from key to Tried
+    tried : dict from key to Trial
         Those that ran.
     refused : dict from key to Refused
         Those that failed on the device.
@@ -66,7 +66,7 @@ class Candidates:
         self._gained: Array | None = None  # the same
         self._ranking: Ranking | None = None
         self.points: tuple[Predicted, ...] = ()
-        self.tried: dict[Key, Tried] = {}
+        self.tried: dict[Key, Trial] = {}
         self.refused: dict[Key, Refused] = {}
 
     # {{{ what is known
@@ -104,7 +104,7 @@ class Candidates:
         for key, tried in self.tried.items():
             self._posterior.add(self._places[key], tried.time_s)
 
-    def learn(self, tried: Tried, build_s: float | None = None) -> None:
+    def learn(self, tried: Trial, build_s: float | None = None) -> None:
         """Learn from a variant's times, and from the time of building it, s."""
         key = as_key(tried.choice)
         self.tried[key] = tried
@@ -127,7 +127,7 @@ class Candidates:
 
     @property
     def promising_s(self) -> dict[Key, float]:
-        """How short the times of candidates may well be, s, given what was measured; empty before.
+        """Optimistic times of the candidates, s, given the measurements; empty before the first.
 
         Half a scale below what is typical, so that what little is known of counts as promising
         (Srinivas, Krause, Kakade, Seeger 2010, arXiv:0912.3995).
@@ -146,7 +146,7 @@ class Candidates:
 
     @property
     def remaining(self) -> NDArray[np.bool_]:
-        """Which candidates were not tried."""
+        """Candidates that were not tried."""
         remaining = np.ones(len(self.points), np.bool_)
         done = [self._places[key] for key in (*self.tried, *self.refused) if key in self._places]
         remaining[done] = False
@@ -168,10 +168,10 @@ class Candidates:
 
     @property
     def known(self) -> int:
-        """How many variants have a prediction and did not fail."""
+        """Number of variants that have a prediction and did not fail."""
         return len(self.points) + self._dropped - len(self._found_at(self.refused))
 
-    def regret(self, winner: Tried) -> float:
+    def regret(self, winner: Trial) -> float:
         """Bound by which fraction of a variant's median run the fastest that is known takes less.
 
         Of those that were measured, the shortest runs count, and what later ones might have come
@@ -194,7 +194,7 @@ class Candidates:
 
     @property
     def _dropped(self) -> int:
-        """How many variants with a prediction were not kept as candidates."""
+        """Number of variants with a prediction that were not kept as candidates."""
         assert self._ranking is not None
         return self._ranking.predicted - len(self._ranking.best)
 
@@ -288,7 +288,7 @@ class Candidates:
             self._gained = times.expected_improvement(reference_s)
         return self._gained
 
-    def disturbed(self, settled: Collection[Key], left_s: float) -> Tried | None:
+    def disturbed(self, settled: Collection[Key], left_s: float) -> Trial | None:
         """Return a variant that may be the fastest, but was disturbed when it ran; None if none.
 
         It is slower than the best by no more than another thread on the same core costs, and to run
@@ -314,13 +314,13 @@ class Candidates:
         return min(doubtful, key=lambda tried: tried.time_s, default=None)
 
     @property
-    def fastest(self) -> Tried:
+    def fastest(self) -> Trial:
         """The fastest of those that ran."""
         return min(self.tried.values(), key=lambda tried: tried.time_s)
 
     @property
     def confirming_s(self) -> float:
-        """How long it should take to run the fastest again, and another one if it may be faster."""
+        """Seconds to run the fastest again, and another one if that may be faster."""
         fastest, others = ties(tuple(self.tried.values()), floor=0.0)
         samples = fastest.samples_s[-self._plan.runs :]
         round_s = float(self._warming_s(samples[0])) + sum(samples)

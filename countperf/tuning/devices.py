@@ -9,8 +9,8 @@ from pathlib import Path
 
 from countperf.errors import CountperfError, ParameterError, TuningError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.exclusive_timing import Gate
-from countperf.tuning.points import Question
+from countperf.tuning.exclusive_timing import TimingLock
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.pools import pool_or
 from countperf.tuning.result import Budget, Plan, SearchInterrupt, TuningResult
 from countperf.tuning.search import Progress, tune_space
@@ -18,26 +18,26 @@ from countperf.tuning.search import Progress, tune_space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSearch:
-    """What is searched on a device.
+    """Search on one device.
 
     Attributes
     ----------
     label : str
         The device, as ``pocl:0``.
-    question : Question
+    question : PredictionTask
         Space, weights, sizes, limits of the device.
     open_runner : callable
         Opens the device, in the thread that uses it.
     """
 
     label: str
-    question: Question
+    question: PredictionTask
     open_runner: Callable[[], CaseRunner]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceResults:
-    """What was found on each of several devices.
+    """Results of a search on each of several devices.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ def tune_devices(
     if len({*labels}) < len(labels) or not labels:
         named = ", ".join(labels) or "none"
         raise ParameterError(f"name each device once, not {named}", parameter="devices")
-    gate = Gate()
+    gate = TimingLock()
     found: dict[str, TuningResult] = {}
     failed: dict[str, CountperfError] = {}
     with pool_or(executor, workers) as pool, ThreadPoolExecutor(len(searches)) as threads:

@@ -1,4 +1,4 @@
-"""Keeps timings apart from what would disturb them, among all searches of this process.
+"""Locks that let either one timing or any number of builds run, among all searches here.
 
 Timings of a device that is made of this machine's processors exclude everything else that the
 searches do here: building, counting by the executor, timings of other such devices. Timings of
@@ -22,11 +22,11 @@ class SearchStoppedError(TuningError):
 
 
 class Watched(Protocol):
-    """What works on when nobody waits for it: a ranking under way, processes that build."""
+    """Background work of a search: a ranking under way, processes that build."""
 
     @property
     def standstill(self) -> StandsStill | None:
-        """What has it stand still in the midst of its work; None if nothing can."""
+        """Context manager that suspends its work; None if it cannot be suspended."""
         ...
 
     def pause(self) -> None:
@@ -34,7 +34,7 @@ class Watched(Protocol):
         ...
 
 
-class Gate:
+class TimingLock:
     """Lets the work of several searches pass at a time, or one timing alone."""
 
     def __init__(self) -> None:

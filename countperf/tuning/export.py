@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countperf.tuning.points import Refused
-from countperf.tuning.result import Tried, TuningResult
+from countperf.tuning.result import Trial, TuningResult
 from countperf.tuning.space import Choice, SearchSpace
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def t4_results(result: TuningResult) -> dict[str, Any]:
     }
 
 
-def _t4_tried(tried: Tried) -> dict[str, Any]:
+def _t4_tried(tried: Trial) -> dict[str, Any]:
     return {
         "configuration": dict(tried.choice),
         "times": {"runtimes": [sample * _MS for sample in tried.samples_s]},

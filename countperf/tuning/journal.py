@@ -15,7 +15,7 @@ from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
 from countperf.harness.store import go_on_behind, open_locked, sync_folder
 from countperf.tuning.lines import check_line, check_record_header
-from countperf.tuning.points import Question
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.result import Plan
 from countperf.tuning.space import SearchSpace
 
@@ -173,7 +173,7 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
 
 
 def search_header(
-    question: Question, space: SearchSpace, runner: CaseRunner, plan: Plan
+    question: PredictionTask, space: SearchSpace, runner: CaseRunner, plan: Plan
 ) -> dict[str, Any]:
     """Say what a search is of, so that it goes on with nothing else."""
     weights = question.weights

@@ -1,4 +1,4 @@
-r"""How much each parameter matters for what predictions miss: draws from the posterior.
+r"""Length scales of the parameters for the errors of predictions: draws from the posterior.
 
 Parameters that may have no effect at all have to be told from those that decide, from few
 measurements; the most probable values alone are too sure of themselves. Each is drawn in turn from
@@ -32,7 +32,7 @@ _MIDDLE = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draw:
-    """What matters how much.
+    """Draw of the length scales.
 
     Attributes
     ----------

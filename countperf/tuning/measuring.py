@@ -12,7 +12,7 @@ from typing import Self
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.harness.runner import CaseRunner, Run
 from countperf.measurements import KernelCase
-from countperf.tuning.exclusive_timing import Gate
+from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.points import Stage
 from countperf.tuning.result import Plan
 from countperf.tuning.space import Choice, SearchSpace
@@ -44,7 +44,7 @@ class Bench:
         What builds, checks and times.
     plan : Plan
         How many runs.
-    gate : Gate, optional
+    gate : TimingLock, optional
         Keeps timings apart from other work, if there is any.
     most_s : float, optional
         After so long a variant gets no further runs, s; by default what the plan says.
@@ -64,7 +64,7 @@ class Bench:
         runner: CaseRunner,
         plan: Plan,
         *,
-        gate: Gate | None = None,
+        gate: TimingLock | None = None,
         most_s: float | None = None,
         left_s: Callable[[], float] = lambda: float("inf"),
     ) -> None:
@@ -72,7 +72,7 @@ class Bench:
         self._sizes = sizes
         self._runner = runner
         self._plan = plan
-        self._gate = gate or Gate()
+        self._gate = gate or TimingLock()
         self._most_s = plan.max_case_s if most_s is None else most_s
         self._left_s = left_s
         self._helper = ThreadPoolExecutor(1, "countperf-build")

@@ -34,13 +34,13 @@ _PROBE_S = 10.0  # for each of them
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
 ]
-"""Where a variant fell out: making it, scheduling it by Loopy, counting it, the device's limits,
+"""Stage at which a variant was refused: building, Loopy's schedule, counting, the device's limits,
 sizes that it does not take, the model; on the device: compiling, wrong numbers, running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a group may ask of the device.
+    """Limits of a work group on the device.
 
     Attributes
     ----------
@@ -114,8 +114,8 @@ Point: TypeAlias = Predicted | Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked of every point: all that a process needs that predicts some.
+class PredictionTask:
+    """Task of predicting points: everything that a predicting process needs.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[tuple[str, ...],
     return tuple(vector.parameters), frozenset(vector.defaults)
 
 
-def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]:
+def predict_points(question: PredictionTask, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points."""
     from countperf.counting.disk_caches import without_disk_caches
 
@@ -225,12 +225,12 @@ def predict_points(question: Question, choices: Sequence[Choice]) -> list[Point]
         return [predict_point(question, space, choice) for choice in choices]
 
 
-def predict_point(question: Question, space: SearchSpace, choice: Choice) -> Point:
+def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) -> Point:
     """Build, count and predict a variant.
 
     Parameters
     ----------
-    question : Question
+    question : PredictionTask
         What is asked.
     space : SearchSpace
         The space itself.

@@ -1,4 +1,4 @@
-"""What builds and counts: a pool of processes, or any other executor of `concurrent.futures`."""
+"""Pools of processes that build and count, and other executors of `concurrent.futures`."""
 
 from __future__ import annotations
 

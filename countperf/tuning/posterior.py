@@ -1,4 +1,4 @@
-r"""How far predictions are off for the family at hand, learnt from the variants measured so far.
+r"""Posterior of the errors of predictions for a family, from the variants measured so far.
 
 The ratio of measured to predicted time, :math:`y = \ln(t / \hat t)`, is a Student process over the
 variants: every part of the predicted time is off by a factor of its own, and the rest depends on
@@ -83,7 +83,7 @@ class LogTimes:
         return below.mean(axis=0)
 
     def expected_improvement(self, time_s: float) -> Array:
-        """By how much ``ln(time)`` is expected to fall below that of a time, none counting as 0."""
+        """Return the expected improvement: the decrease of ``ln(time)`` below a time, or 0."""
         from scipy.special import gammaln, stdtr
 
         nu = self.freedom

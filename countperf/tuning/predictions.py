@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from countperf.tuning.exclusive_timing import Gate
+from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.result import Key, Plan
@@ -22,7 +22,7 @@ class Predictions:
     ----------
     ranker : Ranker
         The ranking under way.
-    gate : Gate
+    gate : TimingLock
         Keeps timings apart from it.
     plan : Plan
         Shares of the seconds.
@@ -37,7 +37,7 @@ class Predictions:
     def __init__(
         self,
         ranker: Ranker,
-        gate: Gate,
+        gate: TimingLock,
         plan: Plan,
         *,
         seconds: float | None,

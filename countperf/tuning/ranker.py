@@ -13,18 +13,18 @@ from typing import Self
 
 from countperf.errors import ParameterError, SearchSpaceError
 from countperf.steps import is_heard, report
-from countperf.tuning.points import Point, Question, Refused, checked_space
+from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
 from countperf.tuning.pools import Pool, capacity, pool_or, shares_memory
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.result import Key
 from countperf.tuning.sending import NOT_SENT, Packed, predict_each, predict_sent
 from countperf.tuning.space import Value
 from countperf.tuning.standstill import StandsStill
-from countperf.tuning.surrogate import Promise
+from countperf.tuning.surrogate import Surrogate
 from countperf.tuning.workers import WorkerLostError
 
 KEPT = 10_000
-"""How many of the best predicted points are kept unless the caller says otherwise."""
+"""Default number of best predicted points that are kept."""
 
 _FIRST_WINDOW = 8
 _LARGEST_WINDOW = 2048
@@ -44,7 +44,7 @@ Numbered = tuple[int, dict[str, Value]]
 
 
 def rank_points(
-    question: Question,
+    question: PredictionTask,
     *,
     executor: Executor | None = None,
     keep: int = KEPT,
@@ -59,7 +59,7 @@ def rank_points(
 
     Parameters
     ----------
-    question : Question
+    question : PredictionTask
         Space, weights, sizes, limits.
     executor : concurrent.futures.Executor, optional
         What builds, counts and predicts; by default a pool of as many processes as there are
@@ -129,7 +129,7 @@ class Ranker:
 
     Parameters
     ----------
-    question : Question
+    question : PredictionTask
         Space, weights, sizes, limits.
     executor : concurrent.futures.Executor
         What builds, counts and predicts.
@@ -147,7 +147,7 @@ class Ranker:
 
     def __init__(
         self,
-        question: Question,
+        question: PredictionTask,
         executor: Executor,
         *,
         keep: int = KEPT,
@@ -182,7 +182,7 @@ class Ranker:
         self._chunks: deque[list[Numbered]] = deque()
         self._pending: dict[Future[list[Point]], list[Numbered]] = {}
         self._next: deque[Numbered] = deque()  # taken, and not in a chunk yet
-        self._promise = Promise(space) if by_promise else None
+        self._promise = Surrogate(space) if by_promise else None
         if self._promise is not None and resume is not None:
             for point in resume.best:
                 self._promise.add(point.choice, point.time_s)
@@ -254,7 +254,7 @@ class Ranker:
 
     @property
     def standstill(self) -> StandsStill | None:
-        """What has the executor stand still in the midst of tasks; None if it cannot."""
+        """Context manager that suspends the executor within a task; None if it cannot."""
         return getattr(self._executor, "standstill", None)
 
     def ranking(self) -> Ranking:
@@ -388,7 +388,7 @@ class Ranker:
         return self._executor.submit(predict_sent, self.asked, choices)
 
     @cached_property
-    def asked(self) -> Packed | Question:
+    def asked(self) -> Packed | PredictionTask:
         """The question as the executor gets it, packed if it can be and has to.
 
         What cannot be is refused before a pool gets it, which may never end; other executors, which
@@ -463,7 +463,7 @@ def _pieces(points: list[Numbered], size: int) -> list[list[Numbered]]:
     return [points[start : start + size] for start in range(0, len(points), size)]
 
 
-def _why_not_sent(question: Question) -> str | None:
+def _why_not_sent(question: PredictionTask) -> str | None:
     try:
         Packed.of(question)
     except NOT_SENT as error:

@@ -34,7 +34,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalCount:
-    """How many points fell out at a stage, and why.
+    """Number of points that were refused at a stage, and the reasons.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Ranking(Table):
 
     @property
     def refused(self) -> int:
-        """How many points have no prediction."""
+        """Number of points without a prediction."""
         return sum(each.count for each in self.refusals.values())
 
     def check_predicted(self) -> None:
@@ -164,7 +164,7 @@ class Ranking(Table):
 
 
 class Tally:
-    """What is kept of the points that come by, the same in whatever order they come.
+    """Summary of the points of a ranking, independent of their order.
 
     Parameters
     ----------

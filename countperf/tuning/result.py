@@ -1,4 +1,4 @@
-"""What a search found out."""
+"""Results of a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a search may spend; at least one of the two.
+    """Budget of a search: at least one of the two limits.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a search goes about it.
+    """Plan of a search: confidence, tolerance, rounds.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Trial:
     """A variant that was built, checked and run.
 
     Attributes
@@ -179,10 +179,10 @@ class Tried:
 
     @property
     def noise(self) -> float:
-        """By which fraction the median run exceeds the time."""
+        """Fraction by which the median run exceeds the time."""
         return max(0.0, median(self.samples_s) / self.time_s - 1)
 
-    def again(self, samples_s: tuple[float, ...], *, cut_short: bool) -> Tried:
+    def again(self, samples_s: tuple[float, ...], *, cut_short: bool) -> Trial:
         """Return the variant with the runs of another round, s."""
         return replace(
             self,
@@ -202,11 +202,11 @@ class TuningResult(Table, Drawable):
         Name of the space, slug of the device.
     sizes : Mapping from str to int
         Sizes of the kernel.
-    winner : Tried
+    winner : Trial
         The fastest; its numbers were compared with the reference.
-    within_noise : tuple of Tried
+    within_noise : tuple of Trial
         Others that may be as fast, as far as the noise of both tells.
-    tried : tuple of Tried
+    tried : tuple of Trial
         All that ran, in order.
     failed : tuple of Refused
         Those that failed on the device.
@@ -238,9 +238,9 @@ class TuningResult(Table, Drawable):
     space: str
     device: str
     sizes: Mapping[str, int]
-    winner: Tried
-    within_noise: tuple[Tried, ...]
-    tried: tuple[Tried, ...]
+    winner: Trial
+    within_noise: tuple[Trial, ...]
+    tried: tuple[Trial, ...]
     failed: tuple[Refused, ...] = ()
     refusals: Mapping[str, RefusalCount] = field(default_factory=dict)
     predicted: int
@@ -278,7 +278,7 @@ class SearchInterrupt(KeyboardInterrupt):
         self.store = store
 
 
-def ties(tried: tuple[Tried, ...], floor: float) -> tuple[Tried, tuple[Tried, ...]]:
+def ties(tried: tuple[Trial, ...], floor: float) -> tuple[Trial, tuple[Trial, ...]]:
     """Return the fastest variant, and those that its noise, theirs, or a floor leaves as fast."""
     winner = min(tried, key=lambda each: each.time_s)
     limit = [
@@ -294,7 +294,7 @@ def ties(tried: tuple[Tried, ...], floor: float) -> tuple[Tried, tuple[Tried, ..
 # {{{ lines of the file
 
 
-def tried_line(tried: Tried) -> dict[str, Any]:
+def tried_line(tried: Trial) -> dict[str, Any]:
     """Write a variant that ran as a line."""
     return {
         "kind": "tried",
@@ -309,9 +309,9 @@ def tried_line(tried: Tried) -> dict[str, Any]:
     }
 
 
-def read_tried(line: Mapping[str, Any]) -> Tried:
+def read_tried(line: Mapping[str, Any]) -> Trial:
     """Read it."""
-    return Tried(
+    return Trial(
         choice=dict(line["choice"]),
         predicted_s=float(line["predicted_s"]),
         interval_s=_read_interval(line.get("interval_s")),  # files of old do not have it

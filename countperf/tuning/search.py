@@ -12,12 +12,12 @@ from typing import Any
 
 from countperf.errors import DeviceError, DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
-from countperf.tuning.build_workers import Builders, Elsewhere
+from countperf.tuning.build_workers import Builders, BuildWorkers
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.exclusive_timing import Gate, SearchStoppedError
+from countperf.tuning.exclusive_timing import SearchStoppedError, TimingLock
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Point, Predicted, Question, Refused, checked_space
+from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, LONGEST_S, Ranker
@@ -28,7 +28,7 @@ from countperf.tuning.result import (
     Plan,
     SearchInterrupt,
     Stop,
-    Tried,
+    Trial,
     TuningResult,
     as_key,
     ranking_line,
@@ -53,7 +53,7 @@ RESERVED = 0.1
 
 
 def tune_space(
-    question: Question,
+    question: PredictionTask,
     runner: CaseRunner,
     budget: Budget,
     *,
@@ -63,7 +63,7 @@ def tune_space(
     keep: int = KEPT,
     progress: Progress | None = None,
     began_s: float | None = None,
-    gate: Gate | None = None,
+    gate: TimingLock | None = None,
     on_point: Callable[[Point], None] | None = None,
     longest_s: float | None = None,
 ) -> TuningResult:
@@ -71,7 +71,7 @@ def tune_space(
 
     Parameters
     ----------
-    question : Question
+    question : PredictionTask
         Space, weights, sizes, limits of the device.
     runner : CaseRunner
         What builds, checks and times variants, one at a time.
@@ -89,7 +89,7 @@ def tune_space(
         Is told what happens, a line at a time.
     began_s : float, optional
         When the session began by the runner's clock, if work was done before, s.
-    gate : Gate, optional
+    gate : TimingLock, optional
         Of several searches in this process; what keeps their timings apart.
     on_point : callable, optional
         Is told of every point that is predicted in this session, refused ones included.
@@ -139,7 +139,7 @@ def tune_space(
             longest_s=longest_s,
         )
         stack.enter_context(ranker)
-        stack.enter_context(search.at(ranker, gate or Gate(), pool))
+        stack.enter_context(search.at(ranker, gate or TimingLock(), pool))
         try:
             search.begin()
             stopped = search.measure()
@@ -160,7 +160,7 @@ class _Search:
 
     def __init__(
         self,
-        question: Question,
+        question: PredictionTask,
         space: SearchSpace,
         runner: CaseRunner,
         budget: Budget,
@@ -188,12 +188,12 @@ class _Search:
         self._ranking: Ranking
         self._noted: Ranking | None = None  # what was written down last
         self._predictions: Predictions
-        self._gate: Gate
+        self._gate: TimingLock
         self._bench: Bench
         self._recall()
 
     @contextmanager
-    def at(self, ranker: Ranker, gate: Gate, pool: Executor) -> Generator[None]:
+    def at(self, ranker: Ranker, gate: TimingLock, pool: Executor) -> Generator[None]:
         """Work with a ranking under way, and among the searches of a gate."""
         self._gate = gate
         self._predictions = Predictions(
@@ -208,7 +208,7 @@ class _Search:
         most_s = min(self._plan.max_case_s, (self._budget.seconds or float("inf")) / 50)
         with ExitStack() as stack:
             stack.enter_context(gate.watching(ranker))
-            self._elsewhere = Elsewhere.of(
+            self._elsewhere = BuildWorkers.of(
                 pool,
                 ranker.asked,
                 self._runner,
@@ -422,7 +422,7 @@ class _Search:
             self._known.refuse(refused)
             self._say(f"failed: {self._space.label(point.choice)}: {error}")
         else:
-            tried = Tried(
+            tried = Trial(
                 choice=point.choice,
                 predicted_s=point.time_s,
                 interval_s=point.interval_s,
@@ -490,7 +490,7 @@ class _Search:
             else:
                 self._run_again(fastest, None)
 
-    def _run_again(self, tried: Tried, best_s: float | None) -> None:
+    def _run_again(self, tried: Trial, best_s: float | None) -> None:
         self._rounds[as_key(tried.choice)] += 1
         try:
             more, cut_short = self._time(tried.choice, best_s)

@@ -1,4 +1,4 @@
-"""What the processes that predict are sent: the question, packed once, and unpacked once in each.
+"""Sending of the task to predicting processes: packed once, and unpacked once in each.
 
 A question holds a model with all that was measured for it, some megabytes: packing and unpacking it
 for each task, and finding anew what a model remembers of kernels, takes as long as predicting.
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 
 import cloudpickle
 
-from countperf.tuning.points import Point, Question, predict_points
+from countperf.tuning.points import Point, PredictionTask, predict_points
 from countperf.tuning.space import Choice
 
 REMEMBERED = 4
 """Questions that a process keeps: the latest ones."""
 
 NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
-"""What is raised of a question that cannot be pickled."""
+"""Errors that a task raises if it cannot be pickled."""
 
 _LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
 
-_known: OrderedDict[str, Question] = OrderedDict()
+_known: OrderedDict[str, PredictionTask] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -50,7 +50,7 @@ class Packed:
     content: bytes
 
     @classmethod
-    def of(cls, question: Question) -> Packed:
+    def of(cls, question: PredictionTask) -> Packed:
         """Pack a question.
 
         Raises
@@ -62,7 +62,7 @@ class Packed:
         content = zlib.compress(pickled, _LEVEL)
         return cls(hashlib.sha256(content).hexdigest(), content)
 
-    def question(self) -> Question:
+    def question(self) -> PredictionTask:
         """Unpack it, or return what this process unpacked before."""
         with _lock:
             found = _known.get(self.digest)
@@ -76,12 +76,12 @@ class Packed:
             return found
 
 
-def predict_sent(asked: Packed | Question, choices: Sequence[Choice]) -> list[Point]:
+def predict_sent(asked: Packed | PredictionTask, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points; what a process of the pool is asked to do."""
     return predict_points(asked.question() if isinstance(asked, Packed) else asked, choices)
 
 
-def predict_each(asked: Packed | Question, choices: Sequence[Choice]) -> Generator[Point]:
+def predict_each(asked: Packed | PredictionTask, choices: Sequence[Choice]) -> Generator[Point]:
     """Predict some points one by one, so that those before one that ends the process are known."""
     for choice in choices:
         yield from predict_sent(asked, [choice])

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     Reference: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]
 
 Value: TypeAlias = bool | int | float | str
-"""What a parameter can be set to; it has to survive JSON."""
+"""Value of a parameter; it has to survive JSON."""
 
 Choice: TypeAlias = Mapping[str, Value]
 """A value for each parameter."""
 
 Constraint: TypeAlias = str | Callable[[Choice], bool]
-"""What every choice has to satisfy: an expression of the parameters, or a function."""
+"""Constraint on every choice: an expression of the parameters, or a function."""
 
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 _COUNTED = 20_000  # choices that are looked at to say how many there are, in a second or so
@@ -192,7 +192,7 @@ class SearchSpace:
 
     @property
     def _stride(self) -> int:
-        """How far apart neighbors in the order of `visit` are; without a divisor in common."""
+        """Stride of the order of `visit`, without a common divisor with the number of points."""
         count = self.cardinality
         stride = max(1, round(count * _GOLDEN_RATIO))
         while math.gcd(stride, count) != 1:

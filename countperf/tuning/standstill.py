@@ -14,7 +14,7 @@ _LONGEST_S = 30.0  # that processes are stopped: what waits for one of them goes
 
 
 class StandsStill(Protocol):
-    """What an executor has (`standstill`) whose processes can stand still in the midst of tasks."""
+    """Protocol of an executor whose processes can be suspended within a task (`standstill`)."""
 
     def reached(self) -> AbstractContextManager[None]:
         """Have all stand still."""

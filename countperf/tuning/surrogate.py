@@ -1,9 +1,9 @@
-"""Which points are worth predicting next, judging by those that were predicted.
+"""Surrogate of the predictions, which chooses the points to predict next.
 
 Predictions take time, too. What a model says of points that are alike in most parameters is alike,
 so that it can be estimated by kernel ridge regression: of the logarithm of predicted times, with a
 kernel that multiplies over the parameters, as in `countperf.tuning.posterior`. Once variants are
-measured, what they say of the predictions (`Promise.correct`) takes their place. The estimates
+measured, what they say of the predictions (`Surrogate.correct`) takes their place. The estimates
 decide nothing but the order in which points are predicted.
 """
 
@@ -24,7 +24,7 @@ MOST = 256
 _RIDGE = 0.02
 
 
-class Promise:
+class Surrogate:
     """Estimates predicted times of points from those of others.
 
     Parameters

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from countperf.execution.policy import ExecutionPolicy
     from countperf.fitting.result import FitResult
     from countperf.measurements import MeasurementSet
-    from countperf.models.definition import FittedModel, Loss, Residual
+    from countperf.models.definition import Loss, ModelDefinition, Residual
 
 
 _MANY_CASES = 1000
@@ -43,7 +43,7 @@ _MANY_CASES = 1000
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
-    model: str | FittedModel = "linear",
+    model: str | ModelDefinition = "linear",
     expression: str | None = None,
     policy: ExecutionPolicy | Path | str | None = None,
     nonnegative: bool = False,
@@ -61,7 +61,7 @@ def fit(
     ----------
     measurements : MeasurementSet, Path or str
         Measurements of one device, or their file.
-    model : str or FittedModel
+    model : str or ModelDefinition
         A model, its name, the path of its document (TOML or JSON), or ``auto`` to choose among
         those that ship by leaving out families of measurement kernels; ``structural`` to choose
         among execution policies.

@@ -62,7 +62,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the campaign is asked to do.
+    """Options of the campaign.
 
     Attributes
     ----------

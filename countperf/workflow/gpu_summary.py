@@ -37,7 +37,7 @@ class _Progress(Part):
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What is finished, kept in ``campaign.json``.
+    """Progress of the campaign, kept in ``campaign.json``.
 
     Attributes
     ----------

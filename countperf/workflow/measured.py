@@ -27,7 +27,7 @@ from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement
-    from countperf.models.definition import FittedModel
+    from countperf.models.definition import ModelDefinition
 
 
 def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
@@ -36,7 +36,7 @@ def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
 
 
 def with_known_transactions(
-    measurements: MeasurementSet, definition: FittedModel, executor: Executor | None = None
+    measurements: MeasurementSet, definition: ModelDefinition, executor: Executor | None = None
 ) -> MeasurementSet:
     """Find what a model names of transactions, for measured kernels of the catalogue.
 

@@ -44,7 +44,7 @@ _TRIED_VARIANTS = 5  # of a set, to find its sizes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How much a campaign measures.
+    """Extent of a campaign.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ from measurement_kernels.catalog import entries
 
 if TYPE_CHECKING:
     from countperf.measurements import Statistic, TimingDocument
-    from countperf.models.definition import FittedModel
+    from countperf.models.definition import ModelDefinition
     from countperf.models.explanation import Explanation
     from countperf.predictions import Prediction
     from measurement_kernels.entry import CatalogEntry
@@ -405,7 +405,7 @@ def catalogue_vectors() -> Mapping[str, PropertyVector]:
     }
 
 
-def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
+def catalogue_suppliers(model: ModelDefinition) -> Mapping[str, tuple[str, ...]]:
     """Return, for each feature of a model, the kernels of the catalogue that exercise it.
 
     One kernel of each family and variant stands for the others; all element types are looked at.
@@ -414,7 +414,7 @@ def catalogue_suppliers(model: FittedModel) -> Mapping[str, tuple[str, ...]]:
     return suppliers_of(model.features, issued)
 
 
-def lookup_of(model: FittedModel) -> Callable[[str], tuple[str, ...]]:
+def lookup_of(model: ModelDefinition) -> Callable[[str], tuple[str, ...]]:
     """Return what looks up a feature's suppliers; the catalogue is gone through once, if asked."""
     found = cache(lambda: catalogue_suppliers(model))
     return lambda feature: found().get(feature, ())

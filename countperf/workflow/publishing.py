@@ -22,7 +22,7 @@ from measurement_kernels.catalog import families
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet
-    from countperf.models.definition import FittedModel
+    from countperf.models.definition import ModelDefinition
     from countperf.models.weights import WeightSet
 
 
@@ -30,7 +30,7 @@ def publish(
     measurements: MeasurementSet | Path | str,
     folder: Path | str = "fits",
     *,
-    model: str | FittedModel | None = None,
+    model: str | ModelDefinition | None = None,
     weights: WeightSet | Path | str | None = None,
     compiled: WeightSet | Path | str | None = None,
 ) -> Path:
@@ -42,7 +42,7 @@ def publish(
         The campaign, or its file.
     folder : Path or str
         Where the folders of devices are.
-    model : str or FittedModel, optional
+    model : str or ModelDefinition, optional
         The model to predict with by default, or ``auto`` to choose one as `fit` does; without it,
         that is the paper's.
     weights : WeightSet, Path or str, optional

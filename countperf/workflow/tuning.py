@@ -18,7 +18,7 @@ from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
 from countperf.tuning.devices import DeviceSearch
 from countperf.tuning.devices import tune_devices as search_devices
-from countperf.tuning.points import Limits, Question, checked_space
+from countperf.tuning.points import Limits, PredictionTask, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
@@ -102,7 +102,7 @@ def rank(
         message = "variants are compiled on a device: name it (device=, --device)"
         raise ParameterError(message, parameter="device")
     weights = _matching_weights(weights, found, force)
-    question = Question(
+    question = PredictionTask(
         space=space,
         weights=weights,
         sizes=sizes,
@@ -198,7 +198,7 @@ def tune(
     sizes = {**(parameters or {}), **more}
     checked_space(space, sizes, to_measure=True)
     found = find_device(device)
-    question = Question(
+    question = PredictionTask(
         space=space,
         weights=_matching_weights(weights, found, force),
         sizes=sizes,
@@ -269,7 +269,7 @@ def tune_devices(
     checked_space(space, sizes, to_measure=True)
 
     def search(device: Device) -> DeviceSearch:
-        question = Question(
+        question = PredictionTask(
             space=space,
             weights=_matching_weights(weights, device, force),
             sizes=sizes,

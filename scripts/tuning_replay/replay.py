@@ -30,7 +30,7 @@ from countperf.symbolic.memory import forget_counts
 from countperf.tuning import shared_counts, steps
 from countperf.tuning.build_workers import MOST, Builders
 from countperf.tuning.measuring import Bench
-from countperf.tuning.points import Point, Predicted, Question, predict_points
+from countperf.tuning.points import Point, Predicted, PredictionTask, predict_points
 from countperf.tuning.result import Budget, Key, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, Value
@@ -68,7 +68,7 @@ class Recording:
     ----------
     record : Record
         What was measured.
-    question : Question
+    question : PredictionTask
         What was asked of the variants.
     answers : Mapping from key to Answer
         What it says, by `countperf.tuning.result.as_key`, and what that takes in a search.
@@ -77,7 +77,7 @@ class Recording:
     """
 
     record: Record
-    question: Question
+    question: PredictionTask
     answers: Mapping[Key, Answer]
     count_s: float
 
@@ -102,7 +102,7 @@ class Recording:
         return min(ran, key=lambda point: point.time_s).choice
 
 
-def predicted_record(record: Record, question: Question, *, workers: int = 1) -> Recording:
+def predicted_record(record: Record, question: PredictionTask, *, workers: int = 1) -> Recording:
     """Predict the variants of a record, in their order and as a search would.
 
     A search predicts variants here and there, which share less than neighbors do: those that are
@@ -113,7 +113,7 @@ def predicted_record(record: Record, question: Question, *, workers: int = 1) ->
     ----------
     record : Record
         What was measured.
-    question : Question
+    question : PredictionTask
         The model, and limits of the device; its space and sizes are those of the record.
     workers : int
         How many processes predict in a search.
@@ -139,7 +139,7 @@ def predicted_record(record: Record, question: Question, *, workers: int = 1) ->
     )
 
 
-def _answered(question: Question, choices: Sequence[Choice]) -> dict[Key, Answer]:
+def _answered(question: PredictionTask, choices: Sequence[Choice]) -> dict[Key, Answer]:
     """Predict variants one after the other, by a process that knows of none."""
     steps.forget()
     shared_counts.forget()
@@ -406,7 +406,7 @@ class ReplayExecutor(Executor):
 
 
 class ReplayBuilders(Builders):
-    """Replayed build workers, in place of `countperf.tuning.build_workers.Elsewhere`.
+    """Replayed build workers, in place of `countperf.tuning.build_workers.BuildWorkers`.
 
     Parameters
     ----------
@@ -445,7 +445,7 @@ class ReplayBuilders(Builders):
 
     @property
     def standstill(self) -> StandsStill:
-        """Of a replay, in which nothing is built while the clock advances for something else."""
+        """Suspension in a replay, where nothing is built while the clock advances otherwise."""
         return self._standstill
 
     def _build(self, place: int, choice: Choice) -> Future[float | None]:

@@ -14,7 +14,7 @@ import pytest
 
 from countperf.cli import main
 from countperf.models.library import load_weights
-from countperf.tuning.result import Tried, tried_line
+from countperf.tuning.result import Trial, tried_line
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
 pytest.importorskip("jinja2", reason="pages need the extra 'report'")
@@ -39,7 +39,7 @@ def _search(folder: Path) -> Path:
         "plan": {},
     }
     tried = [
-        Tried(choice={"tile": tile}, predicted_s=1e-3, samples_s=(time_s, time_s), at_s=float(tile))
+        Trial(choice={"tile": tile}, predicted_s=1e-3, samples_s=(time_s, time_s), at_s=float(tile))
         for tile, time_s in ((4, 3e-3), (8, 2e-3), (16, 5e-3))
     ]
     path = folder / "search.jsonl"

@@ -9,14 +9,14 @@ from countperf.fitting.design import Observation, inputs_of
 from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import fit
 from countperf.fitting.keeping import keep_largest, smallest_features
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from tests.fitting.builders import measure
 
 LOAD, ADD, LOCAL = "gmem.load.32.stride1", "flop.add.f32", "lmem.load.32"
 
 
-def model(most: int | None) -> FittedModel:
-    return FittedModel.from_object(
+def model(most: int | None) -> ModelDefinition:
+    return ModelDefinition.from_object(
         {
             "format": "countperf-model",
             "version": 1,
@@ -94,7 +94,7 @@ def test_a_fit_keeps_no_more_weights_than_its_model_may() -> None:
 
 
 def test_a_feature_that_is_the_only_one_of_its_term_stays() -> None:
-    definition = FittedModel.from_object(
+    definition = ModelDefinition.from_object(
         {
             "format": "countperf-model",
             "version": 1,

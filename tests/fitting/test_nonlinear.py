@@ -15,7 +15,7 @@ from countperf.fitting.estimate import Estimate, estimate, recipe_of
 from countperf.fitting.fit import fit
 from countperf.fitting.nonlinear import Problem, Recipe, minimise
 from countperf.fitting.result import FitResult
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import scalar_function
 from countperf.models.expressions import parse
 from countperf.models.standard import from_expression
@@ -44,7 +44,7 @@ def test_certified_squares_follow_from_data_and_certified_parameters(
 def _nist(problem: NonlinearProblem, start: tuple[float, ...]) -> Estimate:
     """Fit y by absolute residuals: one minus the time of ``1 + f(x) - y`` where 1 was measured."""
     formula = re.sub(r"\bx\b", "groups", problem.formula)
-    model = FittedModel.from_object(
+    model = ModelDefinition.from_object(
         {
             "format": "countperf-model",
             "version": 1,
@@ -271,7 +271,7 @@ def test_linear_models_end_where_scipy_ends() -> None:
     from scipy.optimize import least_squares
 
     random = np.random.default_rng(3)
-    model = FittedModel.from_object(
+    model = ModelDefinition.from_object(
         {
             "format": "countperf-model",
             "version": 1,
@@ -370,7 +370,7 @@ def test_overlaps_of_many_weights_end_no_higher_than_scipy_does() -> None:
 
 
 def test_steps_that_are_too_long_are_damped() -> None:
-    model = FittedModel.from_object(
+    model = ModelDefinition.from_object(
         {
             "format": "countperf-model",
             "version": 1,

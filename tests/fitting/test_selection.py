@@ -24,7 +24,7 @@ from countperf.fitting.selection import (
 )
 from countperf.fitting.validation import HeldOutCase
 from countperf.measurements import PURPOSES
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.records import Support
 from countperf.models.shipped import MODELS
 from countperf.models.standard import from_expression
@@ -85,7 +85,7 @@ def test_the_model_that_made_the_times_is_chosen() -> None:
 def test_the_best_is_refined_until_nothing_is_better() -> None:
     asked: list[str] = []
 
-    def refine(model: FittedModel) -> dict[str, FittedModel]:
+    def refine(model: ModelDefinition) -> dict[str, ModelDefinition]:
         asked.append(model.name)
         return {"overlap": CANDIDATES["overlap"]}
 

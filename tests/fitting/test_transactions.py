@@ -14,7 +14,7 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.fit import fit as fit_model
 from countperf.fitting.result import FitResult
 from countperf.measurements import Measurement, MeasurementSet
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.standard import from_expression
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
@@ -167,7 +167,7 @@ def test_what_does_not_say_them_is_refused() -> None:
         from_expression("launch + w_t*transactions_32_load")
     charged = {"terms": {"launch": ["launches"], "lines": ["transactions.*.load"]}}
     with pytest.raises(DocumentError, match="name the work items of a sub-group"):
-        FittedModel.from_object(
+        ModelDefinition.from_object(
             {
                 **{"format": "countperf-model", "version": 1, "name": "lines", **charged},
                 "expression": "launch + lines",

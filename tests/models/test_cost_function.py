@@ -13,8 +13,8 @@ import pytest
 
 from countperf.errors import ParameterError, UnmeasuredPropertyError
 from countperf.models.correction import Correction
-from countperf.models.cost_function import Shapes
-from countperf.models.definition import FittedModel
+from countperf.models.cost_function import ProportionalCounts
+from countperf.models.definition import ModelDefinition
 from countperf.models.records import FitQuality, Range
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
@@ -164,7 +164,7 @@ def test_counts_that_are_proportional_are_one_shape() -> None:
         }
     )
 
-    shapes = Shapes.of(vector)
+    shapes = ProportionalCounts.of(vector)
 
     assert list(vector) == ["flop.add.f32", "flop.div.f32", "flop.mul.f32", "groups", "launches"]
     assert shapes.factors.tolist() == [
@@ -214,7 +214,7 @@ def test_counts_that_are_no_integers_by_their_nature_are_shapes_of_integers() ->
 
 
 LOAD = "gmem.load.32.stride1"
-MODEL = FittedModel.from_object(
+MODEL = ModelDefinition.from_object(
     {
         "format": "countperf-model",
         "version": 1,

@@ -10,7 +10,7 @@ import pytest
 
 from countperf.errors import CountingError, DocumentError, ExpressionError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import FittedModel, property_of
+from countperf.models.definition import ModelDefinition, property_of
 from countperf.models.function import ModelFunction, column_keys, model_inputs
 from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.standard import from_expression
@@ -67,7 +67,7 @@ def test_a_toml_file_is_a_model_and_survives_as_json(tmp_path: Path) -> None:
 
     model = fitted_model(str(path))
 
-    assert FittedModel.read_text(model.write_text()) == model
+    assert ModelDefinition.read_text(model.write_text()) == model
     assert list(model.all_parameters) == ["w_group", "sharpness"]
     assert model.variables == ("groups", "waves")
     assert model.terms["launch"].lower == 0
@@ -94,7 +94,7 @@ def test_counts_are_sorted_into_terms_names_and_what_the_model_does_not_know(
 
 
 def test_a_property_covered_by_a_derived_feature_alone_is_known() -> None:
-    model = FittedModel.from_object(
+    model = ModelDefinition.from_object(
         _document(derived={"both": "lmem_load_32 + flop_special_f32"}, terms={"cost": ["both"]})
     )
 
@@ -157,7 +157,7 @@ def test_names_that_no_model_of_the_kind_has_are_refused(
     changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(DocumentError, match=said):
-        FittedModel.from_object(_document(**changes))
+        ModelDefinition.from_object(_document(**changes))
 
 
 def test_an_expression_with_a_policy_has_the_terms_and_features_of_structural_models() -> None:
@@ -259,7 +259,7 @@ def test_a_bad_model_is_refused_with_the_path_of_the_field(
     changes: dict[str, Any], field: str, said: str
 ) -> None:
     with pytest.raises(DocumentError, match=said) as caught:
-        FittedModel.from_object(_document(**changes))
+        ModelDefinition.from_object(_document(**changes))
 
     assert caught.value.field == field
 

@@ -16,7 +16,7 @@ from countperf.errors import (
     ParameterError,
     UnmeasuredPropertyError,
 )
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.linear import LINEAR
 from countperf.models.records import Calibration, FitQuality, FittedParameter, Range
 from countperf.models.standard import from_expression
@@ -141,10 +141,12 @@ def _without_groups(expression: str) -> dict[str, Any]:
     if "groups" in expression:
         return {}
     fields = from_expression(expression).to_object()
-    return {"model": FittedModel.from_object({**fields, "ignored": [*fields["ignored"], "groups"]})}
+    return {
+        "model": ModelDefinition.from_object({**fields, "ignored": [*fields["ignored"], "groups"]})
+    }
 
 
-DERIVED = FittedModel.from_object(
+DERIVED = ModelDefinition.from_object(
     {
         "format": "countperf-model",
         "version": 1,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from countperf.execution.memory_hierarchy import load_hierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.function import model_inputs
 from countperf.models.negligible import without_features
 from countperf.models.structural import structural
 
 LOAD, ADD, DIV = "gmem.load.32.stride1", "flop.add.f32", "flop.div.f32"
-MODEL = FittedModel.from_object(
+MODEL = ModelDefinition.from_object(
     {
         "format": "countperf-model",
         "version": 1,
@@ -71,4 +71,4 @@ def test_a_property_that_a_formula_needs_may_be_without_a_weight_of_its_own() ->
 def test_documents_keep_what_is_negligible() -> None:
     model = without_features(MODEL, ["flop.div.f32"])
 
-    assert FittedModel.from_object(model.model_dump(mode="json")) == model
+    assert ModelDefinition.from_object(model.model_dump(mode="json")) == model

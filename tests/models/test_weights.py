@@ -15,7 +15,7 @@ from countperf.errors import (
     PredictionError,
     UnmeasuredPropertyError,
 )
-from countperf.models.definition import FittedModel, Term
+from countperf.models.definition import ModelDefinition, Term
 from countperf.models.weights import WeightSet
 from countperf.predictions import TimeModel
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
@@ -159,7 +159,7 @@ def test_on_request_a_prediction_is_incomplete_and_says_of_what() -> None:
 def test_a_property_that_the_model_has_no_rule_for_is_never_dropped() -> None:
     weights = make_weights(
         {"launches": 1e-6},
-        definition=FittedModel(
+        definition=ModelDefinition(
             name="linear",
             ignored=("iop.*",),
             terms={"cost": Term(charged=("launches",))},

@@ -11,7 +11,7 @@ from countperf.errors import ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.fitting.fit import fit
 from countperf.hardware.parameters import InstructionClass, declare_device
-from countperf.models.definition import FittedModel
+from countperf.models.definition import ModelDefinition
 from countperf.models.records import FittedParameter, IndistinguishableGroup, Range, Weight
 from countperf.models.structural import structural
 from countperf.models.units import counts_bytes, parameter_unit, unit_of
@@ -24,8 +24,10 @@ from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
 
 
-def make_model(derived: str = "4*gmem_load_32_stride1 + 8*gmem_store_64_stride1") -> FittedModel:
-    return FittedModel.from_object(
+def make_model(
+    derived: str = "4*gmem_load_32_stride1 + 8*gmem_store_64_stride1",
+) -> ModelDefinition:
+    return ModelDefinition.from_object(
         {
             "format": "countperf-model",
             "version": 1,
@@ -150,7 +152,7 @@ def test_weights_of_expressions_have_units_rates_and_the_names_they_are_mixed_up
 
 def test_parameters_that_nothing_tells_apart_are_named_by_the_fit() -> None:
     # every kernel is launched once: two costs of a launch share it
-    model = FittedModel.from_object(
+    model = ModelDefinition.from_object(
         {
             "format": "countperf-model",
             "version": 1,

@@ -9,9 +9,9 @@ import pytest
 from countperf.report.tuning import ranking_object, ranking_text, tuning_object, tuning_text
 from countperf.tuning.points import Refused
 from countperf.tuning.ranking import Ranking, by_stage
-from countperf.tuning.result import Tried, TuningResult
+from countperf.tuning.result import Trial, TuningResult
 
-WINNER = Tried(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
+WINNER = Trial(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
 RESULT = TuningResult(
     space="toy",
     device="pocl-testchip",

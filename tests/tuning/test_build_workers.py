@@ -11,8 +11,8 @@ from countperf.errors import MeasurementError, WrongResultError
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning import SearchSpace
-from countperf.tuning.build_workers import Elsewhere
-from countperf.tuning.points import Question
+from countperf.tuning.build_workers import BuildWorkers
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.pools import Pool, process_pool
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
@@ -29,7 +29,7 @@ UNDONE = {"group": 16, "each": 8, "fetch": True}
 PLAN = Plan(runs=3)
 
 
-def _question(space: SearchSpace) -> Question:
+def _question(space: SearchSpace) -> PredictionTask:
     return replace(QUESTION, space=space, sizes={"n": 4096})
 
 
@@ -39,10 +39,10 @@ def pool() -> Iterator[Pool]:
         yield found
 
 
-def _elsewhere(pool: Pool, space: SearchSpace, device: Device) -> Elsewhere:
+def _elsewhere(pool: Pool, space: SearchSpace, device: Device) -> BuildWorkers:
     asked = Packed.of(_question(space))
-    found = Elsewhere.of(pool, asked, KernelRunner.open(device), PLAN, PLAN.max_case_s)
-    assert isinstance(found, Elsewhere)
+    found = BuildWorkers.of(pool, asked, KernelRunner.open(device), PLAN, PLAN.max_case_s)
+    assert isinstance(found, BuildWorkers)
     assert found.processes == 2
     return found
 
@@ -115,10 +115,10 @@ def test_others_are_left_alone(pool: Pool, device: Device) -> None:
     runner = KernelRunner.open(device)
 
     asked = Packed.of(question)
-    assert Elsewhere.of(Inline(), asked, runner, PLAN, 1.0) is None
+    assert BuildWorkers.of(Inline(), asked, runner, PLAN, 1.0) is None
     other = KernelRunner(runner.session, ThinkingClock())
-    assert Elsewhere.of(pool, asked, other, PLAN, 1.0) is None
-    assert Elsewhere.of(pool, question, runner, PLAN, 1.0) is None  # that cannot be sent
+    assert BuildWorkers.of(pool, asked, other, PLAN, 1.0) is None
+    assert BuildWorkers.of(pool, question, runner, PLAN, 1.0) is None  # that cannot be sent
 
 
 def test_a_question_is_unpacked_once_in_each_process() -> None:

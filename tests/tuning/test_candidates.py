@@ -12,12 +12,12 @@ import pytest
 
 from countperf.tuning.building import PRIOR_S, WRITTEN, BuildTimes
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.points import Point, Predicted, Question, Refused
+from countperf.tuning.points import Point, Predicted, PredictionTask, Refused
 from countperf.tuning.ranker import Ranker
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.result import Key, Plan, Tried, as_key
+from countperf.tuning.result import Key, Plan, Trial, as_key
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.surrogate import Promise
+from countperf.tuning.surrogate import Surrogate
 from tests.tuning.spaces import make_space
 from tests.tuning.test_ranking import WEIGHTS, Inline
 
@@ -72,10 +72,10 @@ def test_of_measured_variants_those_cut_short_may_have_been_faster_than_the_winn
     """Every other run of the winner takes half as long again, so that its median may."""
     first, second = _point(1, 1e-3), _point(2, 1.1e-3)
     candidates = _known(first, second)
-    winner = Tried(choice=first.choice, predicted_s=1e-3, samples_s=(1e-3, 1.5e-3) * 5)
+    winner = Trial(choice=first.choice, predicted_s=1e-3, samples_s=(1e-3, 1.5e-3) * 5)
     candidates.learn(winner)
     candidates.learn(
-        Tried(choice=second.choice, predicted_s=1.1e-3, samples_s=other_s, cut_short=cut_short)
+        Trial(choice=second.choice, predicted_s=1.1e-3, samples_s=other_s, cut_short=cut_short)
     )
 
     assert candidates.regret(winner) == pytest.approx(regret)
@@ -94,7 +94,7 @@ def test_what_there_is_no_time_for_is_not_tried_but_the_first_one_always_is() ->
     candidates = _known(large, small)
 
     assert candidates.promising(0.01, (), 1)
-    candidates.learn(Tried(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
+    candidates.learn(Trial(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
     assert candidates.promising(1.0, (), 1) == []
     assert candidates.promising(10.0, (), 2) == [large]
 
@@ -102,7 +102,7 @@ def test_what_there_is_no_time_for_is_not_tried_but_the_first_one_always_is() ->
 def test_what_is_built_needs_no_time_but_that_of_its_runs() -> None:
     large, small = _point(1, 1e-3, written=1000), _point(2, 1.1e-3)
     candidates = _known(large, small)
-    candidates.learn(Tried(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
+    candidates.learn(Trial(choice=small.choice, predicted_s=1.1e-3, samples_s=(1e-3,)), build_s=0.1)
 
     assert candidates.worth_a_try(1.0, [as_key(large.choice)]) == large
     assert candidates.worth_a_try(1e-4, [as_key(large.choice)]) is None
@@ -127,7 +127,7 @@ def _looks(build_s: float) -> tuple[Callable[..., Key | None], list[Key]]:
     points = [_point(place, 1e-3) for place in range(1, 6)]
     candidates = _known(*points)
     for point, time_s in zip(points, (1e-3, 1.9e-3, 1.2e-3, 2.1e-3, 1.5), strict=True):
-        tried = Tried(choice=point.choice, predicted_s=1e-3, samples_s=(time_s,))
+        tried = Trial(choice=point.choice, predicted_s=1e-3, samples_s=(time_s,))
         candidates.learn(tried, build_s=build_s)
 
     def looked_at(*settled: Key, left_s: float = INFINITE) -> Key | None:
@@ -160,7 +160,7 @@ def test_measurements_say_what_promises_short_times() -> None:
     keys = [as_key(each.choice) for each in (first, alike, other)]
 
     assert candidates.promising_s == {}
-    candidates.learn(Tried(choice=first.choice, predicted_s=1e-3, samples_s=(4e-3,)))
+    candidates.learn(Trial(choice=first.choice, predicted_s=1e-3, samples_s=(4e-3,)))
     found_s = candidates.promising_s
     assert found_s[keys[0]] == pytest.approx(4e-3, rel=0.1)
     assert found_s[keys[1]] > 1.1e-3
@@ -174,20 +174,20 @@ def _time_s(choice: Choice) -> float | None:
 
 
 def test_points_like_fast_ones_promise_to_be_fast() -> None:
-    promise = Promise(SPACE)
+    promise = Surrogate(SPACE)
     choices = list(SPACE.choices())
     for choice in choices[::2]:
         promise.add(choice, _time_s(choice))
 
     order = [choices[1::2][place] for place in promise.order(choices[1::2])]
 
-    assert Promise(SPACE).order(choices) == list(range(len(choices)))
+    assert Surrogate(SPACE).order(choices) == list(range(len(choices)))
     actual = [_time_s(choice) or 1.0 for choice in order]
     assert max(actual[:3]) < min(actual[-3:])
 
 
 def test_points_unlike_those_that_were_measured_to_be_slow_promise_to_be_fast() -> None:
-    promise = Promise(SPACE)
+    promise = Surrogate(SPACE)
     known = [choice for choice in SPACE.choices() if int(choice["x"]) % 3 == 0]
     for choice in known:
         promise.add(choice, _time_s(choice))
@@ -208,7 +208,7 @@ def _ranked(space: SearchSpace, points: int, *, by_promise: bool) -> tuple[float
             del fn
             return super().submit(told, *args, **kwargs)
 
-    def told(_: Question, choices: list[Choice]) -> list[Point]:
+    def told(_: PredictionTask, choices: list[Choice]) -> list[Point]:
         times = [(dict(choice), _time_s(choice)) for choice in choices]
         return [
             Refused(choice=choice, stage="build", reason="no corner")
@@ -217,7 +217,7 @@ def _ranked(space: SearchSpace, points: int, *, by_promise: bool) -> tuple[float
             for choice, time_s in times
         ]
 
-    question = Question(space=space, weights=WEIGHTS, sizes={})
+    question = PredictionTask(space=space, weights=WEIGHTS, sizes={})
     with Ranker(question, Told(), points=points, by_promise=by_promise) as ranker:
         while not ranker.is_done:
             ranker.work(None, most=1)

@@ -19,7 +19,7 @@ from countperf.harness.runner import KernelRunner, Run
 from countperf.measurements import KernelCase
 from countperf.report.tuning import device_results_object, device_results_text
 from countperf.tuning.devices import DeviceResults, DeviceSearch, tune_devices
-from countperf.tuning.points import Question
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.result import Budget, Plan
 from tests.harness.fakes import FakeRunner
 from tests.tuning.test_ranking import WEIGHTS, Inline
@@ -165,7 +165,7 @@ def test_an_interruption_ends_all_searches() -> None:
 @pytest.mark.device
 def test_two_real_devices_are_tuned_side_by_side(device: Device, tmp_path: Path) -> None:
     """The same PoCL device twice: two contexts, queues and journals."""
-    question = Question(space=LARGE, weights=WEIGHTS, sizes={"n": 2**16})
+    question = PredictionTask(space=LARGE, weights=WEIGHTS, sizes={"n": 2**16})
     searches = [
         DeviceSearch(label=label, question=question, open_runner=lambda: KernelRunner.open(device))
         for label in ("pocl:0", "pocl:1")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.tuning.points import Question
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget
 from countperf.tuning.search import tune_space
@@ -40,7 +40,7 @@ def test_a_cluster_ranks_and_tunes_like_one_process(
 ) -> None:
     if find_spec(needs) is None or (name == "mpi" and not MPIEXEC.exists()):
         pytest.skip("needs the extra 'cluster'")
-    question = Question(space=SPACE, weights=WEIGHTS, sizes={"n": N})
+    question = PredictionTask(space=SPACE, weights=WEIGHTS, sizes={"n": N})
     ranking = rank_points(question, executor=Inline())
     tuned = tune_space(question, scripted(), Budget(measurements=4), executor=Inline())
 

@@ -11,7 +11,7 @@ from countperf.errors import MeasurementError, TuningError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import Run
 from countperf.measurements import KernelCase
-from countperf.tuning.exclusive_timing import Gate
+from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.measuring import Bench
 from countperf.tuning.result import Plan
 from tests.harness.fakes import FakeRunner
@@ -62,7 +62,7 @@ def test_arguments_are_put_into_memory_before_everything_else_stands_still() -> 
     order: list[str] = []
     runner = Counting()
 
-    class Noting(Gate):
+    class Noting(TimingLock):
         def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
             order.append(f"alone with {len(runner.in_memory)}")
             return super().timing(device)
@@ -76,7 +76,7 @@ def test_arguments_are_put_into_memory_before_everything_else_stands_still() -> 
 def test_a_search_that_is_interrupted_before_a_timing_has_no_failed_variant() -> None:
     runner = Counting()
 
-    class Closed(Gate):
+    class Closed(TimingLock):
         def timing(self, device: DeviceIdentity) -> AbstractContextManager[None]:
             del device
             raise TuningError("the search was interrupted", refusals=[])

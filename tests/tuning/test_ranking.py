@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.exclusive_timing import Gate
+from countperf.tuning.exclusive_timing import TimingLock
 from countperf.tuning.points import (
     Limits,
     Point,
     Predicted,
-    Question,
+    PredictionTask,
     Refused,
     checked_space,
     load_space,
@@ -55,9 +55,9 @@ class Inline(Executor):
         return future
 
 
-def _question(**changes: Any) -> Question:
+def _question(**changes: Any) -> PredictionTask:
     fields: dict[str, Any] = {"space": DOUBLE, "weights": WEIGHTS, "sizes": {}}
-    return Question(**{**fields, **changes})
+    return PredictionTask(**{**fields, **changes})
 
 
 def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None:
@@ -302,7 +302,7 @@ def test_what_is_predicted_together_is_one_task_where_promise_counts() -> None:
 
 def test_what_can_stand_still_need_not_end_its_tasks() -> None:
     executor = Noting()
-    gate = Gate()
+    gate = TimingLock()
     with (
         Ranker(_question(), executor) as one,
         Ranker(_question(), executor) as other,

@@ -29,7 +29,7 @@ from countperf.errors import (
 from countperf.harness.clock import FakeClock
 from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
-from countperf.tuning.points import Predicted, Question, Refused
+from countperf.tuning.points import Predicted, PredictionTask, Refused
 from countperf.tuning.result import Budget, Plan, TuningResult, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import SearchSpace
@@ -145,7 +145,7 @@ def test_variants_are_measured_that_no_model_predicts_and_any_model_is_asked_lat
     unweighted = WeightSet.from_object({**content, "weights": kept, "covariance_s2": None})
 
     def answers(weights: WeightSet) -> list[type]:
-        question = Question(space=DOUBLE, weights=weights, sizes={})
+        question = PredictionTask(space=DOUBLE, weights=weights, sizes={})
         recording = predicted_record(found, question)
         assert 0 < recording.count_s < 60
         return [type(recording.answers[as_key(v.choice)].point) for v in found.variants]
@@ -377,7 +377,7 @@ def test_regrets_are_within_their_bounds_as_often_as_the_confidence_says(
     """By a record: no more misses than come up by chance once in a hundred times."""
     path = ROOT / "fits" / device / "tuning" / f"{family}.jsonl"
     record = read_record(path, points=100)
-    question = Question(
+    question = PredictionTask(
         space=record.space,
         weights=load_weights(device, model=model),
         sizes={},

@@ -18,8 +18,8 @@ import pytest
 from countperf.errors import ParameterError, TuningError
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
-from countperf.tuning.build_workers import Elsewhere
-from countperf.tuning.points import Point, Question, Refused, checked_space
+from countperf.tuning.build_workers import BuildWorkers
+from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
 from countperf.tuning.pools import process_pool
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
@@ -32,7 +32,7 @@ from tests.tuning.test_search import MANY, QUESTION, Inline, scripted, usual_tim
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
 
-ASKED = Question(space=FAILING, weights=WEIGHTS, sizes={})
+ASKED = PredictionTask(space=FAILING, weights=WEIGHTS, sizes={})
 PLAN = Plan(runs=2)
 REASONS = {
     "end": "ended with status 7",
@@ -83,7 +83,7 @@ def test_a_variant_that_fails_only_where_it_is_built_fails_alone(
     pool: Pool, device: Device, how: str
 ) -> None:
     bad, good = ({"group": group, "how": how} for group in (32, 16))
-    found = Elsewhere.of(
+    found = BuildWorkers.of(
         pool, Packed.of(ASKED), KernelRunner.open(device), PLAN, 1.0, longest_s=4.0
     )
     assert found is not None

@@ -26,9 +26,9 @@ from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
 from countperf.tuning import SearchSpace
-from countperf.tuning.points import Question
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranking import Ranking
-from countperf.tuning.result import Budget, Plan, Tried, TuningResult, ties
+from countperf.tuning.result import Budget, Plan, Trial, TuningResult, ties
 from countperf.tuning.search import tune_space
 from tests.harness.fakes import FakeRunner
 from tests.tuning.spaces import DOUBLE, build_double
@@ -42,7 +42,7 @@ LARGE = SearchSpace(
     make_arguments=DOUBLE.make_arguments,
     reference=DOUBLE.reference,
 )
-QUESTION = Question(space=LARGE, weights=WEIGHTS, sizes={})
+QUESTION = PredictionTask(space=LARGE, weights=WEIGHTS, sizes={})
 MANY = Budget(measurements=100)
 
 
@@ -110,7 +110,7 @@ def test_with_good_predictions_it_stops_early_and_says_that_it_is_sure() -> None
             )
         }
     )
-    question = Question(space=space, weights=weights, sizes={"n": 2**20})
+    question = PredictionTask(space=space, weights=weights, sizes={"n": 2**20})
 
     def time_of(name: str) -> float:
         factors = _factors(name)
@@ -191,7 +191,7 @@ def test_if_nothing_runs_that_is_an_error_with_the_reasons() -> None:
 
 
 def test_if_nothing_is_predicted_that_is_an_error_with_the_reasons() -> None:
-    question = Question(space=LARGE, weights=WEIGHTS, sizes={"n": 3})
+    question = PredictionTask(space=LARGE, weights=WEIGHTS, sizes={"n": 3})
 
     with pytest.raises(TuningError, match="no variant of 'double' has a prediction"):
         tune_space(question, scripted(), MANY, executor=Inline())
@@ -333,8 +333,8 @@ def test_there_is_time_to_run_the_best_again_when_the_seconds_are_spent() -> Non
 
 
 def test_variants_within_the_noise_are_reported_as_ties() -> None:
-    def tried(group: int, *samples: float, cut_short: bool = False) -> Tried:
-        return Tried(
+    def tried(group: int, *samples: float, cut_short: bool = False) -> Trial:
+        return Trial(
             choice={"group": group}, predicted_s=1.0, samples_s=samples, cut_short=cut_short
         )
 

@@ -19,14 +19,14 @@ from countperf.counting import resources as launch_resources
 from countperf.counting.equivalence import with_loops_as_loops
 from countperf.counting.resources import scheduled, written_instructions
 from countperf.execution.policy import ExecutionPolicy
-from countperf.models.definition import FittedModel, Term
+from countperf.models.definition import ModelDefinition, Term
 from countperf.models.library import load_weights
 from countperf.properties import count_properties
 from countperf.properties.cache import content_key
 from countperf.properties.count_properties import count_executed, count_kernel
 from countperf.properties.taxonomy import is_emitted
 from countperf.tuning import shared_counts, steps
-from countperf.tuning.points import Predicted, Question, load_space, predict_points
+from countperf.tuning.points import Predicted, PredictionTask, load_space, predict_points
 from tests.models.builders import make_weights
 
 FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution")
@@ -35,7 +35,7 @@ FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution
 @pytest.mark.parametrize("family", FAMILIES)
 def test_shared_counts_predict_what_direct_ones_do(family: str) -> None:
     space = load_space(family)
-    question = Question(
+    question = PredictionTask(
         space=space,
         weights=load_weights("pocl-epyc-zen5", model="linear"),
         sizes={},
@@ -93,7 +93,7 @@ def test_a_model_with_a_policy_predicts_the_same_from_what_is_executed() -> None
         *("launches", "groups", "barrier.local", "bytes.group.load.dense"),
         *(f"run.vector.gmem.{direction}.next" for direction in ("load", "store")),
     ]
-    definition = FittedModel(
+    definition = ModelDefinition(
         name="toy",
         policy=ExecutionPolicy(width=8),
         terms={"cost": Term(charged=tuple(charged))},
@@ -227,7 +227,7 @@ def test_each_structure_is_scheduled_and_counted_once(monkeypatch: pytest.Monkey
     near = [space.at(index) for index in range(2000, 2100)]
     choices = [choice for choice in near if space.satisfies(choice)][:12]
     structures = {_key(space.build(**choice)) for choice in choices}
-    question = Question(
+    question = PredictionTask(
         space=space,
         weights=load_weights("pocl-epyc-zen5", model="linear"),
         sizes={},
@@ -245,7 +245,7 @@ def test_each_structure_is_scheduled_and_counted_once(monkeypatch: pytest.Monkey
 _MILLION = """
 import resource
 from concurrent.futures import Executor, Future
-from countperf.tuning.points import Predicted, Question
+from countperf.tuning.points import Predicted, PredictionTask
 from countperf.tuning import ranker
 from tests.tuning.spaces import make_space
 from tests.tuning.test_ranking import WEIGHTS
@@ -264,7 +264,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 space = make_space(parameters={"x": range(1000), "y": range(1000)}, sizes={})
-question = Question(space=space, weights=WEIGHTS, sizes={})
+question = PredictionTask(space=space, weights=WEIGHTS, sizes={})
 ranker.rank_points(question, executor=Cheap(), keep=100, points=20_000)
 before = peak()
 found = ranker.rank_points(question, executor=Cheap(), keep=100)

@@ -7,7 +7,7 @@ import pytest
 
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
-from countperf.tuning.points import Predicted, Question, predict_point
+from countperf.tuning.points import Predicted, PredictionTask, predict_point
 from measurement_kernels.variants import spaces
 from measurement_kernels.variants.sets import variant_entries
 from tests.models.builders import make_weights
@@ -30,7 +30,7 @@ def test_each_has_at_least_a_thousand_points_and_goes_to_other_processes(name: s
 @pytest.mark.parametrize("name", NAMES)
 def test_points_all_over_a_space_are_predicted(name: str) -> None:
     space = spaces()[name]
-    question = Question(space=space, weights=WEIGHTS, sizes={}, incomplete_ok=True)
+    question = PredictionTask(space=space, weights=WEIGHTS, sizes={}, incomplete_ok=True)
 
     points = [predict_point(question, space, choice) for choice in islice(space.choices(), 8)]
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from countperf.tuning import SearchSpace
-from countperf.tuning.points import Question
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget
 from countperf.tuning.search import tune_space
@@ -60,7 +60,7 @@ def mpi_executor() -> Generator[Executor]:
 
 
 def main(name: str) -> None:
-    question = Question(space=SPACE, weights=WEIGHTS, sizes={})
+    question = PredictionTask(space=SPACE, weights=WEIGHTS, sizes={})
     with {"dask": dask_executor, "mpi": mpi_executor}[name]() as executor:
         ranking = rank_points(question, executor=executor)
         tuned = tune_space(question, scripted(), Budget(measurements=4), executor=executor)

@@ -1,4 +1,4 @@
-"""What a device can do, found by microbenchmarks: the numbers that mechanistic models ask for.
+"""Characterization of a device by microbenchmarks: the constants that mechanistic models need.
 
 `characterize` runs them and returns a `Characterization`, whose `Characterization.parameters` the
 mechanistic models read. The same kernels run on OpenCL and CUDA. Times are differences between runs

@@ -18,7 +18,7 @@ _GROUP = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is measured.
+    """Effort of a characterization.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ class Finding(Part):
 
 
 class Characterization(Document):
-    """What the microbenchmarks found.
+    """Findings of the microbenchmarks.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What measured series say: which pipelines share, where caches end, what a transfer costs."""
+"""Estimates from measured series: shared pipelines, cache sizes, transfer costs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def mix_throughput(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixVerdict:
-    """How two classes of instructions share a compute unit.
+    """Verdict on whether two classes of instructions share a pipeline.
 
     Attributes
     ----------

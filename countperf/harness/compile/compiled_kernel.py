@@ -38,7 +38,7 @@ GROUP_STATES: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
     POCL: pocl_group,
     INTEL: intel_group,
 }
-"""By platform, function from a launch and the number of a group to the state of its registers."""
+"""Function from a launch and a group's number to its registers at entry, by platform."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

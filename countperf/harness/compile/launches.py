@@ -1,4 +1,4 @@
-"""What a translation unit launches at given sizes: kernels, arguments, groups; without a device."""
+"""Launches of a translation unit at given sizes, found without a device."""
 
 from __future__ import annotations
 

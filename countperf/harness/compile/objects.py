@@ -27,7 +27,7 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledObjects:
-    """What became of a kernel that was given to a runtime.
+    """Object code of a kernel from a runtime, or the problem.
 
     Attributes
     ----------

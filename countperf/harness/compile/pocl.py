@@ -20,7 +20,7 @@ SOURCE = "x86-64 machine code from PoCL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What became of a kernel that was given to PoCL.
+    """Object code of a kernel from PoCL, or the problem.
 
     Attributes
     ----------

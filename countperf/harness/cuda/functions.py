@@ -55,7 +55,7 @@ _HELPERS = {
 _UNSIGNED_ABS = "{result} {name}({type} a) {{ return a; }}"
 
 HELPER_QUALIFIER = "inline __device__"
-"""What a helper function has to be declared as."""
+"""Declaration qualifier of a helper function."""
 
 
 class CudaFunction(ScalarCallable):

@@ -34,7 +34,7 @@ _MESSAGE_LIMIT = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CudaHandle:
-    """What the harness knows a GPU by.
+    """Handle of a GPU: its ordinal and its driver's object.
 
     Attributes
     ----------
