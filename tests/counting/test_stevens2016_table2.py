@@ -55,7 +55,8 @@ KERNELS: dict[str, tuple[str, Any]] = {
 }
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
+def printed_rows(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table that the paper printed."""
     lines = (GOLDEN / name).read_text().splitlines()
     return csv.DictReader(line for line in lines if not line.startswith("#"))
 
@@ -63,7 +64,7 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
 def _weights() -> dict[str, tuple[float, float]]:
     """Return weight and half a unit in its last printed place, by property name."""
     weights: dict[str, tuple[float, float]] = {}
-    for row in _rows("stevens2016_table2_r9fury.csv"):
+    for row in printed_rows("stevens2016_table2_r9fury.csv"):
         mantissa, exponent = row["weight_s"].split("e")
         decimals = len(mantissa.split(".")[1])
         half_unit = 0.5 * 10.0 ** (int(exponent) - decimals)
@@ -87,7 +88,8 @@ def _fetches(t_unit: Any, parameters: dict[str, int]) -> dict[tuple[Any, ...], i
     return found
 
 
-def _paper_counts(counts: Counts, t_unit: Any, parameters: dict[str, int]) -> dict[str, float]:
+def paper_counts(counts: Counts, t_unit: Any, parameters: dict[str, int]) -> dict[str, float]:
+    """Return the counts of a kernel by the paper's conventions, by property name."""
     values: dict[str, float] = dict(sorted_by_taxonomy(counts).evaluate(parameters))
     known = {name: parameters[name] for name in counts.parameters}
     fetches = _fetches(t_unit, parameters)
@@ -106,7 +108,7 @@ def _paper_counts(counts: Counts, t_unit: Any, parameters: dict[str, int]) -> di
     ("kernel", "n", "predicted_ms"),
     [
         (row["kernel"], int(row["n"]), float(row["predicted_ms"]))
-        for row in _rows("stevens2016_table1_r9fury.csv")
+        for row in printed_rows("stevens2016_table1_r9fury.csv")
     ],
 )
 def test_printed_weights_times_counts_give_the_printed_prediction(
@@ -115,7 +117,7 @@ def test_printed_weights_times_counts_give_the_printed_prediction(
     name, sizes = KERNELS[kernel]
     t_unit = entry(name).build()
     counts = count_loopy_kernel(t_unit, powers="written")
-    values = _paper_counts(counts, t_unit, sizes(n))
+    values = paper_counts(counts, t_unit, sizes(n))
     weights = _weights()
     charged = {name: values[name] for name in weights if name in values}
     time_s = sum(weights[name][0] * value for name, value in charged.items())
