@@ -27,12 +27,18 @@ from countperf.machine_code.calling_conventions import (
     middle_group,
     pocl_group,
 )
-from countperf.machine_code.executed_counts import ROOT, late_of, properties_of
+from countperf.machine_code.executed_counts import CYCLES, ROOT, late_of, properties_of
 from countperf.machine_code.integer_unit import Machine
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.object_file import entry_of
-from countperf.machine_code.throughput import Analyzed, Block, Cycles, cycles_of
+from countperf.machine_code.throughput import (
+    Analyzed,
+    Block,
+    Cycles,
+    chain_of,
+    cycles_of,
+)
 
 GROUP_STATES: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
     POCL: pocl_group,
@@ -97,7 +103,11 @@ class CompiledKernel:
         return tuple(each for each in found if each.number_of_groups)
 
     def counts(
-        self, parameters: Mapping[str, int], statistics: Mapping[str, Any] | None = None
+        self,
+        parameters: Mapping[str, int],
+        statistics: Mapping[str, Any] | None = None,
+        *,
+        bounds: bool = False,
     ) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
 
@@ -107,6 +117,11 @@ class CompiledKernel:
             Values of all integer arguments; other scalars are 1, for what they are decides nothing.
         statistics : mapping from str to number or str, optional
             Mean trip counts of loops that depend on data, by name; others are passed over.
+        bounds : bool, optional
+            Also what bounds the time from below however many processors there are:
+            ``code.cycles_group``, the cycles of one group of each launch, and
+            ``code.cycles_group_chain``, those in which its loops wait for results; and
+            ``code.cycles_chain``, the latter of all groups. No shipped weights know them.
 
         Raises
         ------
@@ -136,8 +151,14 @@ class CompiledKernel:
                     found[name] += number * count * launch.number_of_groups
             for name, number in late_of(program, executed, machine.accessed).items():
                 found[name] += number * launch.number_of_groups
-            for name, number in cycles_of(program, executed, self.analyzed).items():
+            cycles = cycles_of(program, executed, self.analyzed)
+            for name, number in cycles.items():
                 found[f"{ROOT}.{name}"] += number * launch.number_of_groups
+            if bounds:
+                chain = chain_of(program, executed, self.analyzed)
+                found[f"{CYCLES}_group"] += cycles["cycles"]
+                found[f"{CYCLES}_group_chain"] += chain
+                found[f"{CYCLES}_chain"] += chain * launch.number_of_groups
         return dict(sorted((name, number) for name, number in found.items() if number))
 
 
