@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from countperf.fitting.result import FitResult
     from countperf.hardware.parameters import DeviceParameters
     from countperf.harness.characterization.document import Characterization
+    from countperf.harness.compile.compiled_kernel import CompiledKernel
     from countperf.harness.device import Device
     from countperf.harness.progress import Progress
     from countperf.harness.store import Rewriting
@@ -865,26 +866,29 @@ def _code_of(
     label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int]]]]]
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
-    from countperf.harness.compile.compiled_kernel import read_compiled
+    from countperf.harness.compile.compiled_kernel import counts_of_many, read_compiled
     from countperf.harness.devices import find_device
     from measurement_kernels.catalog import entry
 
     entries = [entry(name) for name, _ in cases]
     units = [(each.build(), some[0][1]) for each, (_, some) in zip(entries, cases, strict=True)]
     found: list[tuple[str, dict[str, int] | str]] = []
+    names: list[str] = []
+    requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any]]] = []
     read = read_compiled(units, find_device(label))
     for known, (_, some), compiled in zip(entries, cases, read, strict=True):
         for case, parameters in some:
+            if isinstance(compiled, KernelBuildError):
+                found.append((case, str(compiled)))
+                continue
             statistics = {
                 name: value(parameters) if callable(value) else value
                 for name, value in known.statistics.items()
             }
-            try:
-                if isinstance(compiled, KernelBuildError):
-                    raise compiled
-                found.append((case, compiled.counts(parameters, statistics)))
-            except (CountingError, KernelBuildError) as error:
-                found.append((case, str(error)))
+            names.append(case)
+            requests.append((compiled, parameters, statistics))
+    for case, counts in zip(names, counts_of_many(requests), strict=True):
+        found.append((case, str(counts) if isinstance(counts, CountingError) else counts))
     return found
 
 

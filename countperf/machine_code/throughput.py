@@ -104,18 +104,10 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
     DeviceError
         There is no analyzer, it does not know the processor, or it fails.
     """
-    whole = sum(executed.values())
-    blocks: list[tuple[Block, int, bool]] = []
-    for lines, is_loop in program.straight(executed):
-        times = executed[lines[0]]
-        if times * len(lines) >= _SHARE * whole:
-            blocks.append((_text(program.lines[each] for each in lines), times, is_loop))
-    new = {block for block, _, _ in blocks if block and block not in analyzed}
-    analyzed |= _analyze(sorted(new))
+    blocks = _blocks_of(program, executed)
+    analyze((block for block, _, _ in blocks), analyzed)
     found: Counter[str] = Counter()
     for block, times, is_loop in blocks:
-        if not block:
-            continue
         each = analyzed[block]
         found["cycles"] += round(times * each.cycles)
         found["cycles_throughput"] += round(times * each.throughput)
@@ -123,6 +115,43 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
         if is_loop:
             found["cycles_loop"] += round(times * each.cycles)
     return found
+
+
+def _blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Block, int, bool]]:
+    """Return blocks that matter, how often each is executed, and whether it repeats itself."""
+    whole = sum(executed.values())
+    found: list[tuple[Block, int, bool]] = []
+    for lines, is_loop in program.straight(executed):
+        times = executed[lines[0]]
+        if times * len(lines) >= _SHARE * whole:
+            block = _text(program.lines[each] for each in lines)
+            if block:
+                found.append((block, times, is_loop))
+    return found
+
+
+def blocks_of(program: Program, executed: Mapping[int, int]) -> list[Block]:
+    """Return the blocks that `cycles_of` needs to be analyzed; parameters are those of it."""
+    return [block for block, _, _ in _blocks_of(program, executed)]
+
+
+def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:
+    """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks).
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        As of `blocks_of`; of many kernels, as starting the analyzer takes longer than its work.
+    analyzed : dict
+        What is known of blocks already; new ones are added.
+
+    Raises
+    ------
+    DeviceError
+        As of `cycles_of`.
+    """
+    new = {block for block in blocks if block not in analyzed}
+    analyzed |= _analyze(sorted(new))
 
 
 def chain_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> int:
