@@ -32,7 +32,7 @@ _PIECE = 4
 
 _COMPARED = re.compile(r"^vpcmp(eq|gt)([bwdq])$")
 _LEAST = re.compile(r"^vp(min|max)([su])([bwd])$")
-_SUMS = re.compile(r"^vp(add|sub|mull)([bw])$")
+_SUMS = re.compile(r"^vp(add|sub|mull|mulhu|mulh)([bw])$")
 _SHIFTED = re.compile(r"^vps(ll|rl|ra)(v?)([wdq])$")
 _PRODUCTS = re.compile(r"^vpmul(u?)dq$")
 _PACKED = re.compile(r"^vpack(s|u)s(wb|dw)$")
@@ -254,6 +254,8 @@ def _sums(found: re.Match[str], parts: list[str], lanes: int) -> Source | None:
         "add": lambda a, b: a + b,
         "sub": lambda a, b: a - b,
         "mull": lambda a, b: a * b,
+        "mulhu": lambda a, b: a * b >> bits,
+        "mulh": lambda a, b: signed(a, bits) * signed(b, bits) >> bits,
     }
     operation = operations[found[1]]
     return _pairwise(lambda a, b: operation(a, b) % (1 << bits), parts, lanes, bits)

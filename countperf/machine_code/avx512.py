@@ -188,7 +188,7 @@ def _mask_of(mnemonic: str, parts: list[str]) -> _MaskSource | None:
         return shifted
     if len(numbers) != 2:
         return None
-    name = mnemonic.rstrip("bwdq")
+    name = mnemonic[:-1]
 
     def combined(machine: Machine) -> tuple[int, int]:
         (b, b_known), (a, a_known) = machine.masks[numbers[0]], machine.masks[numbers[1]]

@@ -9,6 +9,7 @@ volume 2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from countperf.machine_code.integer_unit import (
@@ -87,7 +88,8 @@ _WIDENED = {
     "cbw": ("%al", "%ax", 8),
     "cwde": ("%ax", "%eax", 16),
 }
-_STRING = ("stos", "movs", "lods", "scas", "cmps")
+_STRING = re.compile(r"^(?:stos|movs|lods|scas|cmps)[bwlq]?$")
+_STRING_PLACE = re.compile(r"%[de]s:\(%r[sd]i\)")
 _STRING_REGISTERS = tuple(REGISTERS[name].number for name in ("%rcx", "%rsi", "%rdi"))
 
 
@@ -119,7 +121,7 @@ def carried_action(mnemonic: str, operands: str) -> Action | None:
     if name in _RULES:
         rule, number = _RULES[name]
         return rule(parts, bits) if len(parts) == number else None
-    if name.startswith(_STRING) and any("(%rdi)" in part or "(%rsi)" in part for part in parts):
+    if _STRING.match(mnemonic) and _STRING_PLACE.search(operands):
         return _forget_string
     return None
 

@@ -38,6 +38,10 @@ _OPTIONS = (
 _SHARE = 2e-4
 """Smallest share of all executed instructions for which a block is analyzed."""
 _AT_ONCE = 200
+_WAITS = 1.1
+"""By which factor a loop takes longer than its resources, if it waits for results."""
+_WINDOW = 320
+"""Instructions that the processor of reference has under way at once (AMD, Zen 4: retire queue)."""
 _MESSAGE_LIMIT = 800
 _LABEL = ".L0"
 _LEFT_OUT = ("nop", "data16", "ret", "ud2", "hlt", "endbr", "xchg", "call")
@@ -100,18 +104,10 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
     DeviceError
         There is no analyzer, it does not know the processor, or it fails.
     """
-    whole = sum(executed.values())
-    blocks: list[tuple[Block, int, bool]] = []
-    for lines, is_loop in program.straight(executed):
-        times = executed[lines[0]]
-        if times * len(lines) >= _SHARE * whole:
-            blocks.append((_text(program.lines[each] for each in lines), times, is_loop))
-    new = {block for block, _, _ in blocks if block and block not in analyzed}
-    analyzed |= _analyze(sorted(new))
+    blocks = _blocks_of(program, executed)
+    analyze((block for block, _, _ in blocks), analyzed)
     found: Counter[str] = Counter()
     for block, times, is_loop in blocks:
-        if not block:
-            continue
         each = analyzed[block]
         found["cycles"] += round(times * each.cycles)
         found["cycles_throughput"] += round(times * each.throughput)
@@ -119,6 +115,72 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
         if is_loop:
             found["cycles_loop"] += round(times * each.cycles)
     return found
+
+
+def _blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Block, int, bool]]:
+    """Return blocks that matter, how often each is executed, and whether it repeats itself."""
+    whole = sum(executed.values())
+    found: list[tuple[Block, int, bool]] = []
+    for lines, is_loop in program.straight(executed):
+        times = executed[lines[0]]
+        if times * len(lines) >= _SHARE * whole:
+            block = _text(program.lines[each] for each in lines)
+            if block:
+                found.append((block, times, is_loop))
+    return found
+
+
+def blocks_of(program: Program, executed: Mapping[int, int]) -> list[Block]:
+    """Return the blocks that `cycles_of` needs to be analyzed; parameters are those of it."""
+    return [block for block, _, _ in _blocks_of(program, executed)]
+
+
+def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:
+    """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks).
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        As of `blocks_of`; of many kernels, as starting the analyzer takes longer than its work.
+    analyzed : dict
+        What is known of blocks already; new ones are added.
+
+    Raises
+    ------
+    DeviceError
+        As of `cycles_of`.
+    """
+    new = {block for block in blocks if block not in analyzed}
+    analyzed |= _analyze(sorted(new))
+
+
+def chain_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> int:
+    """Return cycles in which loops wait for results of the repetition before.
+
+    Of a loop that takes longer than its resources do, all cycles are its chain's. Out of order, a
+    processor goes on with the next run through a loop as far as its window reaches, so that chains
+    of as many runs overlap as fit into it: their cycles are divided by that number.
+
+    Parameters
+    ----------
+    program, executed, analyzed
+        As for `cycles_of`, which has to have analyzed the blocks.
+
+    Returns
+    -------
+    int
+        Cycles of the processor of reference that executing these lines takes at least.
+    """
+    found = 0.0
+    for lines, is_loop in program.straight(executed):
+        each = analyzed.get(_text(program.lines[place] for place in lines))
+        if not is_loop or each is None or each.cycles < _WAITS * each.throughput:
+            continue
+        times = executed[lines[0]]
+        runs = min(times, max(1, executed.get(lines[-1] + 1, 1)))
+        length = len(lines) * times / runs
+        found += times * each.cycles / max(1.0, _WINDOW / length)
+    return round(found)
 
 
 def _text(lines: Iterable[Line]) -> Block:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from countperf.errors import CountperfError, PredictionError
-from countperf.harness.compile.compiled_kernel import CompiledKernel, read_compiled
+from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.device import Device
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
@@ -51,8 +51,17 @@ def ranked_by_code(
     chosen = ranking.best[:first]
     units = [(space.build(**point.choice), sizes) for point in chosen]
     read = read_compiled(units, device) if units else ()
+    followed = iter(
+        counts_of_many([(each, sizes, {}) for each in read if isinstance(each, CompiledKernel)])
+    )
     found = [
-        _by_code(point, unit, compiled, weights, sizes)
+        _by_code(
+            point,
+            unit,
+            next(followed) if isinstance(compiled, CompiledKernel) else compiled,
+            weights,
+            sizes,
+        )
         for point, (unit, _), compiled in zip(chosen, units, read, strict=True)
     ]
     found.sort(key=lambda point: point.time_s)
@@ -62,14 +71,14 @@ def ranked_by_code(
 def _by_code(
     point: Predicted,
     unit: object,
-    compiled: CompiledKernel | Exception,
+    code: Mapping[str, int] | Exception,
     weights: WeightSet,
     sizes: Mapping[str, int],
 ) -> Predicted:
-    if not isinstance(compiled, CompiledKernel):
+    if isinstance(code, Exception):
         return point
     try:
-        vector = count_kernel(unit, view="structure").with_code(compiled.counts)
+        vector = count_kernel(unit, view="structure").with_code(lambda _: code)
         prediction = weights.predict_counts(vector, sizes, incomplete_ok=True)
     except CountperfError:
         return point

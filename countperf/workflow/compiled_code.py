@@ -13,7 +13,7 @@ from countperf.errors import (
     DeviceMismatchError,
     KernelBuildError,
 )
-from countperf.harness.compile.compiled_kernel import read_compiled
+from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.compile.pocl import compile_with_pocl
 from countperf.harness.devices import find_device
 from countperf.harness.store import Rewriting
@@ -170,14 +170,16 @@ def _code_of(
     entries = [entry(name) for name, _ in cases]
     units = [(each.build(), some[0][1]) for each, (_, some) in zip(entries, cases, strict=True)]
     found: list[tuple[str, dict[str, int] | str]] = []
+    names: list[str] = []
+    requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any]]] = []
     read = read_compiled(units, find_device(label))
     for known, (_, some), compiled in zip(entries, cases, read, strict=True):
         for case, parameters in some:
-            statistics = known.statistics_at(parameters)
-            try:
-                if isinstance(compiled, KernelBuildError):
-                    raise compiled
-                found.append((case, compiled.counts(parameters, statistics)))
-            except (CountingError, KernelBuildError) as error:
-                found.append((case, str(error)))
+            if isinstance(compiled, KernelBuildError):
+                found.append((case, str(compiled)))
+                continue
+            names.append(case)
+            requests.append((compiled, parameters, known.statistics_at(parameters)))
+    for case, counts in zip(names, counts_of_many(requests), strict=True):
+        found.append((case, str(counts) if isinstance(counts, CountingError) else counts))
     return found

@@ -33,6 +33,8 @@ COMPUTED = (
     ),
     *(f"vp{name}{size} {FIRST},{SECOND},{THIRD}" for name in ("add", "sub") for size in "bw"),
     f"vpmullw {FIRST},{SECOND},{THIRD}",
+    f"vpmulhw {FIRST},{SECOND},{THIRD}",
+    f"vpmulhuw {FIRST},{SECOND},{THIRD}",
     *(f"vps{way}w ${by},{SECOND},{THIRD}" for way in ("ll", "rl", "ra") for by in (0, 5, 15, 16)),
     *(f"vps{way}d %xmm1,{SECOND},{THIRD}" for way in ("ll", "rl", "ra")),
     *(f"vps{way}v{size} {FIRST},{SECOND},{THIRD}" for way in ("ll", "rl") for size in "dq"),

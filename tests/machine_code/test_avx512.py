@@ -178,3 +178,19 @@ def test_small_elements_are_spread() -> None:
     assert lanes(run("vpmovm2w %k1,%xmm2", machine), 2) == (0xFFFF, 0xFFFF_0000, 0, 0)
     assert lanes(run("vpbroadcastw %eax,%xmm2", rax=0x1_2345), 2) == (0x2345_2345,) * 4
     assert lanes(run("vpbroadcastb %eax,%xmm2", rax=0x1FF), 2) == (ALL,) * 4
+
+
+@pytest.mark.parametrize("size", ["b", "w", "d", "q"])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("kand", 0b1000), ("kandn", 0b0010), ("kor", 0b1110), ("kxor", 0b0110)],
+)
+def test_masks_of_all_widths_are_combined(name: str, size: str, expected: int) -> None:
+    bits = {"b": 8, "w": 16, "d": 32, "q": 64}[size]
+    machine = Machine()
+    machine.masks[1], machine.masks[2] = (0b1100, ALL << 32 | ALL), (0b1010, ALL << 32 | ALL)
+    run(f"{name}{size} %k2,%k1,%k3", machine)
+    value, known = machine.masks[3]
+    whole = (1 << bits) - 1
+    assert known & whole == whole
+    assert value & whole == expected

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -10,7 +13,12 @@ import pytest
 
 from countperf.counting.copies import generated
 from countperf.errors import CountingError, DeviceError
-from countperf.harness.compile.compiled_kernel import GROUP_STATES, CompiledKernel, read_compiled
+from countperf.harness.compile.compiled_kernel import (
+    GROUP_STATES,
+    CompiledKernel,
+    counts_of_many,
+    read_compiled,
+)
 from countperf.harness.compile.launches import launches_of
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
@@ -104,6 +112,10 @@ def test_counts_are_of_all_groups(device: Device) -> None:
     assert once["code.all"] > 0
     assert once["code.cycles"] >= once["code.cycles_throughput"] > 0
     assert {name: 2 * number for name, number in once.items()} == twice
+    bounded = kernel.counts({"n": 64, "m": 32}, bounds=True)
+    groups = (64 // 16) * (32 // 16)
+    assert bounded["code.cycles_group"] * groups == bounded["code.cycles"]
+    assert {name: bounded[name] for name in once} == once
 
 
 @needs_objdump
@@ -200,3 +212,31 @@ def test_which_function_runs_a_group() -> None:
     assert entry_of(intel, "product", (8, 2, 1)) == "product"
     pocl = Program((), {"_pocl_kernel_product_workgroup": 0})
     assert entry_of(pocl, "product", (8, 2, 1)) == "_pocl_kernel_product_workgroup"
+
+
+@needs_objdump
+@needs_llvm
+@pytest.mark.device
+def test_many_kernels_take_one_run_of_the_analyzer(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from countperf.machine_code import throughput
+
+    kernels = [replace(each, analyzed={}) for each in compiled(device).values()]
+    alone = [each.counts(sizes) for each, sizes in zip(kernels, CASES.values(), strict=True)]
+    runs: list[int] = []
+    run = throughput._run  # pyright: ignore[reportPrivateUsage]
+
+    def counting(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
+        runs.append(len(blocks))
+        return run(blocks)
+
+    monkeypatch.setattr(throughput, "_run", counting)
+    spmv = catalog.entry("spmv/random/128x1/f32")
+    (of_data,) = read_compiled([(spmv.build(), spmv.check_parameters)], device)
+    assert isinstance(of_data, CompiledKernel)
+    requests = [(each, sizes, {}) for each, sizes in zip(kernels, CASES.values(), strict=True)]
+    *together, refused = counts_of_many([*requests, (of_data, spmv.check_parameters, {})])
+    assert together == alone
+    assert isinstance(refused, CountingError)
+    assert len(runs) == 1

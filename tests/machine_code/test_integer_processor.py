@@ -195,3 +195,19 @@ def test_results_and_flags(
             known += decided is not None
     # bsf and bsr of zero leave what they write undefined; all else is known
     assert known >= len(results[code]) * (len(NAMES) + len(CASES[code])) * 0.8
+
+
+def test_only_instructions_on_strings_move_their_pointers() -> None:
+    machine = Machine()
+    machine.registers[REGISTERS["%rdi"].number] = 64
+    machine.store(64 + 24, 32, 0xFFFF_FFFE)
+    action = carried_action("movslq", "0x18(%rdi),%r8")
+    assert action is None
+    action = action_of("movslq", "0x18(%rdi),%r8")
+    assert action is not None
+    action(machine)
+    assert machine.registers[8] == 2**64 - 2
+    stores = carried_action("stos", "%al,%es:(%rdi)")
+    assert stores is not None
+    stores(machine)
+    assert machine.registers[REGISTERS["%rdi"].number] is None

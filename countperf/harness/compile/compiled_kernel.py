@@ -27,12 +27,20 @@ from countperf.machine_code.calling_conventions import (
     middle_group,
     pocl_group,
 )
-from countperf.machine_code.executed_counts import ROOT, late_of, properties_of
+from countperf.machine_code.executed_counts import CYCLES, ROOT, late_of, properties_of
 from countperf.machine_code.integer_unit import Machine
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.launch import KernelLaunch
 from countperf.machine_code.object_file import entry_of
-from countperf.machine_code.throughput import Analyzed, Block, Cycles, cycles_of
+from countperf.machine_code.throughput import (
+    Analyzed,
+    Block,
+    Cycles,
+    analyze,
+    blocks_of,
+    chain_of,
+    cycles_of,
+)
 
 GROUP_STATES: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
     POCL: pocl_group,
@@ -97,7 +105,11 @@ class CompiledKernel:
         return tuple(each for each in found if each.number_of_groups)
 
     def counts(
-        self, parameters: Mapping[str, int], statistics: Mapping[str, Any] | None = None
+        self,
+        parameters: Mapping[str, int],
+        statistics: Mapping[str, Any] | None = None,
+        *,
+        bounds: bool = False,
     ) -> dict[str, int]:
         """Follow a group of each launch; return instructions of all groups, by property name.
 
@@ -107,6 +119,11 @@ class CompiledKernel:
             Values of all integer arguments; other scalars are 1, for what they are decides nothing.
         statistics : mapping from str to number or str, optional
             Mean trip counts of loops that depend on data, by name; others are passed over.
+        bounds : bool, optional
+            Also what bounds the time from below however many processors there are:
+            ``code.cycles_group``, the cycles of one group of each launch, and
+            ``code.cycles_group_chain``, those in which its loops wait for results; and
+            ``code.cycles_chain``, the latter of all groups. No shipped weights know them.
 
         Raises
         ------
@@ -114,8 +131,16 @@ class CompiledKernel:
             A loop depends on data and no mean trip count is stated, or a group executes too many
             instructions to be followed.
         """
+        followed = self.follow(parameters, statistics)
+        analyze((block for each in followed for block in each.blocks), self.analyzed)
+        return counted(followed, self.analyzed, bounds=bounds)
+
+    def follow(
+        self, parameters: Mapping[str, int], statistics: Mapping[str, Any] | None = None
+    ) -> tuple[FollowedLaunch, ...]:
+        """Follow a group of each launch; parameters and errors are those of `counts`."""
         contents = contents_for(self.data_loops, statistics or {})
-        found: Counter[str] = Counter()
+        found: list[FollowedLaunch] = []
         for launch in self.launches(parameters):
             program = self.programs.get(launch.kernel)
             if program is None:
@@ -130,15 +155,106 @@ class CompiledKernel:
                     f"the compiled code of {launch.kernel!r} cannot be followed: {error}; predict"
                     " with a model that does not read it"
                 ) from error
-            for place, count in executed.items():
-                line = program.lines[place]
-                for name, number in properties_of(line.mnemonic, line.operands):
-                    found[name] += number * count * launch.number_of_groups
-            for name, number in late_of(program, executed, machine.accessed).items():
-                found[name] += number * launch.number_of_groups
-            for name, number in cycles_of(program, executed, self.analyzed).items():
-                found[f"{ROOT}.{name}"] += number * launch.number_of_groups
-        return dict(sorted((name, number) for name, number in found.items() if number))
+            found.append(FollowedLaunch(launch, program, executed, machine.accessed))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedLaunch:
+    """What a group of a launch executes.
+
+    Attributes
+    ----------
+    launch : KernelLaunch
+        The launch.
+    program : Program
+        Its code.
+    executed : Mapping from int to int
+        How often each line is executed, by number.
+    accessed : Mapping from int to int
+        Where lines accessed memory when they were executed first.
+    """
+
+    launch: KernelLaunch
+    program: Program
+    executed: Mapping[int, int]
+    accessed: Mapping[int, int]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Blocks to be analyzed."""
+        return blocks_of(self.program, self.executed)
+
+
+def counted(
+    followed: Sequence[FollowedLaunch], analyzed: Analyzed, *, bounds: bool = False
+) -> dict[str, int]:
+    """Return what all groups of launches execute, by property name.
+
+    Parameters
+    ----------
+    followed : sequence of FollowedLaunch
+        All launches of a kernel.
+    analyzed : dict
+        Cycles of blocks that were analyzed already; new ones are added.
+    bounds : bool, optional
+        As for `CompiledKernel.counts`.
+    """
+    found: Counter[str] = Counter()
+    for each in followed:
+        program, executed, groups = each.program, each.executed, each.launch.number_of_groups
+        for place, count in executed.items():
+            line = program.lines[place]
+            for name, number in properties_of(line.mnemonic, line.operands):
+                found[name] += number * count * groups
+        for name, number in late_of(program, executed, each.accessed).items():
+            found[name] += number * groups
+        cycles = cycles_of(program, executed, analyzed)
+        for name, number in cycles.items():
+            found[f"{ROOT}.{name}"] += number * groups
+        if bounds:
+            chain = chain_of(program, executed, analyzed)
+            found[f"{CYCLES}_group"] += cycles["cycles"]
+            found[f"{CYCLES}_group_chain"] += chain
+            found[f"{CYCLES}_chain"] += chain * groups
+    return dict(sorted((name, number) for name, number in found.items() if number))
+
+
+def counts_of_many(
+    requests: Sequence[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any]]],
+) -> list[dict[str, int] | CountingError]:
+    """Count what kernels execute, with one run of the analyzer for all.
+
+    Parameters
+    ----------
+    requests : sequence of (CompiledKernel, mapping from str to int, mapping from str to object)
+        Kernels, sizes and statistics, as for `CompiledKernel.counts`.
+
+    Returns
+    -------
+    list of dict or CountingError
+        In the same order; an error for what cannot be followed.
+    """
+    analyzed: Analyzed = {}
+    followed: list[tuple[FollowedLaunch, ...] | CountingError] = []
+    for kernel, parameters, statistics in requests:
+        try:
+            followed.append(kernel.follow(parameters, statistics))
+        except CountingError as error:
+            followed.append(error)
+    analyze(
+        (
+            block
+            for launches in followed
+            if not isinstance(launches, CountingError)
+            for launch in launches
+            for block in launch.blocks
+        ),
+        analyzed,
+    )
+    return [
+        each if isinstance(each, CountingError) else counted(each, analyzed) for each in followed
+    ]
 
 
 def read_compiled(

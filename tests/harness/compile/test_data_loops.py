@@ -39,6 +39,11 @@ def kernel(domain: str, bounds: str) -> Any:
 CASES = {
     "lengths": ("{[j]: 0<=j<m}", "<> m = first[i]", lambda a, i: a["first"](i)),
     "lengths and one more": ("{[j]: 0<=j<=m}", "<> m = first[i]", lambda a, i: a["first"](i) + 1),
+    "one more than lengths": (
+        "{[j]: 0<=j<m}",
+        "<> m = first[i] + 1",
+        lambda a, i: a["first"](i) + 1,
+    ),
     "row pointers": (
         "{[j]: s<=j<e}",
         "<> s = first[i]\n<> e = first[i+1]",
@@ -61,7 +66,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_contents_have_the_mean(name: str, mean: Fraction) -> None:
     domain, bounds, trips = CASES[name]
-    if name == "lengths and one more":
+    if "one more" in name:
         mean += 1
     loops = data_loops_of(kernel(domain, bounds))
     assert [loop.iname for loop in loops] == ["j"]
