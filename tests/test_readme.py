@@ -22,14 +22,8 @@ NEEDS_DEVICE = "needs a device of the machine; tests marked device run the comma
 NOT_RUN: Mapping[str, str] = {
     "scripts/run": MEASURES,
     "scripts/test": "runs this test",
-    "scripts/gpu_campaign": "needs a GPU",
     "countperf measure": MEASURES,
-    "countperf characterize": MEASURES,
-    "countperf compiled": NEEDS_DEVICE,
-    "countperf fit runs/mine.jsonl --model compiled": "needs what countperf compiled notes",
-    "countperf predict kernel.py:axpy n=16777216 --weights pocl-epyc-zen5 --model compiled": (
-        NEEDS_DEVICE
-    ),
+    "countperf time": NEEDS_DEVICE,
     "countperf rank": "predicts 1000 variants, which takes minutes on a slow machine",
     "countperf tune": NEEDS_DEVICE,
 }

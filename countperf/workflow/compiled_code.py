@@ -156,6 +156,7 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
                 else:
                     code[case] = outcome
             done += len(batch)
+            say(f"{done} of {len(cases)} kernels")
             if done % _BETWEEN_FILES < _BATCH:
                 file.write(renewed())
     noted = renewed()
