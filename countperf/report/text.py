@@ -147,12 +147,13 @@ def prediction_head(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
     )
     given = ", ".join(f"{name} = {value}" for name, value in prediction.parameters.items())
     mark = _incomplete(prediction)
+    model, comma, more = prediction.model.partition(", ")
     return [
         f"{'at least ' if mark else ''}{format_quantity(float(prediction.time_s), 's')}"
         f"{interval}{mark}",
         *filter(None, [bound_text(prediction, accesses)]),
         f"{prediction.kernel} on {prediction.device}{', ' if given else ''}{given};"
-        f" {short_name(prediction.model)} model",
+        f" {short_name(model)}{comma}{more} model",
     ]
 
 

@@ -28,7 +28,7 @@ def test_no_sizes_are_chosen_while_another_campaign_has_the_store(
 ) -> None:
     store = tmp_path / "store.jsonl"
     device = make_device("fake:0", "Abacus")
-    monkeypatch.setattr("countperf.harness.devices.find_device", lambda _: device)
+    monkeypatch.setattr("countperf.workflow.measuring.find_device", lambda _: device)
     monkeypatch.setattr(KernelRunner, "open", lambda _: FakeRunner())
 
     with (

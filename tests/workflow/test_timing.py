@@ -681,7 +681,8 @@ def test_an_interrupted_timing_does_not_say_that_it_goes_on(
     monkeypatch.setattr("countperf.workflow.timing.time_kernel", interrupted)
 
     assert main(["time", "n-body", "n=256"]) == 1
-    assert capsys.readouterr().err == "countperf: interrupted\n"
+    said = "countperf: interrupted; nothing is kept: the same command begins anew\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.device
