@@ -39,15 +39,6 @@ def isl_version() -> str:
     return VERSION_TEXT + (" with barvinok" if hasattr(isl.Set, "card") else "")
 
 
-def parameter_coefficients(expression: Any) -> dict[str, int]:
-    """Return the coefficients of the parameters in an affine expression of isl."""
-    param = isl.dim_type.param
-    return {
-        name: int(expression.get_coefficient_val(param, place).to_python())
-        for place, name in enumerate(expression.get_var_names(param))
-    }
-
-
 def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     """Return the names of the parameters, or of the dimensions, of a set."""
     kind = _DT.param if parameters else _DT.set

@@ -19,7 +19,6 @@ from typing import Any
 
 from countperf.errors import CountingError
 from countperf.machine_code.integer_unit import ArrayData
-from countperf.symbolic.sets import names_of, parameter_coefficients
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,38 +85,34 @@ def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
     found: list[DataLoop] = []
     for iname in sorted(kernel.all_inames()):
         domain = kernel.get_inames_domain(frozenset([iname]))
-        names = set(names_of(domain, parameters=True)) & temporaries
+        names = set(domain.get_var_dict()) & temporaries
         if names and (loop := _data_loop(kernel, iname, names)) is not None:
             found.append(loop)
     return tuple(found)
 
 
 def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
-    size = kernel.get_iname_bounds(iname).size
-    _, expression = size.get_pieces()[-1]
-    coefficients = parameter_coefficients(expression)
-    factors = {name: coefficients.get(name, 0) for name in names}
-    factors = {name: factor for name, factor in factors.items() if factor}
-    if not factors:
+    from loopy.symbolic import aff_to_expr, get_dependencies
+
+    _, extent = kernel.get_iname_bounds(iname).size.get_pieces()[-1]
+    trips = aff_to_expr(extent)
+    deciding = names & set(get_dependencies(trips))
+    if not deciding:
         return None
-    constant = int(expression.get_constant_val().to_python())
+    constant, itemsize = 0, 4
+    arrays: dict[str, tuple[str, int]] = {}
     try:
-        terms = [
-            term
-            for name, factor in factors.items()
-            for term in _terms(kernel, _definition(kernel, name), factor)
-        ]
-        arrays = _kinds(terms)
+        terms = list(_terms(kernel, trips, 1))
+        constant = sum(term.factor for term in terms if not term.array)
+        arrays = _kinds([term for term in terms if term.array])
+        itemsize = kernel.arg_dict[next(iter(arrays))].dtype.numpy_dtype.itemsize
     except _NotToldError:
-        terms, arrays = [], {}
-    size_of = next(
-        (kernel.arg_dict[name].dtype.numpy_dtype.itemsize for name in arrays if arrays), 4
-    )
+        arrays = {}
     return DataLoop(
         iname=iname,
-        bounds=", ".join(sorted(factors)),
+        bounds=", ".join(sorted(deciding)),
         arrays=arrays,
-        itemsize=size_of,
+        itemsize=itemsize,
         constant=constant,
     )
 
@@ -134,14 +129,13 @@ def _definition(kernel: Any, name: str) -> Any:
 
 
 def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
-    """Yield the elements that a sum consists of; numbers are left out."""
+    """Yield the elements that a sum consists of; numbers are of no array."""
     import pymbolic.primitives as p
     from loopy.symbolic import TypeCast
 
     match expression:
         case int():
-            if expression:
-                raise _NotToldError
+            yield _Term("", None, factor * expression)
         case p.Sum():
             for each in expression.children:
                 yield from _terms(kernel, each, factor)
