@@ -42,7 +42,7 @@ class Verdict:
 
 
 class Origin(Protocol):
-    """What a prediction was made from, as far as correcting it needs it."""
+    """Origin of a prediction, as far as correcting it needs it."""
 
     def anchored(self, *runs: Any) -> Prediction:
         """Return the prediction, corrected by measured runs of its kernel."""

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """How far some work is.
+    """Progress of some work.
 
     Attributes
     ----------

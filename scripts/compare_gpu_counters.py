@@ -42,7 +42,7 @@ WITHIN = 0.01
 
 @dataclass(frozen=True)
 class Counted:
-    """What is counted of one kernel at one set of sizes.
+    """Counts of one kernel at one set of sizes.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _active_items(access: AccessAnalysis) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a hardware counter counts.
+    """Meaning of a hardware counter.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ CHARGED = {
     "w_distinct_load": "distinct.load",
     "w_distinct_store": "distinct.store",
 }
-"""What the model charges beside the launch."""
+"""Features that the model charges beside the launch."""
 
 MODEL = ModelDefinition.from_object(
     {

@@ -80,7 +80,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a mutated document.
+    """Outcome of reading a mutated document.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What results show in an interactive session: at most 25 lines, whatever their size."""
+"""Representations of results in interactive sessions: at most 25 lines each."""
 
 from __future__ import annotations
 

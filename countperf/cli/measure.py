@@ -59,7 +59,7 @@ _COSTS = {
     "rental": "about 8 minutes on a GPU",
     "broad": "40 to 55 minutes on two cores",
 }
-"""How long the profiles take, as measured on processors of two cores (docs/guides/fitting.md)."""
+"""Durations of the profiles, measured on processors of two cores (docs/guides/fitting.md)."""
 
 
 def run(options: argparse.Namespace) -> None:

@@ -29,7 +29,7 @@ from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 from countperf.symbolic.quotients import ParametricFloor, exact_quotient
 
 _SEPARATE_ELEMENTS = 2**40
-"""How far separate arrays are taken to be apart: beyond the end of any of them."""
+"""Assumed distance of separate arrays: beyond the end of any of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

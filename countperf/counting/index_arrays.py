@@ -33,7 +33,7 @@ _Interval = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexLimits:
-    """What the elements of an integer array may be.
+    """Range of the elements of an integer array.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ MAXWELL_LANES: tuple[tuple[int, ...], ...] = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WideService:
-    """How a device serves loads of four 32-bit elements from local memory.
+    """Rule by which a device serves loads of four 32-bit elements from local memory.
 
     Attributes
     ----------

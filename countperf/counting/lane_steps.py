@@ -1,4 +1,4 @@
-"""How an address changes from one work item to the next, where it does not change evenly.
+"""Steps of an address between work items where they are uneven.
 
 An address has floors where subscripts divide: ``a[i // 2]``, ``a[(i + 3) % n]``. Its *steps* are
 the changes from each lane to the next, each with the lanes that make it and their share in the long

@@ -1,4 +1,4 @@
-"""What a kernel needs to be told of its data, all at once."""
+"""Statistics that a kernel needs of its data, all in one error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROBABILITY = 0.5
 
 @dataclass(slots=True)
 class _Needs:
-    """What lacks a statistic, each with what to call it in one.
+    """Loops, conditions and arrays without a statistic, each with its key.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the sub-groups of a kernel execute, at given sizes."""
+"""Instructions of a kernel's sub-groups at given sizes."""
 
 from __future__ import annotations
 

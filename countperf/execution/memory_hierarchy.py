@@ -78,12 +78,12 @@ class Cache(Part):
 
     @property
     def lines(self) -> int:
-        """How many lines it holds."""
+        """Number of lines."""
         return self.size_bytes // self.line_bytes
 
     @property
     def sets(self) -> int:
-        """How many sets it has."""
+        """Number of sets."""
         return self.lines // self.ways
 
     @property

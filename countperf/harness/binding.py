@@ -47,7 +47,7 @@ class Bindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundArguments:
-    """What a kernel is launched with.
+    """Arguments of a launch.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a kernel takes to be launched: its arguments, and what it addresses in them."""
+"""Description of a kernel for launches: its arguments, and the elements it addresses."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _NUMBERS = re.compile(
 )
 """Arithmetic on floating-point numbers: results that are never known."""
 _READS_TARGET = re.compile(r"^(?![vk])|^v(?:pternlog|perm[it]2|pdp|pmadd52|psh[lr]dv|\w*gather)")
-"""What reads what it writes, or leaves part of it: above all, instructions without VEX."""
+"""Instructions that read their destination, or leave part of it: mostly those without VEX."""
 _TESTS = ("vptest", "vtestp", "kortest", "ktest", "vucomi", "vcomi", "ucomi", "comi", "ptest")
 
 
@@ -34,7 +34,7 @@ def _named(text: str) -> set[str]:
 
 
 class _Effect:
-    """What an instruction reads and writes of vector and mask registers.
+    """Vector and mask registers that an instruction reads and writes.
 
     ``decides`` is whether it writes anything else; ``kills``, whether nothing is left of what was
     in the register that it writes.

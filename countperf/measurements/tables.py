@@ -26,7 +26,7 @@ ELSEWHERE = "measured elsewhere; spread and noise are not known"
 """Remark of every line that came from a table."""
 
 UNKNOWN = "unknown"
-"""What an environment says of what nobody noted."""
+"""Word for properties of an environment that nobody noted."""
 
 SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 """Columns that may hold the time, and their unit, s."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["TimedSize", "TimingDocument", "TimingVerdict", "counts_digest"]
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
-"""What a measured time says of a prediction."""
+"""Verdicts of measured times on predictions."""
 
 
 class TimedSize(Part):
@@ -62,7 +62,7 @@ class TimedSize(Part):
 
     @property
     def verdict(self) -> TimingVerdict:
-        """What the measured time says of the prediction.
+        """Verdict of the measured time on the prediction.
 
         ``inside``: the interval holds the measured time. ``noise``: it does not, but the
         measurement's noise (`NOISE_DEVIATIONS` standard deviations) exceeds the distance, so that

@@ -28,7 +28,7 @@ DEFAULT_STEMS = ("weights", "linear")
 model chosen for it, else that of the paper's model."""
 
 OWN = "mine/"
-"""What the names of the user's own fits begin with."""
+"""First part of the names of the user's own fits."""
 
 _MOST_FITS = 1000  # of the same name, apart from a number
 _HEAD_BYTES = 400  # of a document: its format and model come first

@@ -1,4 +1,4 @@
-"""What sub-groups do as properties, which models may name and which have no formula.
+"""Properties of sub-groups, which models may name and which have no formula.
 
 ``transactions.32x128.load`` are the lines of 128 bytes that sub-groups of 32 work items touch in
 all loads from global memory, each line once whenever a sub-group executes an access; likewise
@@ -31,13 +31,13 @@ TRANSACTIONS = "transactions"
 """First part of the names of transactions."""
 
 SUB_GROUPS = "subgroups"
-"""What names of instructions of sub-groups begin with."""
+"""First part of the names of instructions of sub-groups."""
 
 DISTINCT = "distinct"
-"""What names of distinct bytes begin with."""
+"""First part of the names of distinct bytes."""
 
 AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT)
-"""What all names of this module begin with."""
+"""First part of all names of this module."""
 
 _NUMBER = r"[1-9]\d*"
 _ROOT = re.compile(

@@ -1,4 +1,4 @@
-"""What all pictures share: an empty figure, colors, plain ticks, files."""
+"""Common parts of all figures: an empty figure, colors, plain ticks, files."""
 
 from __future__ import annotations
 

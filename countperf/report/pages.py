@@ -1,4 +1,4 @@
-"""What the pages of a fit, of a kernel and of a search show."""
+"""Contents of the pages of a fit, a kernel and a search."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Level = Annotated[float, Field(gt=0, lt=1)]
 """Share of cases that an interval is to hold."""
 
 _OLDER_BEST = (1, {}, None, 0.95)
-"""What the last four fields of a prediction are in files that lack some of them."""
+"""Defaults of the last four fields of a prediction in files that lack some of them."""
 
 
 class _Refused(Part):

@@ -1,4 +1,4 @@
-"""What the processes of a pool do: one task after the other, for as long as the pool is there."""
+"""Main loop of a pool's processes: one task after the other until the pool ends."""
 
 from __future__ import annotations
 

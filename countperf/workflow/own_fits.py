@@ -1,4 +1,4 @@
-"""How a fit of the user's own compares with the one that ships for the same device."""
+"""Comparison of a user's own fit with the one that ships for the same device."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Probe:
 
     @property
     def text(self) -> str:
-        """How fast the machine is, of what the weights say."""
+        """Speed of the machine as a share of what the weights say."""
         return f"{self.of} {self.predicted_s / self.measured_s:.2g} times that of the fit"
 
 
@@ -82,7 +82,7 @@ class WeightsCheck:
 
     @property
     def mend(self) -> str:
-        """What to do if the weights do not fit; empty if they do."""
+        """Remedy if the weights do not fit; empty if they do."""
         if self.fits:
             return ""
         if self.problem:

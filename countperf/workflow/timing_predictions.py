@@ -1,4 +1,4 @@
-"""What is predicted of a kernel that is to be timed, and the digests that it is known by."""
+"""Predictions of a kernel that is to be timed, and digests of its counts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class KernelAtPoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedTime:
-    """What is predicted at one point.
+    """Prediction at one point.
 
     Attributes
     ----------

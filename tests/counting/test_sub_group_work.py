@@ -1,4 +1,4 @@
-"""What sub-groups execute, against numbers worked out by hand."""
+"""Tests of instructions of sub-groups against numbers worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no view may count otherwise: identities on real numbers, and vectors."""
+"""Tests that all views agree on identities of real numbers and on vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often each instruction of a compiled group is executed: by running it step by step.
+"""Execution counts of a compiled group's instructions, found by single-stepping it.
 
 A program in C (``native_stepping.c``, compiled with ``cc``) loads a shared object of PoCL 3.1,
 calls the function of a group as PoCL does, and has the processor stop behind every instruction

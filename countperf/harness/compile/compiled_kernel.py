@@ -161,7 +161,7 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True)
 class FollowedLaunch:
-    """What a group of a launch executes.
+    """Instructions that a group of a launch executes.
 
     Attributes
     ----------

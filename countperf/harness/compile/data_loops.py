@@ -118,7 +118,7 @@ def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
 
 
 class _NotToldError(Exception):
-    """What decides a loop is nothing that contents can be made for."""
+    """Error for a loop whose bound no array contents can decide."""
 
 
 def _definition(kernel: Any, name: str) -> Any:
