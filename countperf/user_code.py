@@ -23,7 +23,12 @@ MakeError = Callable[[str], CountperfError]
 
 
 def find_in_user_code(
-    specification: str, kind: type, *, kind_name: str, error: MakeError
+    specification: str,
+    kind: type,
+    *,
+    kind_name: str,
+    error: MakeError,
+    convert: Callable[[object], object] = lambda found: found,
 ) -> object:
     """Return the object that a text names, or what a function of that name returns.
 
@@ -39,6 +44,8 @@ def find_in_user_code(
         Name of that type in messages, such as ``loopy.TranslationUnit``.
     error : callable
         Makes the error from its message.
+    convert : callable, optional
+        Makes an object of the type from one that stands for it; returns others as they are.
 
     Returns
     -------
@@ -58,7 +65,7 @@ def find_in_user_code(
     with _on_module_path(Path.cwd() if file is None else file.resolve().parent):
         with guarded(f"{place} cannot be imported", error):
             module = importlib.import_module(place) if file is None else _executed(file)
-        found = getattr(module, name, None)
+        found = convert(getattr(module, name, None))
         if isinstance(found, kind):
             return found
         if not callable(found):
@@ -68,7 +75,7 @@ def find_in_user_code(
                 f" (there: {there})"
             )
         with guarded(f"{specification} failed", error):
-            made: object = found()
+            made: object = convert(found())
     if isinstance(made, kind):
         return made
     raise error(

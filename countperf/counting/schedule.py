@@ -22,6 +22,7 @@ from loopy.types import LoopyType
 
 from countperf.counting.copies import linearized, preprocessed, without_empty_code
 from countperf.counting.layouts import with_strides
+from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError, UnsupportedExpressionError
 
@@ -93,11 +94,7 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
     CountingError
         There is no entry point or more than one, or Loopy refuses the kernel.
     """
-    if not isinstance(t_unit, lp.TranslationUnit):
-        raise CountingError(
-            f"a loopy.TranslationUnit was expected, not {type(t_unit).__name__}; make one with "
-            "loopy.make_kernel"
-        )
+    t_unit = translation_unit(t_unit)
     if len(t_unit.entrypoints) != 1:
         names = ", ".join(sorted(t_unit.entrypoints)) or "none"
         raise CountingError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from countperf.display import short_repr
@@ -18,9 +20,13 @@ _AS_TIMED: Mapping[str, int] = {}
 """Stands for sizes that are checked as they are timed."""
 
 
-def _is_unit(given: Any) -> bool:
-    """Whether this is a translation unit, which can be called, too; without importing Loopy."""
-    return hasattr(given, "callables_table") and hasattr(given, "entrypoints")
+def _unit_in(given: Any) -> Any | None:
+    """Return the translation unit of a kernel; None for functions, for which Loopy is no import."""
+    if given is None or isinstance(given, FunctionType | MethodType | partial):
+        return None
+    from countperf.counting.producers import known_unit
+
+    return known_unit(given)
 
 
 Purpose = Literal["measurement", "test", "application", "variant"]
@@ -117,8 +123,9 @@ class KernelCase:
         given, kernel = self.build, self.kernel
         if not isinstance(kernel, str):
             given, kernel = kernel, ""
-        if _is_unit(given):
-            given = _Built(given)
+        unit = _unit_in(given)
+        if unit is not None:
+            given = _Built(unit)
         if not callable(given):
             raise KernelSpecificationError(
                 f"case {self.name!r} has no kernel; pass kernel= a loopy.TranslationUnit, or build="

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
+from countperf.counting.producers import translation_unit
 from countperf.counting.size_ranges import size_ranges
 from countperf.counting.sizes import require_sizes
 from countperf.errors import CountingError, GranularityError, PropertyNameError
@@ -34,7 +35,9 @@ def count_kernel(
     Parameters
     ----------
     t_unit : loopy.TranslationUnit
-        With one entry point; preprocessed and scheduled here unless that is done already.
+        With one entry point; preprocessed and scheduled here unless that is done already. Programs
+        of pytato, compiled functions of arraycontext, and kernels of Firedrake, TSFC and PyOP2
+        stand for the translation unit in them (`countperf.counting.producers`).
     statistics : mapping from str to number or str, optional
         What data decides: mean trip counts by iname; probabilities of conditions by instruction id
         (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is
@@ -86,6 +89,7 @@ def count_kernel(
     -----
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
+    t_unit = translation_unit(t_unit)
     if view == "structure" and (approximate or instruction_counts or within is not None):
         raise CountingError(
             "the structure view is of whole kernels, exact, and by the rules: count with"

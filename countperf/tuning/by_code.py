@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from countperf.counting.producers import translation_unit
 from countperf.errors import CountperfError, PredictionError
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.device import Device
@@ -49,7 +50,7 @@ def ranked_by_code(
         )
     sizes = {**space.sizes, **ranking.sizes}
     chosen = ranking.best[:first]
-    units = [(space.build(**point.choice), sizes) for point in chosen]
+    units = [(translation_unit(space.build(**point.choice)), sizes) for point in chosen]
     read = read_compiled(units, device) if units else ()
     followed = iter(
         counts_of_many([(each, sizes, {}) for each in read if isinstance(each, CompiledKernel)])

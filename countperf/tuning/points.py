@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from countperf.counting.producers import translation_unit
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -314,8 +315,8 @@ def _shares(prediction: Prediction) -> dict[str, float]:
 
 def _built(space: SearchSpace, choice: Choice) -> Any:
     try:
-        return space.build(**choice)
-    except (KeyboardInterrupt, GeneratorExit):
+        return translation_unit(space.build(**choice))
+    except (KeyboardInterrupt, GeneratorExit, CountingError):
         raise
     except BaseException as error:  # builders are anybody's code, and may call sys.exit
         raise SearchSpaceError(f"{type(error).__name__}: {error}") from error

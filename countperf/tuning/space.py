@@ -287,8 +287,10 @@ class SearchSpace:
         built: list[Any] = []
 
         def build() -> Any:
+            from countperf.counting.producers import translation_unit
+
             if not built:
-                built.append(self.build(**choice))
+                built.append(translation_unit(self.build(**choice)))
             return built[0]
 
         return KernelCase(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 
+from countperf.counting.producers import known_unit, translation_unit
 from countperf.documents import parse_json, read_file_text
 from countperf.errors import CountingError, DocumentError, KernelSpecificationError
 from countperf.properties.count_properties import count_kernel
@@ -26,8 +27,9 @@ def load_kernel(specification: str) -> Any:
     Parameters
     ----------
     specification : str
-        ``path/file.py:name`` or ``package.module:name``, where the name is a Loopy translation unit
-        or a function without arguments that returns one; the name of a kernel of the catalogue; or
+        ``path/file.py:name`` or ``package.module:name``, where the name is a Loopy translation
+        unit, an object around one (`countperf.counting.producers`), or a function without arguments
+        that returns one; the name of a kernel of the catalogue; or
         the path of a property-vector document (``.json``).
 
     Returns
@@ -57,8 +59,18 @@ def load_kernel(specification: str) -> Any:
         return KernelSpecificationError(message, specification=specification)
 
     return find_in_user_code(
-        specification, lp.TranslationUnit, kind_name="loopy.TranslationUnit", error=error
+        specification,
+        lp.TranslationUnit,
+        kind_name="loopy.TranslationUnit",
+        error=error,
+        convert=_unit_or_itself,
     )
+
+
+def _unit_or_itself(found: object) -> object:
+    """Return the translation unit of what a package that generates kernels handed out."""
+    unit = known_unit(found)
+    return found if unit is None else unit
 
 
 def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:
@@ -187,4 +199,4 @@ def kernel_itself(kernel: Any, lacking: str) -> Any:
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if isinstance(found, Mapping):
         raise CountingError(f"a property vector has no {lacking}; pass the kernel itself")
-    return found
+    return translation_unit(found)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.counting.producers import translation_unit
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError
 from countperf.features import suppliers_of
 from countperf.hardware.identity import DeviceIdentity
@@ -161,6 +162,8 @@ def predict_in_detail(
     runs = [_anchor(each) for each in anchors]
     known = kernel_statistics(kernel, statistics, sizes)
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    if not isinstance(found, PropertyVector | Mapping):
+        found = translation_unit(found)
     identity = named_device(device)
     target = identity
     if weights is None and target is None:
@@ -325,6 +328,7 @@ def vector_for(
     if isinstance(found, PropertyVector | Mapping):
         wanted = None if isinstance(found, PropertyVector) else weights.view
         return counted(found, statistics=statistics, view=wanted)
+    found = translation_unit(found)
     vector = counted(found, statistics=statistics, view=weights.view)
     if weights.definition.reads_code:
         checked = vector.checked_parameters(parameters, {})

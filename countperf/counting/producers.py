@@ -1,0 +1,169 @@
+"""Translation units of the objects that packages which generate Loopy kernels hand out.
+
+None of these packages is imported: an object is known by the attributes that its package documents.
+
+==================================================  ==============================================
+object                                              where its kernel is
+==================================================  ==============================================
+pytato's bound program (`pytato.generate_loopy`)    ``program``, a unit or an executor of Loopy
+arraycontext's compiled function                    ``pytato_program``
+arraycontext's compiling caller (``actx.compile``)  ``program_cache``, one for each set of types
+TSFC's kernel                                       ``ast``
+PyOP2's local kernel                                ``code``
+Firedrake's split kernel (`compile_form`)           ``kinfo.kernel``
+PyOP2's global kernel                               ``local_kernel``, which it calls for each cell
+Loopy's executor, kernel                            ``t_unit``; the kernel is made a unit
+==================================================  ==============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import loopy as lp
+
+from countperf.errors import CountingError
+
+__all__ = ["bound_arguments", "known_unit", "translation_unit"]
+
+_DEEPEST = 8
+"""Objects that may lie around a translation unit."""
+
+_AROUND = ("pytato_program", "program", "t_unit", "kinfo", "local_kernel", "kernel", "ast", "code")
+"""Attributes that lead from an object to its kernel; the first that there is counts."""
+
+_EXPECTED = (
+    "a loopy.TranslationUnit, or what pytato, arraycontext, Firedrake, TSFC or PyOP2 make from one"
+)
+
+
+def translation_unit(kernel: Any) -> Any:
+    """Return the translation unit of a kernel, whichever package handed it out.
+
+    Parameters
+    ----------
+    kernel : object
+        A translation unit, or an object around one, as this module lists them.
+
+    Returns
+    -------
+    loopy.TranslationUnit
+
+    Raises
+    ------
+    CountingError
+        The object is none of these, has not been compiled yet, or has several kernels.
+    """
+    found = known_unit(kernel)
+    if found is None:
+        raise CountingError(
+            f"{_EXPECTED}, was expected, not {type(kernel).__name__}; make one with "
+            "loopy.make_kernel"
+        )
+    return found
+
+
+def known_unit(kernel: Any) -> Any | None:
+    """Return the translation unit of a kernel; None if the object is none that is known.
+
+    Raises
+    ------
+    CountingError
+        The object is known, but has not been compiled yet, or has several kernels.
+    """
+    found = kernel
+    for _ in range(_DEEPEST):
+        if isinstance(found, lp.TranslationUnit):
+            return found
+        if isinstance(found, lp.LoopKernel):
+            return _unit_of(found)
+        inner = _inside(found)
+        if inner is None:
+            return None
+        found = inner
+    return None
+
+
+def bound_arguments(kernel: Any) -> Mapping[str, Any]:
+    """Return the arguments that a program of pytato's brings: arrays and scalars by name."""
+    found = getattr(kernel, "pytato_program", kernel)
+    cached = getattr(found, "program_cache", None)
+    if isinstance(cached, Mapping) and len(cached) == 1:
+        found = getattr(next(iter(cached.values())), "pytato_program", None)
+    bound = getattr(found, "bound_arguments", None)
+    return bound if isinstance(bound, Mapping) else {}
+
+
+def _inside(kernel: Any) -> Any | None:
+    """Return what an object of a known kind lies around; None if it is of no known kind."""
+    if isinstance(kernel, type | str | bytes | Mapping):
+        return None
+    if isinstance(kernel, list | tuple) and not hasattr(kernel, "_fields"):
+        return _only(kernel) if all(_is_known(each) for each in kernel) else None
+    compiled = getattr(kernel, "program_cache", None)
+    if isinstance(compiled, Mapping):
+        return _only_compiled(kernel, compiled)
+    for name in _AROUND:
+        inner = getattr(kernel, name, None)
+        if inner is None:
+            continue
+        if name == "code" and isinstance(inner, str):
+            raise CountingError(
+                f"kernel {getattr(kernel, 'name', '')!r} is C code, which has no counting rule;"
+                " pass a kernel whose code is a loopy.TranslationUnit"
+            )
+        return inner
+    return None
+
+
+def _is_known(kernel: Any) -> bool:
+    return isinstance(kernel, lp.TranslationUnit | lp.LoopKernel) or any(
+        getattr(kernel, name, None) is not None for name in (*_AROUND, "program_cache")
+    )
+
+
+def _only(kernels: Sequence[Any]) -> Any | None:
+    if not kernels:
+        return None
+    if len(kernels) > 1:
+        names = ", ".join(map(_name, kernels))
+        raise CountingError(
+            f"{len(kernels)} kernels were given ({names}); pass them one by one, kernels[0] first"
+        )
+    return kernels[0]
+
+
+def _name(kernel: Any) -> str:
+    """Return the name of a kernel, as far as it is to be seen from outside."""
+    inner = kernel
+    for _ in range(_DEEPEST):
+        name = getattr(inner, "name", None)
+        if isinstance(name, str):
+            return name
+        following = next((f for a in _AROUND if (f := getattr(inner, a, None)) is not None), None)
+        if following is None:
+            break
+        inner = following
+    return type(kernel).__name__
+
+
+def _only_compiled(caller: Any, compiled: Mapping[Any, Any]) -> Any:
+    function = getattr(getattr(caller, "f", None), "__name__", "the function")
+    if not compiled:
+        raise CountingError(
+            f"{function} has not been compiled yet: arraycontext compiles it when it is called."
+            " Call it once with arguments of the types and shapes that matter, then pass it again"
+        )
+    if len(compiled) > 1:
+        raise CountingError(
+            f"{function} was compiled for {len(compiled)} sets of argument types; pass one of"
+            " list(function.program_cache.values())"
+        )
+    return next(iter(compiled.values()))
+
+
+def _unit_of(kernel: Any) -> Any:
+    from loopy.translation_unit import make_program
+
+    return make_program(kernel).with_entrypoints(kernel.name)
