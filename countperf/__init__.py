@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from countperf.errors import CountperfError
     from countperf.harness.campaign import measure
     from countperf.harness.doctor import examine as doctor
-    from countperf.harness.profiles import predict_all, profile_kernel
+    from countperf.harness.profiles import profile_kernel
     from countperf.measurements import KernelCase, Measurement, MeasurementSet
     from countperf.models.library import load_weights
     from countperf.models.weights import WeightSet
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from countperf.workflow.fitting import fit
     from countperf.workflow.kernels import load_kernel
     from countperf.workflow.measuring import measure_catalogue
+    from countperf.workflow.mechanistic import mechanistic_cost, occupancy, predict_all
     from countperf.workflow.prediction import explain, predict, with_compiled_code
     from countperf.workflow.timing import Timing, time_kernel
     from countperf.workflow.tuning import rank, tune, tune_devices
@@ -60,8 +61,10 @@ _HOMES = {
     "load_weights": "countperf.models.library",
     "measure": "countperf.harness.campaign",
     "measure_catalogue": "countperf.workflow.measuring",
+    "mechanistic_cost": "countperf.workflow.mechanistic",
+    "occupancy": "countperf.workflow.mechanistic",
     "predict": "countperf.workflow.prediction",
-    "predict_all": "countperf.harness.profiles",
+    "predict_all": "countperf.workflow.mechanistic",
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow.tuning",
     "time_kernel": "countperf.workflow.timing",
@@ -97,6 +100,8 @@ __all__ = [
     "load_weights",
     "measure",
     "measure_catalogue",
+    "mechanistic_cost",
+    "occupancy",
     "predict",
     "predict_all",
     "profile_kernel",

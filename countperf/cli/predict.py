@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from countperf.cli.common import (
     add_device,
     add_kernel,
-    add_model,
     as_dict,
     one_point,
     points,
     print_json,
     size,
 )
+from countperf.cli.mechanistic import add_device_document, mechanistic_models, predict_by_models
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -34,8 +34,16 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="SLUG|PATH",
         help="fitted weights: a device's slug or a file; by default those of --device",
     )
-    add_model(command)
+    command.add_argument(
+        "--model",
+        metavar="NAME[,NAME...]",
+        help="which of a device's weights: those of the model linear (the paper's), for example;"
+        " by default those of the model chosen for the device; plain: these without a correction by"
+        " similar measured kernels. Or mechanistic models, such as volkov,roofline,mwp-cwp; all:"
+        " every one of them",
+    )
     add_device(command, "without it, the prediction is for the device of the weights")
+    add_device_document(command, "mechanistic models")
     command.add_argument(
         "--force", action="store_true", help="use weights that do not match the device"
     )
@@ -111,6 +119,9 @@ def run(options: argparse.Namespace) -> None:
     from countperf.sizes import combine_sizes, size_arrays
     from countperf.workflow.prediction import predict_in_detail
 
+    if (models := mechanistic_models(options)) is not None:
+        predict_by_models(options, models)
+        return
     several = len(points(options.parameters)) > 1
     asked: list[_Asked] = []
     for kernel, sizes, weights, more in _asked(options):

@@ -9,11 +9,11 @@ from countperf.cli.common import (
     add_device,
     add_model,
     as_dict,
-    asked_weights,
     natural,
     print_json,
     size,
 )
+from countperf.cli.mechanistic import add_device_document, asked_cost
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -65,6 +65,7 @@ def add_space(command: argparse.ArgumentParser) -> None:
         help="fitted weights: a device's slug or a file; by default those of --device",
     )
     add_model(command)
+    add_device_document(command, "a mechanistic model (--model volkov)")
     command.add_argument(
         "--force", action="store_true", help="use weights that do not match the device"
     )
@@ -93,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
         ranking = rank(
             options.space,
             as_dict(options.parameters),
-            weights=asked_weights(options, options.device),
+            weights=asked_cost(options, options.device),
             device=options.device,
             force=options.force,
             incomplete_ok=options.incomplete,

@@ -7,7 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, asked_weights, print_json
+from countperf.cli.common import as_dict, print_json
+from countperf.cli.mechanistic import asked_cost
 from countperf.cli.rank import add_space
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
     given: dict[str, Any] = {
         "seconds": seconds,
         "measurements": options.measurements,
-        "weights": asked_weights(options, device),
+        "weights": asked_cost(options, device),
         "force": options.force,
         "incomplete_ok": not options.complete,
         "store": options.store,

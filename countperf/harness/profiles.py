@@ -1,8 +1,7 @@
-"""Profiles and predictions of Loopy kernels, with the registers that nvcc gives them."""
+"""Profiles of Loopy kernels, with the registers that nvcc gives them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from countperf.errors import DeviceError, KernelBuildError
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.nvcc import compile_for, find_nvcc
-from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 
@@ -70,42 +68,3 @@ def compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] 
     except (KernelBuildError, DeviceError):
         return None
     return {name: resources.registers for name, resources in compiled.items()}
-
-
-def predict_all(
-    kernel: Any,
-    device: DeviceParameters | str | Path,
-    parameters: Mapping[str, Any] | None = None,
-    /,
-    *,
-    profile_options: Mapping[str, Any] | None = None,
-    **more: Any,
-) -> dict[str, models.Answer]:
-    """Predict the time of a Loopy kernel by every mechanistic model, in one call.
-
-    Parameters
-    ----------
-    kernel : loopy.TranslationUnit
-        With one entry point.
-    device : DeviceParameters, str or Path
-        A device, its slug in the catalogue, or the path of its TOML file.
-    parameters, **more : int
-        Values of all size parameters.
-    profile_options : mapping, optional
-        Options of `profile_kernel`.
-
-    Returns
-    -------
-    dict from str to MechanisticPrediction, ParameterError or DeviceParameterError
-        For each model by its name the prediction, or the error that says which input it lacks; see
-        `countperf.mechanistic.predict_all.predict_all`.
-
-    Raises
-    ------
-    CountingError, ParameterError, DeviceParameterError
-        As in `countperf.mechanistic.predict_all.predict_all`.
-    DeviceError, DocumentError
-        There is no such device, or its file is damaged.
-    """
-    profiler = profile_kernel(kernel, device, **(profile_options or {}))
-    return models.predict_all(profiler, profiler.device, {**(parameters or {}), **more})

@@ -233,8 +233,8 @@ def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicable
     """Return the error about registers that nobody declared."""
     message = (
         f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
-        " which Loopy does not know; pass registers_per_work_item=..., such as what"
-        " countperf.harness.profiles.compiled_registers finds where nvcc is available, or"
-        " active_groups or occupancy"
+        " which Loopy does not know and nvcc finds where it is installed; state them"
+        " (registers_per_work_item=N, --registers N), or the groups or sub-groups that are resident"
+        " (active_groups=N, --active-groups N; occupancy=N, --occupancy N)"
     )
     return ModelNotApplicableError(message, parameter="registers_per_work_item")

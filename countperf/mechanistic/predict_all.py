@@ -8,6 +8,8 @@ from typing import Any
 
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
+from countperf.mechanistic.answers import Answer as Answer
+from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.classes import BARRIER, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
@@ -36,8 +38,11 @@ _FREE_BARRIER = InstructionClass(
     source="not stated; free, in models that have no cost of barriers",
 )
 
-Answer = MechanisticPrediction | ParameterError | DeviceParameterError
-"""A prediction, or the error that says what input a model lacks."""
+ALL = "all"
+"""Name that stands for every model."""
+
+ModelChoice = Callable[[DeviceParameters], Sequence[MechanisticModel]] | Sequence[str] | str
+"""Models: their names, one name (``"all"`` for every model), or a function that builds them."""
 
 
 def all_models(device: DeviceParameters) -> tuple[MechanisticModel, ...]:
@@ -71,10 +76,10 @@ def predict_all(
     parameters: Mapping[str, Any] | None = None,
     /,
     *,
-    models: Callable[[DeviceParameters], Sequence[MechanisticModel]] = all_models,
+    models: ModelChoice = ALL,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
-) -> dict[str, Answer]:
+) -> ModelAnswers:
     """Predict the time of a Loopy kernel by every mechanistic model.
 
     Parameters
@@ -85,14 +90,15 @@ def predict_all(
         The device.
     parameters, **more : int
         Values of all size parameters.
-    models : callable, optional
-        Returns the models of a device; default: all.
+    models : str, sequence of str or callable, optional
+        Names of models, see `model_names`; or a function that returns the models of a device.
+        Default: all.
     profile_options : mapping, optional
         Keyword arguments of `profile_kernel`, such as ``registers_per_work_item``.
 
     Returns
     -------
-    dict from str to MechanisticPrediction, ParameterError or DeviceParameterError
+    ModelAnswers
         For each model by its name the prediction, summed over the launches of the kernel, or the
         error that says which input it lacks.
 
@@ -101,7 +107,8 @@ def predict_all(
     CountingError
         The kernel cannot be counted.
     ParameterError
-        A parameter is missing, unknown, or outside the kernel's assumptions.
+        A parameter is missing, unknown, or outside the kernel's assumptions; or no model has a
+        name.
     DeviceParameterError
         The device states no size of sub-groups or lines, without which there is no profile.
 
@@ -123,6 +130,7 @@ def predict_all(
     'memory'
     """
     values = {**(parameters or {}), **more}
+    chosen = chosen_models(models)
     profiler = (
         kernel
         if isinstance(kernel, KernelProfiler)
@@ -132,7 +140,7 @@ def predict_all(
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(device, names)
     found: dict[str, Answer] = {}
-    for model in map(_with_free_barriers, models(adapted)):
+    for model in map(_with_free_barriers, chosen(adapted)):
         try:
             found[model.model] = _predicted(model, profiler, launches, values)
         except DeviceParameterError as error:
@@ -140,7 +148,48 @@ def predict_all(
             found[model.model] = unknown.get((error.field or "").removeprefix("classes."), error)
         except ParameterError as error:
             found[model.model] = error
-    return found
+    return ModelAnswers(
+        kernel=profiler.kernel, device=device.slug, parameters=values, answers=found
+    )
+
+
+def model_names() -> tuple[str, ...]:
+    """Return the names of all mechanistic models.
+
+    Examples
+    --------
+    >>> "volkov" in model_names()
+    True
+    """
+    return tuple(model.model for model in all_models(declare_device()))
+
+
+def chosen_models(
+    models: ModelChoice,
+) -> Callable[[DeviceParameters], Sequence[MechanisticModel]]:
+    """Return the function that builds the chosen models of a device, in the order of their names.
+
+    Raises
+    ------
+    ParameterError
+        No model has such a name; ``parameter`` is ``"model"``.
+    """
+    if callable(models):
+        return models
+    names = [models] if isinstance(models, str) else list(models)
+    known = model_names()
+    for name in names:
+        if name != ALL and name not in known:
+            message = f"no mechanistic model is called {name!r}; there are {', '.join(known)}"
+            raise ParameterError(message, parameter="model")
+    if ALL in names:
+        return all_models
+
+    def build(device: DeviceParameters) -> Sequence[MechanisticModel]:
+        built = {model.model: model for model in all_models(device)}
+        return [built[name] for name in dict.fromkeys(names)]
+
+    return build
 
 
 def model_makers(

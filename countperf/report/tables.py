@@ -12,6 +12,8 @@ from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.result import FitResult
 from countperf.measurements.sets import MeasurementSet
+from countperf.mechanistic.answers import ModelAnswers
+from countperf.mechanistic.occupancy_advice import KernelOccupancy
 from countperf.metrics import Evaluation
 from countperf.models.coverage import Coverage
 from countperf.models.explanation import Explanation
@@ -22,6 +24,7 @@ from countperf.predictions import Prediction
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
 from countperf.report.breakdown import breakdown_rows
+from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity
 from countperf.report.text import prediction_head
@@ -44,7 +47,7 @@ def rows_of(result: object) -> Rows:
     Parameters
     ----------
     result : WeightSet, PropertyVector, MeasurementSet, FitResult, Ranking, TuningResult, \
-Evaluation, Comparison, Coverage, Explanation or Prediction
+Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy or Prediction
         The result.
 
     Returns
@@ -343,5 +346,7 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
         lambda found: [f"{found.grade}: {found.verdict.message}", _of(found)],
     ),
     Explanation: (_explanation_rows, _explanation_head),
+    ModelAnswers: (answers_rows, lambda found: [answers_head(found)]),
+    KernelOccupancy: (occupancy_rows, lambda found: [answers_head(found)]),
     Prediction: (_prediction_rows, _prediction_title),
 }

@@ -14,12 +14,14 @@ from countperf.counting.producers import translation_unit
 from countperf.errors import (
     CountingError,
     CountperfError,
+    DeviceParameterError,
     ModelNotApplicableError,
     ParameterError,
     PredictionError,
     SearchSpaceError,
 )
 from countperf.models.correction import CORRECTION
+from countperf.tuning.mechanistic_cost import MechanisticCost, is_beyond_limits
 from countperf.tuning.space import Choice, SearchSpace, Value
 from countperf.user_code import find_in_user_code
 
@@ -122,7 +124,7 @@ class PredictionTask:
     ----------
     space : SearchSpace or str
         The space, or a text for `load_space`, which names it in any process.
-    weights : WeightSet
+    weights : WeightSet or MechanisticCost
         What predicts.
     sizes : Mapping from str to int
         Sizes of the kernel.
@@ -133,7 +135,7 @@ class PredictionTask:
     """
 
     space: SearchSpace | str
-    weights: WeightSet
+    weights: WeightSet | MechanisticCost
     sizes: Mapping[str, int]
     limits: Limits | None = None
     incomplete_ok: bool = False
@@ -262,22 +264,25 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     resources = variant.resources
     if question.limits is not None and (too_much := exceeded(question.limits, resources)):
         return refused("limits", too_much)
+    weights = question.weights
+    sizes = {**space.sizes, **question.sizes}
     try:
-        model = question.weights.definition
-        vector = counted_variant(variant, view, policy=model.policy is not None)
-        vector = with_transactions(vector, unit, model.named_transactions)
-    except CountperfError as error:
-        return refused("count", error)
-    try:
-        prediction = question.weights.predict_counts(
-            vector, {**space.sizes, **question.sizes}, incomplete_ok=question.incomplete_ok
-        )
-    except (PredictionError, ModelNotApplicableError) as error:
+        if isinstance(weights, MechanisticCost):
+            prediction: Prediction = weights.predict_unit(unit, sizes)
+        else:
+            try:
+                model = weights.definition
+                vector = counted_variant(variant, view, policy=model.policy is not None)
+                vector = with_transactions(vector, unit, model.named_transactions)
+            except CountperfError as error:
+                return refused("count", error)
+            prediction = weights.predict_counts(vector, sizes, incomplete_ok=question.incomplete_ok)
+    except (PredictionError, ModelNotApplicableError, DeviceParameterError) as error:
         return refused("predict", error)
     except CountingError as error:  # at sizes, of what has no formula
         return refused("count", error)
     except ParameterError as error:
-        return refused("sizes", error)
+        return refused("limits" if is_beyond_limits(error) else "sizes", error)
     time_s = float(prediction.time_s)
     if not 0 < time_s < math.inf:
         return refused("predict", f"the model predicts {time_s:.3g} s, which is no time")

@@ -18,6 +18,7 @@ from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
 from countperf.tuning.devices import DeviceSearch
 from countperf.tuning.devices import tune_devices as search_devices
+from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.tuning.points import Limits, PredictionTask, checked_space
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import rank_points
@@ -45,7 +46,7 @@ def rank(
     parameters: Mapping[str, int] | None = None,
     /,
     *,
-    weights: WeightSet | Path | str | None = None,
+    weights: WeightSet | MechanisticCost | Path | str | None = None,
     device: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
@@ -67,7 +68,8 @@ def rank(
     parameters, **more : int
         Sizes, in place of the space's.
     weights, device, force, incomplete_ok
-        As for `predict`; of a device that is named the limits are looked at, too.
+        As for `predict`; of a device that is named the limits are looked at, too. A mechanistic
+        model (`countperf.mechanistic_cost`) may stand in the place of weights.
     keep : int
         How many to keep.
     points : int, optional
@@ -136,7 +138,7 @@ def tune(
     seconds: float | None = None,
     measurements: int | None = None,
     device: str | None = None,
-    weights: WeightSet | Path | str | None = None,
+    weights: WeightSet | MechanisticCost | Path | str | None = None,
     force: bool = False,
     incomplete_ok: bool = True,
     store: Path | str | None = None,
@@ -161,7 +163,7 @@ def tune(
     device : str, optional
         As for `measure`; by default the working device with the highest copy bandwidth.
     weights, force
-        As for `predict`; by default the device's.
+        As for `rank`; by default the device's.
     incomplete_ok : bool
         Whether variants that have properties without a weight take part; what their predictions
         leave out is learnt from measurements.
@@ -227,7 +229,7 @@ def tune_devices(
     devices: Sequence[str],
     seconds: float | None = None,
     measurements: int | None = None,
-    weights: WeightSet | Path | str | None = None,
+    weights: WeightSet | MechanisticCost | Path | str | None = None,
     force: bool = False,
     incomplete_ok: bool = True,
     store: Path | str | None = None,
@@ -295,8 +297,10 @@ def tune_devices(
 
 
 def _matching_weights(
-    weights: WeightSet | Path | str | None, device: Device | None, force: bool
-) -> WeightSet:
+    weights: WeightSet | MechanisticCost | Path | str | None, device: Device | None, force: bool
+) -> WeightSet | MechanisticCost:
+    if isinstance(weights, MechanisticCost):
+        return weights
     if weights is None:
         return default_weights(None if device is None else device.label)
     if not isinstance(weights, WeightSet):

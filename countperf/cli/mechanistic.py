@@ -1,0 +1,138 @@
+"""Arguments and output of commands that ask mechanistic models."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from countperf.cli.common import (
+    as_dict,
+    asked_weights,
+    natural,
+    points,
+    positive,
+    print_json,
+)
+from countperf.errors import ParameterError
+
+if TYPE_CHECKING:
+    from countperf.hardware.parameters import DeviceParameters
+    from countperf.models.weights import WeightSet
+    from countperf.tuning.mechanistic_cost import MechanisticCost
+
+
+def add_device_document(parser: argparse.ArgumentParser, title: str) -> None:
+    """Add ``--device-document`` and what Loopy does not know of a kernel, in a group of a title."""
+    command = parser.add_argument_group(title)
+    command.add_argument(
+        "--device-document",
+        "--on",
+        metavar="SLUG|FILE",
+        help="described device for mechanistic models: a slug of the catalogue, such as"
+        " nvidia-gtx-970, a TOML file, or what characterize --parameters wrote",
+    )
+    command.add_argument(
+        "--registers",
+        type=natural,
+        metavar="N",
+        help="registers of a work item; without it, nvcc is asked where it is installed",
+    )
+    command.add_argument(
+        "--active-groups",
+        type=natural,
+        metavar="N",
+        help="groups resident on a compute unit, in place of what the resources allow",
+    )
+    command.add_argument(
+        "--occupancy",
+        type=positive,
+        metavar="N",
+        help="sub-groups resident on a compute unit, in place of what the resources allow",
+    )
+
+
+def profile_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `countperf.profile_kernel` that were given."""
+    given = {
+        "registers_per_work_item": options.registers,
+        "active_groups": options.active_groups,
+        "occupancy": options.occupancy,
+        "statistics": as_dict(getattr(options, "statistics", None)) or None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
+    """Return the names of the mechanistic models that ``--model`` lists; None if it means weights.
+
+    Raises
+    ------
+    ParameterError
+        Models of both kinds are listed, or a device is described and a name is unknown.
+    """
+    from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
+
+    if options.model is None:
+        return [ALL] if options.device_document is not None else None
+    names = [name.strip() for name in options.model.split(",") if name.strip()]
+    known = {ALL, *model_names()}
+    if options.device_document is None and not known & set(names):
+        return None
+    if unknown := [name for name in names if name not in known]:
+        if known & set(names):
+            message = (
+                f"{unknown[0]!r} is no mechanistic model, and the others of --model are; there are"
+                f" {', '.join(model_names())}; ask for fitted weights in a command of their own"
+            )
+            raise ParameterError(message, parameter="model")
+        chosen_models(unknown)  # raises: no such model
+    return names
+
+
+def asked_cost(
+    options: argparse.Namespace, device: str | None
+) -> WeightSet | MechanisticCost | str | None:
+    """Return what predicts variants: a mechanistic model, or the weights that the options name."""
+    from countperf.workflow.mechanistic import described_device, mechanistic_cost
+
+    models = mechanistic_models(options)
+    if models is None:
+        return asked_weights(options, device)
+    if len(models) != 1 or options.model is None:
+        message = "variants are put in order by one model; name it, such as --model volkov"
+        raise ParameterError(message, parameter="model")
+    found = described_device(options.device_document, device=device, weights=options.weights)
+    return mechanistic_cost(models[0], found, **profile_options(options))
+
+
+def described(options: argparse.Namespace) -> DeviceParameters:
+    """Return the device that the options describe."""
+    from countperf.workflow.mechanistic import described_device
+
+    return described_device(
+        options.device_document,
+        device=options.device,
+        weights=getattr(options, "weights", None),
+    )
+
+
+def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
+    """Print one table of all models' answers for each point of the sizes."""
+    from countperf.report.mechanistic import answers_object, answers_text
+    from countperf.workflow.mechanistic import predict_all, profiler_of
+
+    for name in ("anchor", "explain", "against", "against_kernel", "against_size", "incomplete"):
+        if getattr(options, name):
+            text = name.replace("_", "-")
+            message = f"--{text} is for fitted weights; leave it out, or name weights in --model"
+            raise ParameterError(message, parameter=name)
+    device = described(options)
+    sizes = points(options.parameters)
+    profiler = profiler_of(options.kernel, device, sizes[0], profile_options(options))
+    answers = [predict_all(profiler, device, values, models=models) for values in sizes]
+    if not options.json:
+        print("\n\n".join(map(answers_text, answers)))
+    elif len(answers) == 1:
+        print_json(answers_object(answers[0]))
+    else:
+        print_json({"sizes": [answers_object(each) for each in answers]})

@@ -1,0 +1,80 @@
+"""Answers of mechanistic models about one kernel, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from countperf.display import Table, shortened
+from countperf.errors import DeviceParameterError, ParameterError
+from countperf.mechanistic.model import MechanisticPrediction
+
+Answer = MechanisticPrediction | ParameterError | DeviceParameterError
+"""A prediction, or the error that says what input a model lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelAnswers(Mapping[str, Answer], Table):
+    """Answers of several models by the models' names, in their order.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    device : str
+        Slug of the device.
+    parameters : Mapping from str to int
+        Values of the size parameters.
+    answers : Mapping from str to MechanisticPrediction, ParameterError or DeviceParameterError
+        For each model its prediction, or the error that says which input it lacks.
+    """
+
+    kernel: str
+    device: str
+    parameters: Mapping[str, int]
+    answers: Mapping[str, Answer]
+
+    def __getitem__(self, model: str) -> Answer:
+        return self.answers[model]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __repr__(self) -> str:
+        # reports stand above all results: by name, when one is asked for
+        return shortened(import_module("countperf.report.mechanistic").answers_text(self))
+
+    @property
+    def predictions(self) -> dict[str, MechanisticPrediction]:
+        """Predictions of the models that have one."""
+        return {
+            name: answer
+            for name, answer in self.answers.items()
+            if isinstance(answer, MechanisticPrediction)
+        }
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """Input that each of the other models lacks: a field of the device or of the kernel."""
+        return {
+            name: lacking_input(answer)
+            for name, answer in self.answers.items()
+            if not isinstance(answer, MechanisticPrediction)
+        }
+
+
+def lacking_input(error: ParameterError | DeviceParameterError) -> str:
+    """Return the name of the input that an error asks for.
+
+    Examples
+    --------
+    >>> lacking_input(DeviceParameterError("no clock", field="clock_hz"))
+    'device.clock_hz'
+    """
+    if isinstance(error, DeviceParameterError):
+        return f"device.{error.field}" if error.field else "device"
+    return f"kernel.{error.parameter}" if error.parameter else "kernel"

@@ -1,0 +1,212 @@
+"""Answers of mechanistic models, and occupancies, as text, rows and JSON-able objects."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from countperf.mechanistic.answers import ModelAnswers, lacking_input
+from countperf.mechanistic.model import MechanisticPrediction
+from countperf.report.numbers import format_percent, format_quantity, format_table
+
+if TYPE_CHECKING:
+    from countperf.mechanistic.occupancy_advice import KernelOccupancy, ProgramOccupancy
+
+_WIDTH = 118
+_RESOURCES = {
+    "work_items_per_group": "work items per group",
+    "registers_per_work_item": "registers per work item",
+    "local_bytes_per_group": "bytes of local memory per group",
+}
+_LIMITS = {
+    "groups": "most groups of a compute unit",
+    "work_items": "most work items of a compute unit",
+    "sub_groups": "most sub-groups of a compute unit",
+    "registers": "registers",
+    "local": "local memory",
+}
+
+
+def answers_text(answers: ModelAnswers) -> str:
+    """Write a row per model: time, bound, what it ignores, what it lacks; then how to mend that."""
+    rows = [
+        [
+            row["model"],
+            "" if row["time_s"] is None else format_quantity(row["time_s"], "s"),
+            row["bound"] or "",
+            row["ignores"],
+            row["lacks"],
+        ]
+        for row in answers_rows(answers)
+    ]
+    table = format_table(rows, header=("model", "time", "bound", "ignores", "lacks"), right=(1,))
+    reasons = dict.fromkeys(
+        _sentence(answer)
+        for answer in answers.values()
+        if not isinstance(answer, MechanisticPrediction)
+    )
+    return "\n".join([answers_head(answers), table, *reasons])
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return textwrap.fill(
+        f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def answers_head(answers: ModelAnswers | KernelOccupancy) -> str:
+    """Return kernel, device and sizes in a line."""
+    sizes = "".join(f", {name} = {value}" for name, value in answers.parameters.items())
+    return f"{answers.kernel} on {answers.device}{sizes}"
+
+
+def answers_rows(answers: ModelAnswers) -> list[dict[str, Any]]:
+    """Return a row per model: name, time, bound, what it ignores and lacks, and its parts, s."""
+    rows: list[dict[str, Any]] = []
+    for name, answer in answers.items():
+        if isinstance(answer, MechanisticPrediction):
+            row: dict[str, Any] = {
+                "model": name,
+                "time_s": float(answer.time_s),
+                "bound": answer.bound,
+                "ignores": ", ".join(answer.ignored),
+                "lacks": "",
+                "reason": "",
+                **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
+            }
+        else:
+            row = {
+                "model": name,
+                "time_s": None,
+                "bound": None,
+                "ignores": "",
+                "lacks": lacking_input(answer),
+                "reason": str(answer),
+            }
+        rows.append(row)
+    return rows
+
+
+def answers_object(answers: ModelAnswers) -> dict[str, Any]:
+    """Return ``{"kernel", "device", "parameters", "models": {name: {...}}}``.
+
+    A model has ``time_s``, ``bound``, ``breakdown_s``, ``results`` and ``ignored``, or ``lacks``
+    and ``reason``.
+    """
+    return {
+        "kernel": answers.kernel,
+        "device": answers.device,
+        "parameters": dict(answers.parameters),
+        "models": {name: _answer_object(answer) for name, answer in answers.items()},
+    }
+
+
+def _answer_object(answer: Any) -> dict[str, Any]:
+    if not isinstance(answer, MechanisticPrediction):
+        return {"lacks": lacking_input(answer), "reason": str(answer)}
+    return {
+        "time_s": float(answer.time_s),
+        "bound": answer.bound,
+        "breakdown_s": {name: float(part) for name, part in answer.breakdown.items()},
+        "results": {
+            name: value if math.isfinite(value) else None for name, value in answer.results.items()
+        },
+        "ignored": list(answer.ignored),
+    }
+
+
+def occupancy_text(found: KernelOccupancy) -> str:
+    """Write for each program what is resident, what each resource allows, and what would help."""
+    lines = [answers_head(found)]
+    for program in found.programs:
+        lines += _program_lines(program)
+    return "\n".join(lines)
+
+
+def _program_lines(program: ProgramOccupancy) -> list[str]:
+    residency = program.residency
+    bound = "" if program.registers_are_known else "at most "
+    ratio = "" if residency.ratio is None else f" ({format_percent(residency.ratio)} of the most)"
+    lines = [
+        f"{program.program}: {bound}{residency.active_groups} groups per compute unit,"
+        f" {bound}{residency.occupancy_max} sub-groups{ratio};"
+        f" limited by: {_LIMITS[residency.limiter]}",
+    ]
+    rows = [
+        [_LIMITS[name], str(groups), "limits" if groups == residency.active_groups else ""]
+        for name, groups in residency.limits.items()
+    ]
+    table = format_table(rows, header=("resource", "groups that it allows", ""), right=(1,))
+    lines += ["  " + line for line in table.splitlines()]
+    if not program.registers_are_known:
+        lines.append(
+            f"  the registers of a work item are not known: up to {program.most_registers} keep"
+            " this; state them (--registers N, registers_per_work_item=N)"
+        )
+    for change in program.changes:
+        then = change.residency
+        percent = "" if then.ratio is None else f", {format_percent(then.ratio)} of the most"
+        lines.append(
+            f"  {change.value} {_RESOURCES[change.resource]} instead of"
+            f" {program.uses[change.resource]}: {then.active_groups} groups,"
+            f" {then.occupancy_max} sub-groups{percent}"
+        )
+    if not program.changes:
+        lines.append("  no change of a single resource makes more sub-groups resident")
+    return lines
+
+
+def occupancy_rows(found: KernelOccupancy) -> list[dict[str, Any]]:
+    """Return rows for the present state of each program and for each change that helps."""
+    rows: list[dict[str, Any]] = []
+    for program in found.programs:
+        rows.append(_occupancy_row(program.program, "", program.uses, program.residency))
+        for change in program.changes:
+            uses = {**program.uses, change.resource: change.value}
+            rows.append(_occupancy_row(program.program, change.resource, uses, change.residency))
+    return rows
+
+
+def _occupancy_row(
+    program: str, changed: str, uses: Mapping[str, int | None], residency: Any
+) -> dict[str, Any]:
+    return {
+        "program": program,
+        "changed": changed,
+        **uses,
+        "groups": residency.active_groups,
+        "sub_groups": residency.occupancy_max,
+        "occupancy": residency.ratio,
+        "limited_by": residency.limiter,
+        **{f"groups[{name}]": groups for name, groups in residency.limits.items()},
+    }
+
+
+def occupancy_object(found: KernelOccupancy) -> dict[str, Any]:
+    """Return ``{"kernel", "device", "parameters", "programs": [{...}]}``."""
+    return {
+        "kernel": found.kernel,
+        "device": found.device,
+        "parameters": dict(found.parameters),
+        "programs": [
+            {
+                "program": program.program,
+                "registers_are_known": program.registers_are_known,
+                "most_registers": program.most_registers,
+                "now": _occupancy_row(program.program, "", program.uses, program.residency),
+                "changes": [
+                    _occupancy_row(
+                        program.program,
+                        change.resource,
+                        {**program.uses, change.resource: change.value},
+                        change.residency,
+                    )
+                    for change in program.changes
+                ],
+            }
+            for program in found.programs
+        ],
+    }

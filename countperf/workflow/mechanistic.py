@@ -1,0 +1,189 @@
+"""Predictions by mechanistic models, and occupancies, for kernels as users name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from countperf.errors import DeviceError
+from countperf.hardware.library import load_device
+from countperf.hardware.parameters import DeviceParameters
+from countperf.harness.devices import find_device
+from countperf.harness.profiles import profile_kernel
+from countperf.mechanistic import predict_all as models
+from countperf.mechanistic.answers import ModelAnswers
+from countperf.mechanistic.from_kernel import KernelProfiler
+from countperf.mechanistic.occupancy_advice import KernelOccupancy, program_occupancy
+from countperf.tuning.mechanistic_cost import MechanisticCost
+from countperf.workflow.devices import known_device
+from countperf.workflow.kernels import kernel_itself, kernel_statistics
+
+
+def predict_all(
+    kernel: Any,
+    device: DeviceParameters | str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    models: models.ModelChoice = models.ALL,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> ModelAnswers:
+    """Predict the time of a Loopy kernel by mechanistic models, in one call.
+
+    Parameters
+    ----------
+    kernel : str, loopy.TranslationUnit or KernelProfiler
+        The kernel, or a text that names one, as for `countperf.predict`.
+    device : DeviceParameters, str or Path
+        A device, its slug in the catalogue, or the path of its document (``.toml``, ``.json``).
+    parameters, **more : int
+        Values of all size parameters.
+    models : str, sequence of str or callable, optional
+        Names of models, such as ``["volkov", "roofline"]``; default: all.
+    profile_options : mapping, optional
+        Options of `countperf.profile_kernel`, such as ``registers_per_work_item``,
+        ``active_groups`` or ``statistics``.
+
+    Returns
+    -------
+    ModelAnswers
+        For each model by its name the prediction, or the error that says which input it lacks.
+
+    Raises
+    ------
+    CountingError, ParameterError, DeviceParameterError
+        As in `countperf.mechanistic.predict_all.predict_all`.
+    DeviceError, DocumentError, KernelSpecificationError
+        There is no such device or kernel, or its file is damaged.
+    """
+    values = {**(parameters or {}), **more}
+    profiler = profiler_of(kernel, device, values, profile_options)
+    return _predict_all(profiler, profiler.device, values, models=models)
+
+
+_predict_all = models.predict_all
+
+
+def occupancy(
+    kernel: Any,
+    device: DeviceParameters | str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> KernelOccupancy:
+    """Count the groups of a kernel that are resident on a device, and say what limits them.
+
+    Parameters
+    ----------
+    kernel, device, parameters, profile_options, **more
+        As for `predict_all`.
+
+    Returns
+    -------
+    KernelOccupancy
+        Resident groups of each device program, what limits them, and the nearest size of a group,
+        number of registers and amount of local memory at which more sub-groups are resident. Where
+        nobody knows the registers, an upper bound, with the number of registers that keeps it.
+
+    Raises
+    ------
+    CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
+        As for `predict_all`; or not even one group fits.
+    """
+    values = {**(parameters or {}), **more}
+    profiler = profiler_of(kernel, device, values, profile_options)
+    return KernelOccupancy(
+        kernel=profiler.kernel,
+        device=profiler.device.slug,
+        parameters=values,
+        programs=tuple(
+            program_occupancy(profiled, profiler.device)
+            for profiled, _ in profiler.launches_at(values)
+        ),
+    )
+
+
+def mechanistic_cost(
+    model: str, device: DeviceParameters | str | Path, **options: Any
+) -> MechanisticCost:
+    """Return a mechanistic model as the ``weights`` of `countperf.rank` and `countperf.tune`.
+
+    Parameters
+    ----------
+    model : str
+        Its name, such as ``"volkov"``.
+    device : DeviceParameters, str or Path
+        A device, its slug in the catalogue, or the path of its document.
+    **options
+        Of `countperf.profile_kernel`, for all variants, such as ``registers_per_work_item``.
+
+    Raises
+    ------
+    ParameterError
+        There is no such model.
+    DeviceError, DocumentError
+        There is no such device, or its document is damaged.
+    """
+    described = device if isinstance(device, DeviceParameters) else load_device(device)
+    return MechanisticCost(model=model, device=described, options=options)
+
+
+def profiler_of(
+    kernel: Any,
+    device: DeviceParameters | str | Path,
+    sizes: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
+) -> KernelProfiler:
+    """Return the profiler of a kernel, or of the one that a text names; errors: `predict_all`."""
+    if isinstance(kernel, KernelProfiler):
+        return kernel
+    given = dict(options or {})
+    statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)
+    found = kernel_itself(kernel, "schedule, which mechanistic models need")
+    return profile_kernel(found, device, statistics=statistics, **given)
+
+
+def described_device(
+    document: str | None = None, *, device: str | None = None, weights: str | None = None
+) -> DeviceParameters:
+    """Find the description of a device for the mechanistic models.
+
+    Parameters
+    ----------
+    document : str, optional
+        A slug of the catalogue, or the path of a document; it wins.
+    device : str, optional
+        A device of this machine, as for `countperf.measure`; its description is what
+        ``characterize`` wrote beside its weights, else that of the catalogue.
+    weights : str, optional
+        Slug or folder of weights, whose device is meant.
+
+    Raises
+    ------
+    DeviceError
+        Nothing is given, or the device has no description.
+    DocumentError
+        The document is damaged.
+    """
+    if document is not None:
+        return load_device(document)
+    slug = weights if device is None else find_device(device).identity.slug
+    if slug is None:
+        message = (
+            "mechanistic models predict for a described device: name it (--device-document SLUG or"
+            " FILE, such as nvidia-gtx-970), or a device of this machine (--device)"
+        )
+        raise DeviceError(message)
+    found = known_device(slug, weights or slug)
+    if found is None:
+        message = (
+            f"there is no description of {slug}; make one with: countperf characterize --store"
+            f" runs/{slug}.json --parameters runs/{slug}-parameters.json, and pass"
+            f" --device-document runs/{slug}-parameters.json"
+        )
+        raise DeviceError(message, device=slug)
+    return found

@@ -1,0 +1,93 @@
+"""Mechanistic models on the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from countperf.cli import main
+from countperf.mechanistic.predict_all import model_names
+
+MATMUL = ["matmul-tiled/square/16x16", "n=64", "m=64", "l=64"]
+ON = ["--device-document", "nvidia-k620", "--registers", "32"]
+
+
+def _json(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_predict_prints_a_table_of_the_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *MATMUL, "--model", "volkov,roofline", *ON]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["model", "time", "bound", "ignores", "lacks"]
+    assert [line.split()[0] for line in lines[2:4]] == ["volkov", "roofline"]
+    assert lines[2].split()[2] == "µs"
+
+
+@pytest.mark.parametrize("model", [["--model", "all"], []])
+def test_all_models_answer_for_a_described_device(
+    model: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", *MATMUL, *model, *ON, "--json"]) == 0
+
+    found = _json(capsys)
+    assert list(found["models"]) == list(model_names())
+    assert found["models"]["volkov"]["time_s"] > 0
+    assert found["models"]["tmm"]["lacks"] == "device.latency_steps"
+
+
+def test_several_sizes_are_several_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["predict", MATMUL[0], "n=64,128", "m=64", "l=64", "--model", "roofline", *ON]
+
+    assert main([*command, "--json"]) == 0
+
+    times = [each["models"]["roofline"]["time_s"] for each in _json(capsys)["sizes"]]
+    assert times[1] == pytest.approx(2 * times[0])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--model", "volkov,linear", *ON], "'linear' is no mechanistic model"),
+        (["--model", "linear", *ON], "no mechanistic model is called 'linear'"),
+        (["--model", "volkov", *ON, "--explain"], "--explain is for fitted weights"),
+        (["--model", "volkov"], "--device-document SLUG"),
+        (["--model", "volkov", "--device-document", "nvidia-voodoo"], "no description of a device"),
+    ],
+)
+def test_what_cannot_be_asked_is_an_error_in_one_line(
+    more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", *MATMUL, *more]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_occupancy_says_what_limits_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["occupancy", *MATMUL, "--on", "nvidia-gtx-970", "--registers", "40"]) == 0
+
+    out = capsys.readouterr().out
+    assert "6 groups per compute unit, 48 sub-groups (75 % of the most)" in out
+    assert "32 registers per work item instead of 40: 8 groups" in out
+
+
+def test_occupancy_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["occupancy", *MATMUL, "--on", "nvidia-gtx-970", "--registers", "40", "--json"]
+    assert main(command) == 0
+
+    (program,) = _json(capsys)["programs"]
+    assert program["now"]["limited_by"] == "registers"
+    assert [change["changed"] for change in program["changes"]] == ["registers_per_work_item"]
+
+
+def test_rank_by_a_mechanistic_model(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["rank", "tests.tuning.spaces:DOUBLE", "n=1024", "--model", "volkov", *ON]
+
+    assert main([*command, "--json"]) == 0
+
+    found = _json(capsys)
+    assert found["predicted"] == 15
+    times = [each["predicted_s"] for each in found["best"]]
+    assert times == sorted(times)
