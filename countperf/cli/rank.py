@@ -49,10 +49,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_space(command: argparse.ArgumentParser) -> None:
+def add_space(command: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
     """Add the space, its sizes, weights and worker processes."""
     command.add_argument(
         "space",
+        nargs="?" if is_optional else None,
         help="matmul, stencil, dg-differentiation, transpose, convolution, path/file.py:name or "
         "package.module:name of a SearchSpace",
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_space(command)
+    add_space(command, is_optional=True)
     command.add_argument(
         "--device",
         action="append",
@@ -59,6 +59,25 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw measured against predicted times, and the best so far (.svg, .png, .pdf)",
     )
+    command.add_argument(
+        "--replay",
+        metavar="FILE",
+        help="instead of a space: search the times that a file of Kernel Tuner, T4 or KTT holds"
+        " (.json, .json.gz), without a device; --budget then limits the recorded costs",
+    )
+    command.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --replay: only configurations with this value; several times for several",
+    )
+    command.add_argument(
+        "--prior",
+        metavar="FILE",
+        help="with --replay: a file with times of the same configurations on another device, which"
+        " rank them beforehand",
+    )
     command.add_argument("--t4", metavar="FILE", help="write what ran in the T4 results format")
     command.add_argument(
         "--complete",
@@ -78,6 +97,14 @@ def run(options: argparse.Namespace) -> None:
 
     if options.figure is not None:
         check_figure_path(options.figure)
+    if options.replay is not None:
+        _replay(options)
+        return
+    if options.space is None or options.where or options.prior:
+        raise ParameterError(
+            "name a space, such as matmul, or --replay FILE (which --where and --prior need)",
+            parameter="space",
+        )
     wanted = (options.kernel_tuner_cache, options.figure, options.t4)
     check_writable(options.store, *wanted)  # before any time is spent
     seconds = options.budget
@@ -119,6 +146,41 @@ def run(options: argparse.Namespace) -> None:
             _show(options, error.result)
         raise
     _show(options, result)
+
+
+def _replay(options: argparse.Namespace) -> None:
+    """Search recorded times."""
+    from countperf.documents import check_writable
+    from countperf.errors import ParameterError
+    from countperf.report.replay import replay_head
+    from countperf.tuning.recorded_space import RecordedSpace, read_value
+    from countperf.tuning.replay import replay, replay_object
+
+    if options.space is not None or options.store is not None or options.device:
+        raise ParameterError(
+            "--replay FILE takes the place of the space, its sizes, --device and --store; leave"
+            " them out",
+            parameter="space",
+        )
+    check_writable(options.figure)
+    given = dict(read_value(text) for text in options.where)
+    recorded = RecordedSpace.read_file(options.replay)
+    recorded = recorded.where(**given) if given else recorded
+    predicted_s = None
+    if options.prior is not None:
+        predicted_s = RecordedSpace.read_file(options.prior).times_of(recorded.configurations)
+    result = replay(
+        recorded,
+        measurements=options.measurements,
+        seconds=options.budget,
+        predicted_s=predicted_s,
+    )
+    if options.json:
+        print_json(replay_object(result))
+    else:
+        print("\n".join(replay_head(result)))
+    if options.figure is not None:
+        result.plot(options.figure)
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:

@@ -44,7 +44,9 @@ from countperf.report.drawing import (
 )
 from countperf.report.names import GROUPS
 from countperf.report.numbers import format_quantity
+from countperf.report.replay import replay_figure
 from countperf.report.timeline import timeline_figure
+from countperf.tuning.replay import ReplayResult
 from countperf.tuning.result import Trial, TuningResult
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def figure_of(result: object, path: Path | str | None = None, **options: Any) ->
 
     Parameters
     ----------
-    result : Prediction, Explanation, FitResult, Evaluation, Comparison or TuningResult
+    result : Prediction, Explanation, FitResult, Evaluation, Comparison, TuningResult, ReplayResult
         What to draw.
     path : Path or str, optional
         Where to write it; the ending chooses the format (.svg, .png, .pdf).
@@ -491,5 +493,6 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Evaluation: evaluation_figure,
     Comparison: lambda found: comparisons_figure([found]),
     TuningResult: tuning_figure,
+    ReplayResult: replay_figure,
     Simulation: timeline_figure,
 }

@@ -27,9 +27,11 @@ from countperf.report.breakdown import breakdown_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.replay import replay_head, replay_rows
 from countperf.report.text import prediction_head
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking
+from countperf.tuning.replay import ReplayResult
 from countperf.tuning.result import TuningResult
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def rows_of(result: object) -> Rows:
     Parameters
     ----------
     result : WeightSet, PropertyVector, MeasurementSet, FitResult, Ranking, TuningResult, \
-Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy or Prediction
+ReplayResult, Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy or \
+Prediction
         The result.
 
     Returns
@@ -333,6 +336,7 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     ),
     Ranking: (_ranking_rows, lambda ranking: [f"{_of(ranking)}: {ranking.predicted} predicted"]),
     TuningResult: (_tuning_rows, _tuning_head),
+    ReplayResult: (replay_rows, replay_head),
     Evaluation: (
         _evaluation_rows,
         lambda found: [

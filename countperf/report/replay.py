@@ -1,0 +1,66 @@
+"""Replayed searches as text, rows and picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.report.drawing import BLUE, GRAY, GREEN, RED, new_figure, plain_ticks, scale_of
+from countperf.report.numbers import format_quantity
+from countperf.tuning.replay import ReplayResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def replay_head(result: ReplayResult) -> list[str]:
+    """Return what was searched, and how the best compares with the optimum."""
+    failed = sum(each.time_s is None for each in result.trials)
+    best = result.best
+    choice = ", ".join(f"{name} = {value}" for name, value in best.configuration.items())
+    spent_s = result.trials[-1].spent_s
+    cost = "" if np.isnan(spent_s) else f" in {format_quantity(spent_s, 's')} of recorded costs"
+    return [
+        f"{result.space} on {result.device}, replayed: {len(result.trials)} of"
+        f" {result.configurations} configurations looked at{cost}, {failed} of which failed",
+        f"best: {format_quantity(best.time_s or 0.0, 's')}, {result.over_optimum:.3g} times the"
+        f" optimum of {format_quantity(result.optimum_s, 's')}",
+        choice,
+    ]
+
+
+def replay_rows(result: ReplayResult) -> list[dict[str, Any]]:
+    """Return one row for each configuration that was looked at, in order; times in s."""
+    return [
+        {
+            **each.configuration,
+            "time_s": each.time_s,
+            "best_s": best_s,
+            "spent_s": each.spent_s,
+        }
+        for each, best_s in zip(result.trials, result.best_so_far_s, strict=True)
+    ]
+
+
+def replay_figure(result: ReplayResult) -> Figure:
+    """Draw the recorded times in the order of the search, the best so far, and the optimum."""
+    figure = new_figure((7.0, 4.2))
+    panel = figure.subplots()
+    ran = [(n, each.time_s) for n, each in enumerate(result.trials, 1) if each.time_s is not None]
+    scale, unit = scale_of([time_s for _, time_s in ran])
+    places, times = zip(*ran, strict=True)
+    panel.plot(places, np.array(times) / scale, "o", color=BLUE, markersize=4, label="measured")
+    failed = [n for n, each in enumerate(result.trials, 1) if each.time_s is None]
+    if failed:
+        top = max(times) / scale
+        panel.plot(failed, [top] * len(failed), "x", color=GRAY, label="failed (no time)")
+    best = np.array(result.best_so_far_s)
+    known = np.flatnonzero(np.isfinite(best))
+    panel.step(known + 1, best[known] / scale, where="post", color=GREEN, label="best so far")
+    panel.axhline(result.optimum_s / scale, color=RED, linewidth=0.8, label="optimum of the record")
+    panel.set(yscale="log", xlabel="configurations looked at", ylabel=f"recorded time, {unit}s")
+    plain_ticks(panel.yaxis)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+    figure.suptitle(f"{result.space} on {result.device}", fontsize=10)
+    return figure

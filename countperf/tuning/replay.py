@@ -1,0 +1,174 @@
+"""Searches that are replayed on recorded times, without the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.display import Drawable, Table, short_repr
+from countperf.errors import ParameterError
+from countperf.tuning.configuration_search import ConfigurationSearch
+from countperf.tuning.recorded_space import RecordedSpace
+from countperf.tuning.space import Choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedTrial:
+    """Configuration that a replayed search looked up.
+
+    Attributes
+    ----------
+    configuration : Mapping from str to value
+        Which one.
+    time_s : float or None
+        Its recorded time, s; None if it failed.
+    spent_s : float
+        What the search would have spent by then, s, by recorded costs; nan if there are none.
+    """
+
+    configuration: Choice
+    time_s: float | None
+    spent_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult(Table, Drawable):
+    """Trials of a replayed search, and how the best of them compares with the optimum.
+
+    Attributes
+    ----------
+    space, device : str
+        Kernel and device of the recorded times.
+    trials : tuple of ReplayedTrial
+        In order; at least one of them ran.
+    optimum_s : float
+        Shortest recorded time, s.
+    configurations : int
+        How many the space has.
+    """
+
+    space: str
+    device: str
+    trials: tuple[ReplayedTrial, ...]
+    optimum_s: float
+    configurations: int
+
+    @property
+    def best(self) -> ReplayedTrial:
+        """The trial with the shortest time."""
+        return min((each for each in self.trials if each.time_s is not None), key=_time_of)
+
+    @property
+    def over_optimum(self) -> float:
+        """Time of the best trial over the shortest recorded time; 1 if the optimum was found."""
+        return _time_of(self.best) / self.optimum_s
+
+    @property
+    def best_so_far_s(self) -> tuple[float, ...]:
+        """Shortest time after each trial, s; infinite before the first that ran."""
+        times = [np.inf if each.time_s is None else each.time_s for each in self.trials]
+        return tuple(float(value) for value in np.minimum.accumulate(times))
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+
+def _time_of(trial: ReplayedTrial) -> float:
+    assert trial.time_s is not None
+    return trial.time_s
+
+
+def replay(
+    recorded: RecordedSpace,
+    *,
+    measurements: int | None = None,
+    seconds: float | None = None,
+    predicted_s: Sequence[float] | NDArray[np.float64] | None = None,
+    seed: int = 0,
+) -> ReplayResult:
+    """Search a recorded space: each measurement is a look at the recorded time.
+
+    Parameters
+    ----------
+    recorded : RecordedSpace
+        The space and its times.
+    measurements : int, optional
+        How many configurations to look at; by default a hundredth of them, but 24 at least.
+    seconds : float, optional
+        What may be spent, s, by recorded costs.
+    predicted_s : array_like, shape (n,), optional
+        Times of a model, s, that rank the configurations; nan where it has none.
+    seed : int, optional
+        Of what the search draws.
+
+    Raises
+    ------
+    ParameterError
+        A limit is not positive, seconds are limited and the record has no costs, predictions do not
+        fit, or no configuration ran within the limits.
+    """
+    count = len(recorded.configurations)
+    if measurements is None and seconds is None:
+        measurements = max(24, count // 100)
+    for name, limit in (("measurements", measurements), ("seconds", seconds)):
+        if limit is not None and not limit > 0:
+            raise ParameterError(f"{name}={limit} is not positive", parameter=name)
+    if seconds is not None and np.isnan(recorded.costs_s).all():
+        raise ParameterError(
+            f"the record of '{recorded.name}' does not say what measuring takes: limit the"
+            " measurements instead of the seconds",
+            parameter="seconds",
+        )
+    costs = recorded.costs_s
+    if not (unknown := np.isnan(costs)).all():
+        costs = np.where(unknown, np.nanmedian(costs), costs)
+    search = ConfigurationSearch(recorded.configurations, predicted_s=predicted_s, seed=seed)
+    trials: list[ReplayedTrial] = []
+    spent_s = 0.0
+    while (measurements is None or len(trials) < measurements) and (
+        (place := search.ask()) is not None
+    ):
+        cost_s = float(costs[place])
+        if seconds is not None and spent_s + cost_s > seconds:
+            break
+        spent_s += cost_s
+        time_s = float(recorded.times_s[place])
+        known = None if np.isnan(time_s) else time_s
+        search.tell(place, known, cost_s=cost_s if cost_s > 0 else None)
+        trials.append(
+            ReplayedTrial(
+                configuration=recorded.configurations[place], time_s=known, spent_s=spent_s
+            )
+        )
+    if search.best is None:
+        raise ParameterError(
+            f"none of {len(trials)} configurations ran within the limits; allow more of them",
+            parameter="measurements" if seconds is None else "seconds",
+        )
+    return ReplayResult(
+        space=recorded.name,
+        device=recorded.device,
+        trials=tuple(trials),
+        optimum_s=recorded.best_s,
+        configurations=count,
+    )
+
+
+def replay_object(result: ReplayResult) -> dict[str, Any]:
+    """Return a replayed search as plain values, with times in s."""
+    best = result.best
+    return {
+        "space": result.space,
+        "device": result.device,
+        "configurations": result.configurations,
+        "measured": len(result.trials),
+        "failed": sum(each.time_s is None for each in result.trials),
+        "best": {"configuration": dict(best.configuration), "time_s": best.time_s},
+        "optimum_s": result.optimum_s,
+        "over_optimum": result.over_optimum,
+        "spent_s": None if np.isnan(result.trials[-1].spent_s) else result.trials[-1].spent_s,
+    }
