@@ -5,9 +5,9 @@ Importing this package is cheap: each name is imported from its home when it is 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from countperf import front_door
 from countperf.version import __version__
 
 if TYPE_CHECKING:
@@ -113,14 +113,20 @@ __all__ = [
     "with_transactions",
 ]
 
+_FUNCTIONS_OF_METHODS = {
+    "figure_of": "countperf.report.figures",
+    "frame_of": "countperf.report.tables",
+    "html_of": "countperf.report.tables",
+}
+
+front_door.register(_HOMES)
+front_door.register(_FUNCTIONS_OF_METHODS)
+
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in _HOMES:
         raise AttributeError(f"module 'countperf' has no attribute {name!r}")
-    module, _, attribute = home.partition(":")
-    value = getattr(import_module(module), attribute or name)
-    globals()[name] = value
+    value = globals()[name] = front_door.function(name)
     return value
 
 

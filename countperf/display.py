@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from countperf import front_door
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,10 +120,10 @@ class Table:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the result as a pandas data frame, with full values in s."""
-        return _report("tables").frame_of(self)
+        return front_door.function("frame_of")(self)
 
     def _repr_html_(self) -> str:
-        return _report("tables").html_of(self)
+        return front_door.function("html_of")(self)
 
 
 class Drawable:
@@ -152,9 +153,4 @@ class Drawable:
         ParameterError
             There is nothing to draw, or the ending is of no format that matplotlib writes.
         """
-        return _report("figures").figure_of(self, path, **options)
-
-
-def _report(module: str) -> Any:
-    """Import a module of reports, which stand above all results: by name, when one is asked for."""
-    return import_module(f"countperf.report.{module}")
+        return front_door.function("figure_of")(self, path, **options)

@@ -21,9 +21,10 @@ from countperf.counting.resources import scheduled
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from countperf.tuning import steps
-from countperf.tuning.points import PredictionTask, load_space, predict_points
+from countperf.tuning.points import PredictionTask, predict_points
 from countperf.tuning.pools import processors
 from countperf.tuning.ranker import rank_points
+from countperf.workflow.spaces import load_space
 
 
 def timed(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float]:
@@ -35,7 +36,7 @@ def timed(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[
 
 def shared_s(question: PredictionTask, points: int) -> float:
     """Return the processor time of a point when many are predicted in order, s."""
-    space = load_space(str(question.space))
+    space = question.found_space()
     choices = sorted(islice(space.choices(), points), key=space.index)
     _, seconds = timed(predict_points, question, choices)
     return seconds / points
@@ -43,7 +44,7 @@ def shared_s(question: PredictionTask, points: int) -> float:
 
 def unshared_s(question: PredictionTask, points: int) -> dict[str, float]:
     """Return the mean processor time of each step for one point, nothing shared, s."""
-    space = load_space(str(question.space))
+    space = question.found_space()
     times: dict[str, list[float]] = {}
     for choice in islice(space.choices(), points):
         steps.forget()
@@ -66,7 +67,10 @@ def main(options: argparse.Namespace) -> None:
     """Measure and print."""
     points = options.points
     question = PredictionTask(
-        space=options.space, weights=load_weights(options.weights), sizes={}, incomplete_ok=True
+        space=load_space(options.space),
+        weights=load_weights(options.weights),
+        sizes={},
+        incomplete_ok=True,
     )
     totals: list[float] = []
     for _ in range(options.repetitions):

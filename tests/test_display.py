@@ -24,8 +24,8 @@ from countperf.models.anchored import AnchoredWeights
 from countperf.models.library import load_weights
 from countperf.properties.vector import PropertyVector
 from countperf.report.tables import frame_of
-from countperf.tuning.points import load_space
 from countperf.tuning.result import TuningResult
+from countperf.workflow.spaces import load_space
 from measurement_kernels.catalog import entry
 from tests.fitting.builders import KERNELS, measure
 

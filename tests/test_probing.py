@@ -7,9 +7,10 @@ import pytest
 from countperf.errors import DeviceError
 from countperf.harness.device import Device
 from countperf.measurements import KernelCase
+from countperf.models.fit_summaries import NOTABLE_FACTOR, Probe
 from countperf.models.library import load_weights
 from countperf.report.weights_table import checks_text
-from countperf.workflow.probing import NOTABLE_FACTOR, PROBES, Probe, check_device, check_weights
+from countperf.workflow.probing import PROBES, check_device, check_weights
 from measurement_kernels.catalog import entry
 from tests.harness.fakes import make_device
 

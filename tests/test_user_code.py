@@ -10,8 +10,8 @@ import pytest
 
 from countperf.cli import main
 from countperf.errors import KernelSpecificationError, SearchSpaceError
-from countperf.tuning.points import load_space
 from countperf.workflow.kernels import load_kernel
+from countperf.workflow.spaces import load_space
 
 MAKE = """
 import loopy as lp

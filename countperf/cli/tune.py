@@ -209,7 +209,7 @@ def _export(options: argparse.Namespace, result: TuningResult, label: str = "") 
     from countperf.documents import write_rescued
     from countperf.tuning.devices import device_store
     from countperf.tuning.export import kernel_tuner_cache, t4_results
-    from countperf.tuning.points import load_space
+    from countperf.workflow.spaces import load_space
 
     def path(named: str) -> str:
         return str(device_store(named, label)) if label else named

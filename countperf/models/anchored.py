@@ -31,14 +31,14 @@ from countperf.display import short_repr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
 from countperf.measurements.timing import TimingDocument
-from countperf.models.cost_function import CostFunction
+from countperf.models.cost_function import CostFunction, compile_cost
+from countperf.models.fitted_weights import FittedWeights
 from countperf.models.records import Calibration
 from countperf.models.validity import NORMAL_QUANTILES, Level
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement
-    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
 Run = tuple[Mapping[str, int], float]
@@ -54,7 +54,7 @@ class AnchoredWeights:
 
     Attributes
     ----------
-    weights : WeightSet
+    weights : FittedWeights
         The weights as fitted.
     vector : PropertyVector
         The kernel.
@@ -72,7 +72,7 @@ class AnchoredWeights:
         The kernel as it was given, by which timings know it; by default `vector`.
     """
 
-    weights: WeightSet
+    weights: FittedWeights
     vector: PropertyVector
     factor: float
     shrink: float
@@ -167,7 +167,7 @@ class AnchoredWeights:
         """
         if kernel is not None:
             self._check(self.weights.counted(kernel))
-        return replace(self.weights.compile(self.vector), factor=self.factor)
+        return replace(compile_cost(self.weights, self.vector), factor=self.factor)
 
     def _check(self, other: PropertyVector) -> None:
         if other.to_document()["counts"] != self.vector.to_document()["counts"]:
@@ -183,7 +183,7 @@ class WeightsAndKernel:
 
     Attributes
     ----------
-    weights : WeightSet
+    weights : FittedWeights
         The weights, not anchored.
     kernel : object
         The kernel, as `WeightSet.predict` took it.
@@ -193,7 +193,7 @@ class WeightsAndKernel:
         Of the interval.
     """
 
-    weights: WeightSet
+    weights: FittedWeights
     kernel: object
     parameters: Mapping[str, ParameterValue]
     level: Level
@@ -205,7 +205,7 @@ class WeightsAndKernel:
 
 
 def anchor(
-    weights: WeightSet, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
+    weights: FittedWeights, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
 ) -> AnchoredWeights:
     """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
     vector = weights.counted(kernel)
@@ -242,7 +242,7 @@ def _variances(calibration: Calibration) -> tuple[float, float]:
 
 
 def _runs(
-    weights: WeightSet, kernel: object, given: Run | Measurement | TimingDocument
+    weights: FittedWeights, kernel: object, given: Run | Measurement | TimingDocument
 ) -> list[Run] | list[Measurement]:
     """Return the runs of a timing, if it is of the kernel and of the weights' device; or a run."""
     if not isinstance(given, TimingDocument):
@@ -266,7 +266,7 @@ def _run(run: Any) -> Run:
 
 
 def _log_ratio(
-    weights: WeightSet, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
+    weights: FittedWeights, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
 ) -> float:
     if not (math.isfinite(time_s) and time_s > 0):
         raise ParameterError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import ModelNotApplicableError
+from countperf.errors import ModelNotApplicableError, PredictionError
 from countperf.features import covers
 from countperf.models.correction import (
     Corrector,
@@ -32,8 +32,10 @@ from countperf.models.correction import (
 from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import ScalarSource, array_function, derivative
 from countperf.models.expressions import Formula
-from countperf.models.unmeasured import Unmeasured
+from countperf.models.fitted_weights import FittedWeights
+from countperf.models.unmeasured import Suppliers, Unmeasured
 from countperf.predictions import ParameterValue, Quantity
+from countperf.properties.transactions import transaction_roots
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.memory import FieldsAlone
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -46,7 +48,6 @@ each property at values of its own up to 1e13, for a feature may ask for more of
 another."""
 
 if TYPE_CHECKING:
-    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
 
@@ -168,13 +169,13 @@ class CompiledCorrection(FieldsAlone):
 
     @classmethod
     def build(
-        cls, weights: WeightSet, properties: Sequence[str], derived: Collection[str]
+        cls, weights: FittedWeights, properties: Sequence[str], derived: Collection[str]
     ) -> Self | None:
         """Leave out weights that charge nothing of a kernel; None without a correction.
 
         Parameters
         ----------
-        weights : WeightSet
+        weights : FittedWeights
             The weights.
         properties : sequence of str
             The kernel's properties.
@@ -378,7 +379,7 @@ class CostFunction(FieldsAlone):
     correction: CompiledCorrection | None = None
 
     @classmethod
-    def build(cls, weights: WeightSet, vector: PropertyVector) -> Self:
+    def build(cls, weights: FittedWeights, vector: PropertyVector) -> Self:
         """Compile a kernel with weights; what has no weight is left out, and listed."""
         model = weights.definition
         compiled = vector.compile()
@@ -563,6 +564,36 @@ class CostFunction(FieldsAlone):
             f" {self.model.expression!r} divides by zero, or takes the logarithm of what is not"
             " positive"
         )
+
+
+def compile_cost(
+    weights: FittedWeights,
+    kernel: object,
+    *,
+    incomplete_ok: bool = False,
+    suppliers: Suppliers | None = None,
+) -> CostFunction:
+    """Return the predicted time of a kernel as a fast function; see `WeightSet.compile`."""
+    weights.check_counting_rules()
+    vector = weights.counted(kernel)
+    if weights.definition.reads_code:
+        raise PredictionError(
+            f"the {weights.model} model reads compiled code, and a cost function has formulas"
+            " only: compile weights of a model that does not, such as"
+            f" load_weights({weights.device.slug!r})"
+        )
+    there = transaction_roots(vector)
+    if without := [n for n in weights.definition.named_transactions if n not in there]:
+        raise PredictionError(
+            f"the {weights.model} model names {', '.join(without)}, which is found at single sizes"
+            " and has no formula, and a cost function has formulas only: predict(...) at the"
+            " sizes of interest, or compile weights of a model that does not name it"
+        )
+    function = CostFunction.build(weights, vector)
+    if function.unweighted_names and not incomplete_ok:
+        missing = [weights.features.feature_of(n) or n for n in function.unweighted_names]
+        return replace(function, unmeasured=weights.unmeasured(vector.kernel, missing, suppliers))
+    return function
 
 
 def _not_zero(

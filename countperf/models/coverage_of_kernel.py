@@ -13,6 +13,7 @@ from countperf.models.charge import Charge
 from countperf.models.correction import CORRECTION
 from countperf.models.coverage import Coverage, FeatureCoverage, Part, Status, verdict_of
 from countperf.models.exercise import Exercise, properties_behind
+from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import ModelInputs, model_inputs
 from countperf.models.records import IndistinguishableGroup, Range
 from countperf.models.unmeasured import Suppliers
@@ -20,14 +21,13 @@ from countperf.models.validity import EXTRAPOLATION_FACTOR, broken_groups
 from countperf.properties.taxonomy import describe
 
 if TYPE_CHECKING:
-    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
 _NOT_PER_GROUP = ("groups", "launches")
 
 
 def coverage(
-    weights: WeightSet,
+    weights: FittedWeights,
     vector: PropertyVector,
     parameters: Mapping[str, Any],
     *,
@@ -89,7 +89,7 @@ class _Table:
 
     def __init__(
         self,
-        weights: WeightSet,
+        weights: FittedWeights,
         inputs: ModelInputs,
         present: Sequence[str],
         *,
@@ -282,7 +282,7 @@ def _relative(value: float, error: float | None) -> float | None:
     return None if error is None or value == 0 else abs(error / value)
 
 
-def _weights_error(weights: WeightSet, charge: Charge | None) -> float | None:
+def _weights_error(weights: FittedWeights, charge: Charge | None) -> float | None:
     if charge is None or weights.covariance_s2 is None or not float(charge.time_s) > 0:
         return None
     changes = np.array(list(charge.changes.values()), np.float64)

@@ -12,13 +12,13 @@ from countperf.display import Drawable, Table, short_repr
 from countperf.errors import ParameterError
 from countperf.models.charge import Charge
 from countperf.models.evaluation import multiplied_with
+from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import ModelInputs, model_inputs
 from countperf.models.records import FittedParameter, Weight
 from countperf.models.units import as_weight
 from countperf.predictions import Prediction
 
 if TYPE_CHECKING:
-    from countperf.models.weights import WeightSet
     from countperf.properties.vector import PropertyVector
 
 
@@ -103,7 +103,7 @@ class Explanation(Table, Drawable):
         return short_repr(self)
 
 
-def explain(weights: WeightSet, vector: PropertyVector, prediction: Prediction) -> Explanation:
+def explain(weights: FittedWeights, vector: PropertyVector, prediction: Prediction) -> Explanation:
     """Explain a prediction of a kernel by weights.
 
     Raises
@@ -147,7 +147,7 @@ def explain(weights: WeightSet, vector: PropertyVector, prediction: Prediction) 
 
 
 def _part(
-    weights: WeightSet, inputs: ModelInputs, charge: Charge, name: str, part_s: float
+    weights: FittedWeights, inputs: ModelInputs, charge: Charge, name: str, part_s: float
 ) -> ExplainedPart:
     if name in weights.by_feature:
         weight, count = weights.by_feature[name], float(charge.values[name])

@@ -1,84 +1,30 @@
-"""Fitted weights of a model on a device, as a document, and predictions made with them."""
+"""Fitted weights with all that can be asked of them: predictions, explanations, corrections."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
-
-from countperf.display import Table, short_repr
-from countperf.documents import Document
-from countperf.errors import (
-    DeviceMismatchError,
-    ModelNotApplicableError,
-    PredictionError,
-    ViewMismatchError,
-)
-from countperf.features import FeatureSpec, vector_of
+from countperf import front_door
 from countperf.hardware.identity import DeviceIdentity
-from countperf.models.charge import Charge
-from countperf.models.conformal import (
-    difficulty,
-    overshoot,
-    relative_standard_error,
-    time_shares,
-)
-from countperf.models.correction import (
-    CORRECTION,
-    PLAIN,
-    Correction,
-    profile,
-    with_support,
-)
-from countperf.models.definition import ModelDefinition
+from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
+from countperf.models.cost_function import CostFunction, compile_cost
+from countperf.models.coverage import Coverage
+from countperf.models.coverage_of_kernel import coverage
 from countperf.models.exercise import Exercise
-from countperf.models.function import ModelFunction, ModelInputs, model_inputs
-from countperf.models.migration import MIGRATIONS
-from countperf.models.records import (
-    Candidate,
-    FitQuality,
-    FittedParameter,
-    IndistinguishableGroup,
-    MeasurementSource,
-    Range,
-    Support,
-    Weight,
-)
-from countperf.models.unmeasured import Suppliers, Unmeasured
-from countperf.models.validity import (
-    EXTRAPOLATION_FACTOR,
-    EXTRAPOLATION_WIDENING,
-    Level,
-    device_verdict,
-    extrapolation_verdict,
-    features_outside,
-    incomplete_verdict,
-    indistinguishable_verdict,
-    interval,
-    local_interval,
-    log_quantile,
-    sign_verdict,
-)
-from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View
-from countperf.properties.transactions import transaction_roots
+from countperf.models.explanation import Explanation
+from countperf.models.fitted_weights import FittedWeights
+from countperf.models.unmeasured import Suppliers
+from countperf.models.validity import Level
+from countperf.predictions import ParameterValue, Prediction
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement, TimingDocument
-    from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel
-    from countperf.models.cost_function import CostFunction
-    from countperf.models.coverage import Coverage
-    from countperf.models.explanation import Explanation
-    from countperf.properties.vector import PropertyVector
 
 
-class WeightSet(Table, Document):
+class WeightSet(FittedWeights):
     """Weights of a fitted model on a device.
 
     Attributes
@@ -122,124 +68,6 @@ class WeightSet(Table, Document):
         Version of countperf.
     """
 
-    format: Literal["countperf-weights"] = "countperf-weights"
-    version: Literal[2] = 2
-    migrations = MIGRATIONS
-    model: str
-    definition: ModelDefinition
-    device: DeviceIdentity
-    counting_rules: int
-    view: View = "source"
-    weights: tuple[Weight, ...]
-    parameters: tuple[FittedParameter, ...] = ()
-    ranges: dict[str, Range] = Field(default_factory=dict)
-    covariance_s2: tuple[tuple[float, ...], ...] | None = None
-    indistinguishable: tuple[IndistinguishableGroup, ...] = ()
-    quality: FitQuality | None = None
-    source: MeasurementSource | None = None
-    suppliers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    candidates: tuple[Candidate, ...] = ()
-    exercise: dict[str, Exercise] = Field(default_factory=dict)
-    correction: Correction | None = None
-    written_by: str = ""
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    __str__ = __repr__
-
-    @field_validator("weights")
-    @classmethod
-    def _terms_have_weights(
-        cls, weights: tuple[Weight, ...], info: ValidationInfo
-    ) -> tuple[Weight, ...]:
-        definition = info.data.get("definition")
-        if definition is not None and definition.terms and not weights:
-            raise ValueError("the model has terms, and there is no weight")
-        return weights
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        columns = [(weight.term, weight.feature) for weight in self.weights]
-        if len(set(columns)) < len(columns):
-            raise ValueError("two weights are for the same feature")
-        if strange := {term for term, _ in columns} - set(self.definition.terms):
-            raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
-        wanted = tuple(self.definition.all_parameters)
-        if tuple(parameter.name for parameter in self.parameters) != wanted:
-            raise ValueError(f"the parameters of the expression are {', '.join(wanted) or 'none'}")
-        if strange := set(self.ranges) - set(self.definition.variables):
-            raise ValueError(f"the expression has no name {', '.join(sorted(strange))}")
-        size = len(columns) + len(wanted)
-        shape = {size} | {len(row) for row in self.covariance_s2 or ()}
-        if self.covariance_s2 is not None and shape != {len(self.covariance_s2)}:
-            raise ValueError(f"the covariance of {size} weights must be a square of that size")
-        local = self.quality and self.quality.calibration and self.quality.calibration.local
-        if local and not _fits(local.support, len(columns), size):
-            raise ValueError(f"the support of the intervals is not of {size} weights")
-        if self.correction is not None and self.correction.columns != len(columns):
-            raise ValueError(f"the correction is not of {len(columns)} weights")
-        grouped = {name for group in self.indistinguishable for name in group.features}
-        if unweighted := grouped - set(self.function.keys):
-            raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
-        named = {*self.function.keys, *self.definition.variables}
-        if strange := set(self.exercise) - named:
-            raise ValueError(f"exercise of what the model has not: {', '.join(sorted(strange))}")
-        return self
-
-    def to_object(self) -> dict[str, Any]:
-        """Return the document as plain values; the source's view goes without saying."""
-        content = super().to_object()
-        if self.view == "source":
-            del content["view"]
-        if self.correction is None:
-            del content["correction"]
-        return content
-
-    @property
-    def plain(self) -> WeightSet:
-        """The same without the correction: the model alone, with intervals of its own."""
-        if self.correction is None:
-            return self
-        quality = self.correction.without
-        if self.quality and self.quality.calibration and self.quality.calibration.local:
-            quality = with_support(quality, self.quality.calibration.local.support)
-        changes = {"model": f"{PLAIN}-{self.model}", "quality": quality, "correction": None}
-        return self.model_copy(update=changes)
-
-    @property
-    def expression(self) -> str:
-        """The formula of the model."""
-        return self.definition.expression
-
-    @property
-    def features(self) -> FeatureSpec:
-        """Properties that the model charges, and those that it ignores."""
-        return self.definition.features
-
-    @cached_property
-    def function(self) -> ModelFunction:
-        """The model over the weights."""
-        columns = tuple((weight.term, weight.feature) for weight in self.weights)
-        return ModelFunction(model=self.definition, columns=columns)
-
-    @cached_property
-    def unknowns(self) -> tuple[float, ...]:
-        """The weights and then the parameters."""
-        return (
-            *(weight.value_s for weight in self.weights),
-            *(parameter.value for parameter in self.parameters),
-        )
-
-    @cached_property
-    def by_feature(self) -> dict[str, Weight]:
-        """The weights by feature; by ``term:feature`` where several terms charge it."""
-        return dict(zip(self.function.keys, self.weights, strict=False))
-
-    @cached_property
-    def _covariance(self) -> NDArray[np.float64] | None:
-        return None if self.covariance_s2 is None else np.array(self.covariance_s2, np.float64)
-
     def predict(
         self,
         kernel: object,
@@ -278,9 +106,7 @@ class WeightSet(Table, Document):
         CountperfError
             As for `countperf.predict`.
         """
-        import countperf
-
-        return countperf.predict(
+        return front_door.function("predict")(
             kernel,
             {**(parameters or {}), **more},
             weights=self,
@@ -303,204 +129,18 @@ class WeightSet(Table, Document):
         force: bool = False,
         suppliers: Suppliers | None = None,
     ) -> Prediction:
-        """Predict the time of one launch from the counts of a kernel.
-
-        Parameters
-        ----------
-        kernel : PropertyVector, Mapping from str to int or str, or loopy.TranslationUnit
-            The kernel's property vector, with what its compiled code executes if the model reads
-            that; counts by property name written by hand; or a kernel, which gets counted.
-        parameters : Mapping from str to int or ndarray
-            Values of the size parameters; arrays broadcast.
-        incomplete_ok : bool, optional
-            Leave out what has no weight, and mark the prediction incomplete.
-        level : {0.95, 0.9}, optional
-            In which share of cases the interval is to hold the time.
-        device : DeviceIdentity, optional
-            The device to predict for; by default that of the weights.
-        force : bool, optional
-            Use the weights even for a device that they do not match.
-        suppliers : callable, optional
-            From a property to the measurement kernels that exercise it, for messages; by default
-            what the document has.
-
-        Returns
-        -------
-        Prediction
-
-        Raises
-        ------
-        UnmeasuredPropertyError
-            The kernel has properties that the fit has no weight for.
-        DeviceMismatchError
-            The weights belong to another device, and `force` was not given.
-        PredictionError
-            The weights were fitted under other counting rules; the model reads compiled code, and
-            the kernel is no vector that has it; `ViewMismatchError` if the kernel's vector is of
-            another view than the weights.
-        ParameterError
-            A parameter is missing, unknown, or outside the kernel's assumptions; the model has no
-            finite time there; or there is no interval of this level.
-        CountingError
-            The kernel cannot be counted exactly.
-        """
-        self.check_counting_rules()
-        self.check_device(device, force=force)
-        vector = self.counted(kernel)
-        self._check_what_has_no_formula(vector)
-        inputs = model_inputs(self.definition, vector.evaluate(parameters))
-        missing = self.missing(inputs)
-        if missing and not incomplete_ok:
-            raise self._unmeasured(vector.kernel, missing, suppliers).error()
-        charge = self.charge(inputs)
-        time_s, parts, corrected = self.corrected(charge)
-        outside = (
-            *features_outside(self.weights, charge.values, parts),
-            *self._variables_outside(inputs),
-        )
-        complete = incomplete_verdict(missing)
-        told_apart = indistinguishable_verdict(self.indistinguishable, charge.changes)
-        interval_s = None
-        if complete.passed and told_apart.passed:
-            interval_s = self._interval(time_s, charge, level, outside=bool(outside))
-        verdicts = (
-            complete,
-            told_apart,
-            extrapolation_verdict(outside, has_interval=interval_s is not None),
-            sign_verdict(time_s),
-            device_verdict(self.device, device),
-            *(() if corrected is None else (corrected,)),
-        )
-        return Prediction(
-            kernel=vector.kernel,
-            device=self.device.slug if device is None else device.slug,
-            model=self.model,
-            parameters=dict(parameters),
-            time_s=time_s,
-            interval_s=interval_s,
-            interval_level=level,
-            breakdown=largest_first(parts),
-            missing=missing,
-            ignored=inputs.ignored,
-            verdicts=verdicts,
-            origin=self._origin(kernel, parameters, level),
-        )
-
-    def _origin(
-        self, kernel: object, values: Mapping[str, ParameterValue], level: Level
-    ) -> WeightsAndKernel:
-        from countperf.models.anchored import WeightsAndKernel
-
-        return WeightsAndKernel(weights=self, kernel=kernel, parameters=values, level=level)
-
-    def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
-        """Return the features and names that the kernel has and the fit had not."""
-        known = set(self.function.columns)
-        names = self.definition.base_properties
-        return (
-            *dict.fromkeys(
-                feature for term, feature in inputs.values if (term, feature) not in known
-            ),
-            *(
-                names.get(name, name)
-                for name, value in inputs.variables.items()
-                if name not in self.ranges and np.any(np.asarray(value) != 0)
-            ),
-            *inputs.unknown,
-        )
-
-    def _arguments(self, inputs: ModelInputs) -> tuple[NDArray[np.float64], dict[str, Quantity]]:
-        """Return what the model's function takes: feature values, and names of the expression."""
-        values = [inputs.values.get(column, 0.0) for column in self.function.columns]
-        shape = np.broadcast_shapes(
-            *(np.shape(value) for value in (*values, *inputs.variables.values()))
-        )
-        full = values
-        if shape:
-            full = [np.broadcast_to(np.asarray(value, np.float64), shape) for value in values]
-        return np.array(full, np.float64).reshape(len(full), *shape), inputs.variables
-
-    def charge(self, inputs: ModelInputs) -> Charge:
-        """Charge what the model sees of a kernel; what has no weight is left out.
-
-        Raises
-        ------
-        ModelNotApplicableError
-            The model has no finite time there.
-        """
-        arguments = values, variables = self._arguments(inputs)
-        times = self.function.times(values, variables, self.unknowns)
-        if not np.all(np.isfinite(times)):
-            raise ModelNotApplicableError(
-                f"the {self.model} model gives no finite time here: {self.expression!r} divides by"
-                " zero, or takes the logarithm of what is not positive"
-            )
-        gradient = self.function.gradient(values, variables, self.unknowns)
-        time_s = times.copy() if times.ndim else float(times)
-        keys = self.function.keys
-        terms = self.function.names(values, variables, self.unknowns)
-        return Charge(
-            time_s=time_s,
-            values={key: _plain(row) for key, row in zip(keys, values, strict=False)},
-            terms={term: _plain(terms[term]) for term in self.definition.terms},
-            changes={key: _plain(row) for key, row in zip(keys, gradient, strict=True)},
-            parts=self.function.breakdown(time_s, gradient, self.unknowns),
-            arguments=arguments,
-            gradient=gradient,
-        )
-
-    def corrected(self, charge: Charge) -> tuple[Quantity, dict[str, Quantity], Verdict | None]:
-        """Return the time that is predicted, s, its parts, s, and what it is corrected by.
-
-        Parameters
-        ----------
-        charge : Charge
-            What the weights make of a kernel.
-        """
-        if self.correction is None:
-            return charge.time_s, charge.parts, None
-        told = profile(self.function, charge.arguments[0], charge.gradient, self.unknowns)
-        log_factor = self.correction.corrector.log_factor(*told)
-        time_s = charge.time_s * np.exp(log_factor)
-        time_s = time_s if np.ndim(time_s) else float(time_s)
-        parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
-        return time_s, parts, self.correction.verdict(log_factor, told)
-
-    def _variables_outside(self, inputs: ModelInputs) -> tuple[str, ...]:
-        return tuple(
-            name
-            for name, value in inputs.variables.items()
-            if name in self.ranges
-            and np.any(np.asarray(value) > EXTRAPOLATION_FACTOR * self.ranges[name].largest)
-        )
-
-    def _interval(
-        self, time_s: Quantity, charge: Charge, level: float, *, outside: bool
-    ) -> tuple[Quantity, Quantity] | None:
-        if self.quality is None:
-            return None
-        calibration = self.quality.calibration
-        if calibration is not None and calibration.local is not None:
-            hard = self._difficulty(calibration.local.support, charge)
-            return local_interval(time_s, hard, calibration.local, level)
-        return interval(
-            time_s,
-            tuple(charge.gradient),
-            self._covariance,
-            log_quantile(self.quality, level),
+        """Predict as `FittedWeights.predict_counts`; the prediction can be anchored."""
+        found = super().predict_counts(
+            kernel,
+            parameters,
+            incomplete_ok=incomplete_ok,
             level=level,
-            factor=EXTRAPOLATION_WIDENING if outside else 1.0,
+            device=device,
+            force=force,
+            suppliers=suppliers,
         )
-
-    def _difficulty(self, support: Support, charge: Charge) -> Quantity:
-        values, variables = charge.arguments
-        return difficulty(
-            support,
-            time_shares(self.function, charge.gradient, self.unknowns),
-            values,
-            relative_standard_error(charge.time_s, charge.gradient, self._covariance),
-            overshoot(variables, {name: found.largest for name, found in self.ranges.items()}),
-        )
+        origin = WeightsAndKernel(weights=self, kernel=kernel, parameters=parameters, level=level)
+        return replace(found, origin=origin)
 
     def compile(
         self, kernel: object, *, incomplete_ok: bool = False, suppliers: Suppliers | None = None
@@ -518,28 +158,7 @@ class WeightSet(Table, Document):
             As in `predict`. A property without a weight raises when the function is called with
             parameters at which it is not zero.
         """
-        from countperf.models.cost_function import CostFunction
-
-        self.check_counting_rules()
-        vector = self.counted(kernel)
-        if self.definition.reads_code:
-            raise PredictionError(
-                f"the {self.model} model reads compiled code, and a cost function has formulas"
-                " only: compile weights of a model that does not, such as"
-                f" load_weights({self.device.slug!r})"
-            )
-        there = transaction_roots(vector)
-        if without := [n for n in self.definition.named_transactions if n not in there]:
-            raise PredictionError(
-                f"the {self.model} model names {', '.join(without)}, which is found at single sizes"
-                " and has no formula, and a cost function has formulas only: predict(...) at the"
-                " sizes of interest, or compile weights of a model that does not name it"
-            )
-        function = CostFunction.build(self, vector)
-        if function.unweighted_names and not incomplete_ok:
-            missing = [self.features.feature_of(n) or n for n in function.unweighted_names]
-            return replace(function, unmeasured=self._unmeasured(vector.kernel, missing, suppliers))
-        return function
+        return compile_cost(self, kernel, incomplete_ok=incomplete_ok, suppliers=suppliers)
 
     def explain(
         self,
@@ -562,9 +181,7 @@ class WeightSet(Table, Document):
         PredictionError, CountingError, ParameterError
             As in `predict`; `ParameterError` for arrays too.
         """
-        import countperf
-
-        return countperf.explain(kernel, parameters, weights=self, **options)
+        return front_door.function("explain")(kernel, parameters, weights=self, **options)
 
     def coverage(
         self,
@@ -603,8 +220,6 @@ class WeightSet(Table, Document):
         CountingError
             The kernel cannot be counted exactly.
         """
-        from countperf.models.coverage_of_kernel import coverage
-
         self.check_counting_rules()
         vector = self.counted(kernel)
         values = {**(parameters or {}), **more}
@@ -637,81 +252,4 @@ class WeightSet(Table, Document):
         ParameterError
             There is no run, or a time is not positive.
         """
-        from countperf.models.anchored import anchor
-
         return anchor(self, kernel, runs)
-
-    def counted(self, kernel: object) -> PropertyVector:
-        """Return the vector of a kernel, counted under the view of the weights.
-
-        Raises
-        ------
-        ViewMismatchError
-            It is a vector, of the other view.
-        CountingError
-            The kernel cannot be counted exactly.
-        """
-        vector = vector_of(kernel, view=self.view, transactions=self.definition.named_transactions)
-        if self.view == "source":
-            vector = vector.emitted()
-        if vector.view == self.view:
-            is_source = self.view != "structure"
-            return vector if is_source else vector.mapped(self.definition.made_of)
-        raise ViewMismatchError(
-            f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
-            f" {self.device.slug} were fitted to the {self.view} view: count it with"
-            f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view",
-            expected=self.view,
-            found=vector.view,
-        )
-
-    def _check_what_has_no_formula(self, vector: PropertyVector) -> None:
-        if lacking := [n for n in self.definition.named_transactions if not vector.knows(n)]:
-            raise PredictionError(
-                f"the {self.model} model names {', '.join(lacking)}, which counts of kernel"
-                f" {vector.kernel!r} do not say: pass the kernel itself, or add them with"
-                f" countperf.with_transactions(kernel, {', '.join(map(repr, lacking))})"
-            )
-        if self.definition.reads_code and not vector.knows("code"):
-            raise PredictionError(
-                f"the {self.model} model reads compiled code, and there is none with the counts of"
-                f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
-                f" device), or predict by load_weights({self.device.slug!r})"
-            )
-
-    def check_counting_rules(self) -> None:
-        """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
-        if self.counting_rules != COUNTING_RULES_VERSION:
-            message = (
-                f"the weights for {self.device.slug} were fitted under counting rules"
-                f" {self.counting_rules}, and kernels are now counted under"
-                f" {COUNTING_RULES_VERSION}: refit from measurements"
-            )
-            raise PredictionError(message)
-
-    def check_device(self, device: DeviceIdentity | None, *, force: bool = False) -> None:
-        """Raise `DeviceMismatchError` if the weights belong to another device."""
-        if device is None or force or self.device.matches(device):
-            return
-        raise DeviceMismatchError(
-            f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
-            f" ({device.name}): fit weights for it, or force the use of these",
-            expected=self.device.slug,
-            found=device.slug,
-        )
-
-    def _unmeasured(
-        self, kernel: str, missing: Sequence[str], lookup: Suppliers | None
-    ) -> Unmeasured:
-        return Unmeasured.find(
-            missing, kernel=kernel, device=self.device.slug, stored=self.suppliers, lookup=lookup
-        )
-
-
-def _fits(support: Support, columns: int, unknowns: int) -> bool:
-    sizes = {len(profile) for each in support.profiles.values() for profile in each}
-    return len(support.largest) == columns and sizes | {len(support.families)} == {unknowns}
-
-
-def _plain(row: NDArray[np.float64]) -> Quantity:
-    return row if row.ndim else float(row)

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 from countperf.report.numbers import format_percent, format_table
 
 if TYPE_CHECKING:
+    from countperf.models.fit_summaries import AvailableFit, ShippedComparison, WeightsCheck
     from countperf.models.weights import WeightSet
-    from countperf.workflow.available_fits import AvailableFit
-    from countperf.workflow.own_fits import ShippedComparison
-    from countperf.workflow.probing import WeightsCheck
 
 
 def weights_table_text(fits: Sequence[AvailableFit]) -> str:

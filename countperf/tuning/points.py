@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from countperf.counting.disk_caches import without_disk_caches
 from countperf.counting.producers import translation_unit
+from countperf.counting.resources import written_instructions
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -21,7 +21,9 @@ from countperf.errors import (
     SearchSpaceError,
 )
 from countperf.models.correction import CORRECTION
+from countperf.properties.transactions import with_transactions
 from countperf.tuning.mechanistic_cost import MechanisticCost, is_beyond_limits
+from countperf.tuning.shared_counts import counted_variant, scheduled_variant
 from countperf.tuning.space import Choice, SearchSpace, Value
 from countperf.user_code import find_in_user_code
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 
 _SMALLEST_SHARE = 0.01
 _DIGITS = 4  # of shares
-_PROBED = 8  # variants, to find out which sizes kernels of a space have
-_PROBE_S = 10.0  # for each of them
 
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
@@ -123,7 +123,7 @@ class PredictionTask:
     Attributes
     ----------
     space : SearchSpace or str
-        The space, or a text for `load_space`, which names it in any process.
+        The space, or a text for `user_space`, which names it in any process.
     weights : WeightSet or MechanisticCost
         What predicts.
     sizes : Mapping from str to int
@@ -142,87 +142,11 @@ class PredictionTask:
 
     def found_space(self) -> SearchSpace:
         """Return the space, found by its name if that is what is given."""
-        return _found(self.space)
-
-
-def _found(space: SearchSpace | str) -> SearchSpace:
-    return load_space(space) if isinstance(space, str) else space
-
-
-def checked_space(
-    space: SearchSpace | str, sizes: Mapping[str, int], *, to_measure: bool = False
-) -> SearchSpace:
-    """Find a space, and see to it before any work that it can be asked for these sizes.
-
-    Parameters
-    ----------
-    space : SearchSpace or str
-        The space, or a text for `load_space`.
-    sizes : Mapping from str to int
-        In place of the space's.
-    to_measure : bool
-        Whether variants are to run.
-
-    Raises
-    ------
-    ParameterError
-        A size is not positive, or neither the space nor its kernels have one of the name.
-    SearchSpaceError
-        There is no such space; or it says nothing of arguments or reference, and is to be measured.
-    """
-    found = _found(space)
-    if to_measure:
-        found.check_can_run()
-    for name, value in sizes.items():
-        if value < 0 or (not value and name not in _known_sizes(found)[1]):
-            raise ParameterError(
-                f"space '{found.name}': {name} = {value}; sizes are positive", parameter=name
-            )
-    unknown = [name for name in sizes if name not in found.sizes]
-    there = {*found.sizes, *_known_sizes(found)[0]} if unknown else set[str]()
-    for name in unknown:
-        if there and name not in there:
-            raise ParameterError(
-                f"space '{found.name}' has no size {name}; there are {', '.join(sorted(there))}",
-                parameter=name,
-            )
-    return found
-
-
-@lru_cache(maxsize=32)
-def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the parameters of the first variant that can be counted, and those with defaults.
-
-    A process of its own builds and counts variants, since builders are anybody's code. Both are
-    empty if none of the first variants can be counted.
-    """
-    from countperf.tuning.pools import process_pool
-    from countperf.tuning.sending import NOT_SENT
-    from countperf.tuning.workers import WorkerLostError
-
-    with process_pool(1) as pool:
-        for choice in islice(space.choices(), _PROBED):
-            try:
-                return pool.submit_within(_PROBE_S, _parameters_of, space, dict(choice)).result()
-            except (CountperfError, WorkerLostError):
-                continue
-            except NOT_SENT:
-                break
-    return (), frozenset()
-
-
-def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[tuple[str, ...], frozenset[str]]:
-    from countperf.tuning.shared_counts import counted_variant, scheduled_variant
-
-    variant = scheduled_variant(_built(space, choice), "source")
-    vector = counted_variant(variant, "source", policy=False)
-    return tuple(vector.parameters), frozenset(vector.defaults)
+        return user_space(self.space) if isinstance(self.space, str) else self.space
 
 
 def predict_points(question: PredictionTask, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points."""
-    from countperf.counting.disk_caches import without_disk_caches
-
     space = question.found_space()
     with without_disk_caches():  # which take longer than what variants would gain from them
         return [predict_point(question, space, choice) for choice in choices]
@@ -244,10 +168,6 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     -------
     Predicted or Refused
     """
-    from countperf.counting.resources import written_instructions
-    from countperf.properties.transactions import with_transactions
-    from countperf.tuning.shared_counts import counted_variant, scheduled_variant
-
     kept = dict(choice)
 
     def refused(stage: Stage, error: CountperfError | str) -> Refused:
@@ -255,7 +175,7 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
 
     view = question.weights.view
     try:
-        unit = _built(space, choice)
+        unit = built(space, choice)
         variant = scheduled_variant(unit, view)
     except SearchSpaceError as error:
         return refused("build", error)
@@ -318,7 +238,8 @@ def _shares(prediction: Prediction) -> dict[str, float]:
     }
 
 
-def _built(space: SearchSpace, choice: Choice) -> Any:
+def built(space: SearchSpace, choice: Choice) -> Any:
+    """Build a variant; whatever its builder raises becomes a `SearchSpaceError`."""
     try:
         return translation_unit(space.build(**choice))
     except (KeyboardInterrupt, GeneratorExit, CountingError):
@@ -358,22 +279,20 @@ def one_line(text: str, limit: int = 400) -> str:
 
 
 @lru_cache(maxsize=32)
-def load_space(specification: str) -> SearchSpace:
-    """Find the search space that a text names.
+def user_space(specification: str) -> SearchSpace:
+    """Find the search space of a user's code that a text names.
 
     Parameters
     ----------
     specification : str
-        A family of the library (``matmul``), ``path/file.py:name`` or ``package.module:name``,
-        where the name is a `SearchSpace` or a function without arguments that returns one.
+        ``path/file.py:name`` or ``package.module:name``, where the name is a `SearchSpace` or a
+        function without arguments that returns one.
 
     Raises
     ------
     SearchSpaceError
         The text names nothing of the kind.
     """
-    if ":" not in specification:
-        return _library_space(specification)
     found = find_in_user_code(
         specification,
         SearchSpace,
@@ -382,14 +301,3 @@ def load_space(specification: str) -> SearchSpace:
     )
     assert isinstance(found, SearchSpace)
     return found
-
-
-def _library_space(name: str) -> SearchSpace:
-    variants = importlib.import_module("measurement_kernels.variants")
-    known: dict[str, SearchSpace] = variants.spaces()
-    if name not in known:
-        there = ", ".join(known)
-        raise SearchSpaceError(
-            f"no search space is called {name!r}; there are {there}, and path/file.py:name"
-        )
-    return known[name]

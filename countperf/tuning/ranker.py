@@ -13,7 +13,8 @@ from typing import Self
 
 from countperf.errors import ParameterError, SearchSpaceError
 from countperf.steps import is_heard, report
-from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
+from countperf.tuning.checked_space import checked_space
+from countperf.tuning.points import Point, PredictionTask, Refused
 from countperf.tuning.pools import Pool, capacity, pool_or, shares_memory
 from countperf.tuning.ranking import Ranking, Tally
 from countperf.tuning.result import Key

@@ -14,10 +14,11 @@ from countperf.errors import DeviceError, DocumentError, MeasurementError, Tunin
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import Builders, BuildWorkers
 from countperf.tuning.candidates import Candidates
+from countperf.tuning.checked_space import checked_space
 from countperf.tuning.exclusive_timing import SearchStoppedError, TimingLock
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, checked_space
+from countperf.tuning.points import Point, Predicted, PredictionTask, Refused
 from countperf.tuning.pools import pool_or
 from countperf.tuning.predictions import Predictions
 from countperf.tuning.ranker import KEPT, LONGEST_S, Ranker

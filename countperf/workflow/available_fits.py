@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import pandas as pd
@@ -14,40 +13,9 @@ from countperf.documents.files import parse_json
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover
+from countperf.models.fit_summaries import AvailableFit
 from countperf.models.library import NamedFit, named_fits
 from countperf.report.weights_table import weights_table_text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AvailableFit:
-    """Fitted weights of a device that can be asked for by name.
-
-    Attributes
-    ----------
-    name : str
-        For ``load_weights`` and ``--weights``: the device's slug, or ``mine/NAME``.
-    device : str
-        Slug of the device.
-    models : tuple of str
-        What ``model=`` and ``--model`` take.
-    date : str
-        When the device was measured, ISO 8601; empty if the document does not say.
-    held_out_error : float or None
-        Geometric mean of the relative errors of the default model, each family of kernels predicted
-        from the others; None if none could be left out.
-    is_here : bool
-        Whether a device of this machine matches that of the weights.
-    problem : str
-        Why the default document cannot be read; empty if it can.
-    """
-
-    name: str
-    device: str
-    models: tuple[str, ...]
-    date: str
-    held_out_error: float | None
-    is_here: bool
-    problem: str = ""
 
 
 class AvailableWeights(Sequence[AvailableFit]):

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countperf.errors import FitError
+from countperf.models.fit_summaries import ShippedComparison
 from countperf.models.library import find_fit, load_weights
 from countperf.workflow.evaluating import evaluate
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet
     from countperf.models.weights import WeightSet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShippedComparison:
-    """Errors of a fit beside those of the shipped weights of the device.
-
-    Attributes
-    ----------
-    name : str
-        Of the shipped weights.
-    held_out_error, shipped_held_out_error : float or None
-        Geometric means of the relative errors of both, each on its own measurements, families of
-        kernels left out; None where none could be.
-    judged_cases : int
-        Cases of the measurements that judge fits, such as those of test kernels.
-    judged_error, shipped_judged_error : float or None
-        The same of both on these cases, which neither was fitted to here; None without any.
-    """
-
-    name: str
-    held_out_error: float | None
-    shipped_held_out_error: float | None
-    judged_cases: int
-    judged_error: float | None
-    shipped_judged_error: float | None
 
 
 def compared_with_shipped(

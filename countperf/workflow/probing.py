@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countperf.errors import CountperfError
-from countperf.metrics import factor_between
+from countperf.models.fit_summaries import Probe, WeightsCheck
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device
     from countperf.measurements import KernelCase
     from countperf.models.weights import WeightSet
-
-NOTABLE_FACTOR = 1.6
-"""Between predicted and measured times of a probe: fits are usually off by less."""
 
 PROBES: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "bandwidth": ("stride1/copy/256x1/f32", {"n": 1 << 24}),
@@ -27,89 +23,6 @@ PROBES: Mapping[str, tuple[str, Mapping[str, int]]] = {
 _RUNS = 8
 _SPENT_S = 0.3
 """At least so many runs of a probe, and so much time on them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
-    """A kernel that was measured to check weights.
-
-    Attributes
-    ----------
-    of : str
-        What it shows: ``bandwidth`` or ``clock``.
-    measured_s, predicted_s : float
-        Fastest run, and what the weights predict, s.
-    """
-
-    of: str
-    measured_s: float
-    predicted_s: float
-
-    @property
-    def is_as_fitted(self) -> bool:
-        """Whether the machine is about as fast as the weights say."""
-        return factor_between(self.predicted_s, self.measured_s) <= NOTABLE_FACTOR
-
-    @property
-    def text(self) -> str:
-        """Speed of the machine as a share of what the weights say."""
-        return f"{self.of} {self.predicted_s / self.measured_s:.2g} times that of the fit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsCheck:
-    """Whether weights fit the machine at hand.
-
-    Attributes
-    ----------
-    weights, device : str
-        Name of the weights, label of the device.
-    probes : tuple of Probe
-        What was measured.
-    problem : str
-        Why nothing could be measured or predicted; empty if it could.
-    """
-
-    weights: str
-    device: str
-    probes: tuple[Probe, ...] = ()
-    problem: str = ""
-
-    @property
-    def fits(self) -> bool:
-        """Whether all probes ran, and are about as fast as the weights say."""
-        return bool(self.probes) and all(probe.is_as_fitted for probe in self.probes)
-
-    @property
-    def mend(self) -> str:
-        """Remedy if the weights do not fit; empty if they do."""
-        if self.fits:
-            return ""
-        if self.problem:
-            return "run countperf doctor to see whether the device works"
-        return (
-            "stop other programs and check again; if it stays so, this machine is another one than"
-            " was measured: countperf measure --store mine.jsonl, then countperf fit mine.jsonl"
-        )
-
-    def to_object(self) -> dict[str, Any]:
-        """Return the check as plain values."""
-        return {
-            "weights": self.weights,
-            "device": self.device,
-            "fits": self.fits,
-            "probes": [
-                {
-                    "of": probe.of,
-                    "measured_s": probe.measured_s,
-                    "predicted_s": probe.predicted_s,
-                    "is_as_fitted": probe.is_as_fitted,
-                }
-                for probe in self.probes
-            ],
-            "problem": self.problem,
-            "mend": self.mend,
-        }
 
 
 def check_weights(

@@ -16,10 +16,11 @@ from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
+from countperf.tuning.checked_space import checked_space
 from countperf.tuning.devices import DeviceSearch
 from countperf.tuning.devices import tune_devices as search_devices
 from countperf.tuning.mechanistic_cost import MechanisticCost
-from countperf.tuning.points import Limits, PredictionTask, checked_space
+from countperf.tuning.points import Limits, PredictionTask
 from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
@@ -31,6 +32,7 @@ from countperf.workflow.prediction import (
 from countperf.workflow.prediction import explain as explain
 from countperf.workflow.prediction import predict as predict
 from countperf.workflow.prediction import with_compiled_code as with_compiled_code
+from countperf.workflow.spaces import named_in_processes
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device
@@ -64,7 +66,7 @@ def rank(
     Parameters
     ----------
     space : SearchSpace or str
-        The variants, or a text for `countperf.tuning.points.load_space`.
+        The variants, or a text for `countperf.workflow.spaces.load_space`.
     parameters, **more : int
         Sizes, in place of the space's.
     weights, device, force, incomplete_ok
@@ -98,6 +100,7 @@ def rank(
         A size is not positive, or is none of the space.
     """
     sizes = {**(parameters or {}), **more}
+    space = named_in_processes(space)
     asked = checked_space(space, sizes)
     found = None if device is None else find_device(device)
     if by_code and found is None:
@@ -155,7 +158,7 @@ def tune(
     Parameters
     ----------
     space : SearchSpace or str
-        The variants, or a text for `countperf.tuning.points.load_space`.
+        The variants, or a text for `countperf.workflow.spaces.load_space`.
     parameters, **more : int
         Sizes, in place of the space's.
     seconds, measurements
@@ -198,6 +201,7 @@ def tune(
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
     sizes = {**(parameters or {}), **more}
+    space = named_in_processes(space)
     checked_space(space, sizes, to_measure=True)
     found = find_device(device)
     question = PredictionTask(
@@ -268,6 +272,7 @@ def tune_devices(
         Wrong space, weights or devices.
     """
     sizes = {**(parameters or {}), **more}
+    space = named_in_processes(space)
     checked_space(space, sizes, to_measure=True)
 
     def search(device: Device) -> DeviceSearch:

@@ -20,9 +20,10 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.journal import Journal, read_journal
 from countperf.tuning.measuring import Bench, stage_of
-from countperf.tuning.points import Stage, load_space, one_line
+from countperf.tuning.points import Stage, one_line
 from countperf.tuning.result import Key, Plan, as_key
 from countperf.tuning.space import Choice, SearchSpace, Value
+from countperf.workflow.spaces import load_space
 
 _DIGITS = 9  # of a time in seconds
 _REASON = 200  # characters of it
@@ -144,7 +145,7 @@ def record(
     Parameters
     ----------
     space : SearchSpace or str
-        The space, or a text for `countperf.tuning.points.load_space`.
+        The space, or a text for `countperf.workflow.spaces.load_space`.
     runner : CaseRunner
         What builds, checks and times.
     path : Path or str

@@ -19,7 +19,8 @@ from countperf.errors import ParameterError, TuningError
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.tuning.build_workers import BuildWorkers
-from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
+from countperf.tuning.checked_space import checked_space
+from countperf.tuning.points import Point, PredictionTask, Refused
 from countperf.tuning.pools import process_pool
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
