@@ -1,0 +1,101 @@
+"""Search strategy for Kernel Tuner (1.3 and later), by its interface for user-defined strategies.
+
+>>> from kernel_tuner import tune_kernel  # doctest: +SKIP
+>>> from kernel_tuner.strategies.wrapper import OptAlgWrapper  # doctest: +SKIP
+>>> from countperf.integrations.kernel_tuner import PosteriorStrategy  # doctest: +SKIP
+>>> tune_kernel(..., strategy=OptAlgWrapper(PosteriorStrategy()),  # doctest: +SKIP
+...             strategy_options={"max_fevals": 50})
+
+It runs on any Kernel Tuner space, for CUDA, HIP or OpenCL, and in simulation mode.
+
+Source: Kernel Tuner's documentation, "User-defined optimization strategies"
+(``kernel_tuner.strategies.wrapper.OptAlg``, whose attribute and call are all that it asks of a
+strategy).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from countperf.integrations.cost import Cost, predicted_times
+from countperf.tuning.configuration_search import FIRST, ConfigurationSearch
+
+_MS = 1e-3
+_COSTS = ("compile_time", "verification_time", "benchmark_time")
+_INVALID = sys.float_info.max / 2  # Kernel Tuner's cost of what failed is above it
+
+
+class PosteriorStrategy:
+    """Strategy that measures where improvement per second of tuning is expected to be largest.
+
+    The objective has to be positive and better where it is smaller, as Kernel Tuner's default
+    objective, the time, is; of an objective that is better where it is larger, Kernel Tuner passes
+    the negative, and the reciprocal is searched.
+
+    Parameters
+    ----------
+    cost : callable, optional
+        From a configuration, a dictionary of parameter values, to predicted seconds: a fitted
+        model's cost function, a mechanistic model, or a record of another device. Only the ranking
+        matters. Without one the search needs no model.
+    first : int, optional
+        Configurations that are spread over the space before any is chosen.
+    seed : int, optional
+        Of what is drawn.
+    """
+
+    def __init__(self, cost: Cost | None = None, *, first: int = FIRST, seed: int = 0) -> None:
+        self.costfunc_kwargs = {"scaling": False, "snap": False}
+        self._cost = cost
+        self._first = first
+        self._seed = seed
+
+    def __call__(self, func: Any, searchspace: Any) -> tuple[tuple[Any, ...], float]:
+        """Search until Kernel Tuner's budget is spent or all configurations were measured.
+
+        Parameters
+        ----------
+        func : kernel_tuner.strategies.common.CostFunc
+            Measures a configuration.
+        searchspace : kernel_tuner.searchspace.Searchspace
+            The configurations.
+
+        Returns
+        -------
+        (tuple, float)
+            Values of the best configuration, and its objective.
+        """
+        names = list(searchspace.tune_params)
+        values = [tuple(each) for each in searchspace.list]
+        configurations = [dict(zip(names, each, strict=True)) for each in values]
+        predicted_s = None
+        if self._cost is not None:
+            predicted_s = predicted_times(self._cost, configurations)
+        search = ConfigurationSearch(
+            configurations, predicted_s=predicted_s, first=self._first, seed=self._seed
+        )
+        best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
+        while (place := search.ask()) is not None:
+            objective = float(func(values[place]))
+            search.tell(place, _time_like(objective), cost_s=_cost_s(func))
+            if objective < best[1]:
+                best = values[place], objective
+        return best
+
+
+def _time_like(objective: float) -> float | None:
+    """Return something positive that is better where it is smaller; None for what failed."""
+    if not np.isfinite(objective) or objective > _INVALID or objective == 0:
+        return None
+    return objective * _MS if objective > 0 else -1 / objective
+
+
+def _cost_s(func: Any) -> float | None:
+    """Return what the last measurement took, s, as far as Kernel Tuner says so."""
+    result = func.results[-1] if func.results else {}
+    known = [result.get(name) for name in _COSTS]
+    cost_s = sum(each for each in known if isinstance(each, int | float)) * _MS
+    return cost_s if 0 < cost_s < float("inf") else None

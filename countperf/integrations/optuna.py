@@ -1,0 +1,125 @@
+"""Sampler for Optuna, over an explicit list of configurations.
+
+>>> import optuna  # doctest: +SKIP
+>>> from countperf.integrations.optuna import PosteriorSampler  # doctest: +SKIP
+>>> sampler = PosteriorSampler(list(space.choices()))  # doctest: +SKIP
+>>> study = optuna.create_study(sampler=sampler)  # doctest: +SKIP
+>>> study.optimize(objective, n_trials=50)  # doctest: +SKIP
+
+The objective calls ``trial.suggest_categorical(name, values)`` for each parameter, with all values
+that the list has in the order of their first occurrence, and returns seconds; parameters that the
+list does not have are drawn at random. A trial that fails, or is pruned, counts as a configuration
+that does not run.
+
+Source: Optuna's documentation, "User-defined sampler" (``optuna.samplers.BaseSampler``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from countperf.errors import MissingExtraError
+from countperf.integrations.cost import Cost, predicted_times
+from countperf.tuning.configuration_search import FIRST, ConfigurationSearch
+from countperf.tuning.space import Choice
+
+try:
+    from optuna.distributions import BaseDistribution, CategoricalDistribution
+    from optuna.samplers import BaseSampler, RandomSampler
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial, TrialState
+except ImportError as error:
+    raise MissingExtraError(
+        "this sampler needs Optuna 4 or later: pip install 'countperf[tuners]'", extra="tuners"
+    ) from error
+
+_PLACE = "countperf:configuration"
+
+
+class PosteriorSampler(BaseSampler):
+    """Sampler that suggests configurations of a list, all parameters of one together.
+
+    Parameters
+    ----------
+    configurations : sequence of Mapping from str to value
+        Those that satisfy all constraints; each has a value for each parameter.
+    cost : callable, optional
+        From a configuration to predicted seconds, of which the ranking matters.
+    first, seed
+        As for `countperf.tuning.configuration_search.ConfigurationSearch`.
+
+    Raises
+    ------
+    ParameterError
+        There are no configurations, or the cost function predicts none.
+    """
+
+    def __init__(
+        self,
+        configurations: Sequence[Choice],
+        cost: Cost | None = None,
+        *,
+        first: int = FIRST,
+        seed: int = 0,
+    ) -> None:
+        self._configurations = list(configurations)
+        predicted_s = None if cost is None else predicted_times(cost, self._configurations)
+        self._search = ConfigurationSearch(
+            self._configurations, predicted_s=predicted_s, first=first, seed=seed
+        )
+        self._others = RandomSampler(seed)
+        self._asked: set[int] = set()
+
+    def infer_relative_search_space(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+    ) -> dict[str, BaseDistribution]:
+        """Return all parameters, each with the values that some configuration has."""
+        names = self._configurations[0]
+        return {
+            name: CategoricalDistribution(
+                list(dict.fromkeys(each[name] for each in self._configurations))
+            )
+            for name in names
+        }
+
+    def sample_relative(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return the configuration to try next; the study ends when all were tried."""
+        place = self._search.ask()
+        if place is None:
+            study.stop()
+            return dict(self._configurations[self._search.best or 0])
+        trial_id = trial._trial_id  # pyright: ignore[reportPrivateUsage]  # Optuna's storage takes it
+        study._storage.set_trial_system_attr(trial_id, _PLACE, place)  # pyright: ignore[reportPrivateUsage]
+        return dict(self._configurations[place])
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draw a value at random for a parameter that the configurations do not have."""
+        return self._others.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """Learn from a trial that has ended."""
+        place = trial.system_attrs.get(_PLACE)
+        if place is None:
+            return
+        ran = state == TrialState.COMPLETE and values is not None and values[0] > 0
+        self._search.tell(place, float(values[0]) if ran and values is not None else None)

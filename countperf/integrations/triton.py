@@ -1,0 +1,88 @@
+"""Pruning of configurations for Triton's autotuner.
+
+>>> import triton  # doctest: +SKIP
+>>> from countperf.integrations.triton import early_config_prune  # doctest: +SKIP
+>>> @triton.autotune(  # doctest: +SKIP
+...     configs=configs,
+...     key=["n"],
+...     prune_configs_by={"early_config_prune": early_config_prune(predicted_s, keep=8)},
+... )
+... @triton.jit
+... def kernel(...): ...
+
+A cost function ranks configurations by their meta-parameters (``BLOCK_SIZE``, ``num_warps``,
+``num_stages``) and by the arguments of the call. For Triton's own ``perf_model`` a cost function is
+passed as it is, wrapped by `perf_model`.
+
+Source: Triton's documentation of ``triton.autotune`` (``prune_configs_by``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from countperf.errors import ParameterError
+from countperf.integrations.cost import Cost, predicted_times
+
+Prune: TypeAlias = Callable[..., list[Any]]
+
+_META = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def configuration_of(config: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a ``triton.Config`` and the arguments of a call as one configuration.
+
+    Meta-parameters that Triton leaves at None are left out.
+    """
+    meta = {name: getattr(config, name, None) for name in _META}
+    return {
+        **arguments,
+        **config.kwargs,
+        **{name: value for name, value in meta.items() if value is not None},
+    }
+
+
+def early_config_prune(cost: Cost, *, keep: int) -> Prune:
+    """Return a function for ``prune_configs_by`` that keeps the configurations predicted fastest.
+
+    Parameters
+    ----------
+    cost : callable
+        From a configuration (meta-parameters and arguments of the call, by name) to predicted
+        seconds, of which the ranking matters; those without a prediction come last.
+    keep : int
+        How many configurations Triton is to time.
+
+    Raises
+    ------
+    ParameterError
+        `keep` is not positive; when it is called, the cost function predicts none.
+    """
+    if keep < 1:
+        raise ParameterError(f"keep={keep}: keep one configuration at least", parameter="keep")
+
+    def prune(configs: Sequence[Any], named_args: Mapping[str, Any], **more: Any) -> list[Any]:
+        arguments = {**named_args, **more}
+        times = predicted_times(cost, [configuration_of(each, arguments) for each in configs])
+        order = np.argsort(np.where(np.isnan(times), np.inf, times), kind="stable")
+        return [configs[place] for place in order[:keep]]
+
+    return prune
+
+
+def perf_model(cost: Cost) -> Callable[..., float]:
+    """Return a function for ``prune_configs_by={"perf_model": ..., "top_k": k}``.
+
+    Parameters
+    ----------
+    cost : callable
+        As for `early_config_prune`. Triton passes arguments and meta-parameters as keywords.
+    """
+
+    def estimate(**given: Any) -> float:
+        return float(cost({name: value for name, value in given.items() if value is not None}))
+
+    return estimate

@@ -1,0 +1,67 @@
+"""Optuna runs our sampler."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+optuna: Any = pytest.importorskip("optuna", reason="needs the extra 'tuners'")
+
+from countperf.integrations.optuna import PosteriorSampler  # noqa: E402
+
+CONFIGURATIONS = [
+    {"tile": tile, "unroll": unroll, "layout": layout}
+    for tile, unroll, layout in product((8, 16, 32, 64), range(1, 7), ("soa", "aos"))
+    if tile * unroll <= 256
+]
+
+
+def seconds(trial: Any) -> float:
+    tile = trial.suggest_categorical("tile", [8, 16, 32, 64])
+    unroll = trial.suggest_categorical("unroll", [1, 2, 3, 4, 5, 6])
+    layout = trial.suggest_categorical("layout", ["soa", "aos"])
+    assert {"tile": tile, "unroll": unroll, "layout": layout} in CONFIGURATIONS
+    if layout == "soa" and unroll == 6:
+        raise optuna.TrialPruned
+    return 1e-3 * (1 + abs(unroll - 4) + (tile != 32) + (layout == "soa"))
+
+
+def study_of(sampler: PosteriorSampler, trials: int) -> Any:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(seconds, n_trials=trials)
+    return study
+
+
+def test_the_best_of_the_list_is_found_in_a_third_of_it() -> None:
+    study = study_of(PosteriorSampler(CONFIGURATIONS, seed=1), 15)
+
+    assert study.best_params == {"tile": 32, "unroll": 4, "layout": "aos"}
+
+
+def test_the_study_ends_when_all_were_tried() -> None:
+    configurations = [{"tile": tile, "pad": pad} for tile in (8, 16, 32) for pad in (False, True)]
+    study = optuna.create_study(sampler=PosteriorSampler(configurations))
+
+    def objective(trial: Any) -> float:
+        tile = trial.suggest_categorical("tile", [8, 16, 32])
+        trial.suggest_categorical("pad", [False, True])
+        trial.suggest_float("else", 0.0, 1.0)
+        return float(tile)
+
+    study.optimize(objective, n_trials=50)
+
+    assert len({(t.params["tile"], t.params["pad"]) for t in study.trials}) == 6
+    assert len(study.trials) <= 7
+
+
+def test_a_cost_function_decides_the_first() -> None:
+    sampler = PosteriorSampler(
+        CONFIGURATIONS, cost=lambda c: 1.0 + abs(c["tile"] * c["unroll"] - 96)
+    )
+
+    study = study_of(sampler, 1)
+
+    assert study.trials[0].params["tile"] * study.trials[0].params["unroll"] == 96
