@@ -5,6 +5,8 @@ Importing this package is cheap: each name is imported from its home when it is 
 
 from __future__ import annotations
 
+from importlib import import_module
+from os import environ
 from typing import TYPE_CHECKING, Any
 
 from countperf import front_door
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from countperf.workflow.measuring import measure_catalogue
     from countperf.workflow.mechanistic import mechanistic_cost, occupancy, predict_all
     from countperf.workflow.prediction import explain, predict, with_compiled_code
+    from countperf.workflow.recording import LaunchLog, recording
     from countperf.workflow.timing import Timing, time_kernel
     from countperf.workflow.tuning import rank, tune, tune_devices
 
@@ -41,6 +44,7 @@ _HOMES = {
     "CountperfError": "countperf.errors",
     "KernelAnalysis": "countperf.counting.analysis",
     "KernelCase": "countperf.measurements",
+    "LaunchLog": "countperf.workflow.recording",
     "Measurement": "countperf.measurements",
     "MeasurementSet": "countperf.measurements",
     "Prediction": "countperf.predictions",
@@ -67,6 +71,7 @@ _HOMES = {
     "predict_all": "countperf.workflow.mechanistic",
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow.tuning",
+    "recording": "countperf.workflow.recording",
     "time_kernel": "countperf.workflow.timing",
     "tune": "countperf.workflow.tuning",
     "tune_devices": "countperf.workflow.tuning",
@@ -79,6 +84,7 @@ __all__ = [
     "CountperfError",
     "KernelAnalysis",
     "KernelCase",
+    "LaunchLog",
     "Measurement",
     "MeasurementSet",
     "Prediction",
@@ -106,6 +112,7 @@ __all__ = [
     "predict_all",
     "profile_kernel",
     "rank",
+    "recording",
     "time_kernel",
     "tune",
     "tune_devices",
@@ -132,3 +139,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if environ.get("COUNTPERF_RECORD"):
+    import_module("countperf.workflow.recorded_program").start_from_environment()

@@ -23,9 +23,10 @@ def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.add_argument(
         "what",
-        metavar="FIT|KERNEL|SEARCH",
-        help="a fit by name or its file (.json), a kernel as for countperf predict, or the file of"
-        " a search (.jsonl, from countperf tune --store)",
+        metavar="FIT|KERNEL|SEARCH|LAUNCHES",
+        help="a fit by name or its file (.json), a kernel as for countperf predict, the file of"
+        " a search (.jsonl, from countperf tune --store), or of recorded launches (.json, from"
+        " COUNTPERF_RECORD)",
     )
     command.add_argument(
         "parameters", nargs="*", type=size, metavar="name=value", help="sizes of a kernel: n=1024"
@@ -61,8 +62,10 @@ def run(options: argparse.Namespace) -> None:
     check_writable(options.output)  # before the work, not after it
     what = str(options.what)
     fit = find_fit(what)
-    if fit is not None or (what.endswith(".json") and _is_weights(Path(what))):
+    if fit is not None or _is_document(what, "countperf-weights"):
         page = _fit_page(options, fit)
+    elif _is_document(what, "countperf-launches"):
+        page = _launches_page(Path(what))
     elif what.endswith(".jsonl"):
         page = _search_page(Path(what))
     else:
@@ -75,11 +78,18 @@ def run(options: argparse.Namespace) -> None:
         print(f"{page.title}: written to {options.output}")
 
 
-def _is_weights(path: Path) -> bool:
-    """Return whether a file says that it holds weights; a kernel's counts are in a file, too."""
+def _is_document(what: str, format_name: str) -> bool:
+    """Return whether a file says that it is of a format; a kernel's counts are in a file, too."""
     from countperf.documents import read_file_text
 
-    return "countperf-weights" in read_file_text(path)[:4096]
+    return what.endswith(".json") and f'"{format_name}"' in read_file_text(Path(what))[:4096]
+
+
+def _launches_page(path: Path) -> Page:
+    from countperf.measurements import LaunchesDocument
+    from countperf.report.launches import launches_page
+
+    return launches_page(LaunchesDocument.read_file(path))
 
 
 def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from countperf.measurements.cases import PURPOSES, KernelCase, Purpose, Statistic
 from countperf.measurements.header import Environment, Header, Protocol
+from countperf.measurements.launches import LaunchesDocument, RecordedKernel
 from countperf.measurements.lines import FailedCase, Measurement, Resumption
 from countperf.measurements.sets import MeasurementSet
 from countperf.measurements.summary import Settling, Summary, summarize
@@ -21,10 +22,12 @@ __all__ = [
     "FailedCase",
     "Header",
     "KernelCase",
+    "LaunchesDocument",
     "Measurement",
     "MeasurementSet",
     "Protocol",
     "Purpose",
+    "RecordedKernel",
     "Resumption",
     "Settling",
     "Statistic",

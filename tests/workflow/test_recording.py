@@ -1,0 +1,268 @@
+"""Recording what Loopy launches; numbers of launches and counts are found by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from loopy.diagnostic import LoopyError
+
+import countperf
+from countperf.cli import main
+from countperf.counting.launched import launched_sizes
+from countperf.errors import CountingError
+from countperf.harness.devices import discover
+from countperf.launch_recorder import Recorder
+from countperf.measurements import LaunchesDocument
+from countperf.workflow.recorded_program import free_place
+from tests.models.builders import make_weights
+
+pytestmark = [
+    # codepy uses what pytools deprecates; pyopencl warns of how it caches
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="Loopy compiles C by gcc"),
+]
+
+WEIGHTS = make_weights({"launches": 1e-5, "gmem.load.64.stride1": 1e-10})
+
+
+def _rows() -> Any:
+    """Sum rows in C, which needs no OpenCL device; types and sizes are those of the launch."""
+    return lp.make_kernel(
+        "{ [i,j] : 0 <= i < n and 0 <= j < m }",
+        "z[i] = sum(j, x[i, j])",
+        name="rows",
+        lang_version=(2018, 2),
+        target=lp.ExecutableCTarget(),
+    )
+
+
+def _ragged() -> Any:
+    return lp.make_kernel(
+        ["{ [i] : 0 <= i < n }", "{ [j] : 0 <= j < len }"],
+        """
+        for i
+            <> len = lens[i]
+            z[i] = sum(j, x[i, j])
+        end
+        """,
+        [
+            lp.GlobalArg("lens", np.int32, shape="n"),
+            lp.GlobalArg("x", np.float64, shape="n,m"),
+            lp.GlobalArg("z", np.float64, shape="n"),
+            lp.ValueArg("n,m", np.int32),
+        ],
+        name="ragged",
+        lang_version=(2018, 2),
+        target=lp.ExecutableCTarget(),
+    )
+
+
+def test_launches_are_counted_and_predicted_at_their_sizes() -> None:
+    rows = _rows().executor()
+    with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
+        for _ in range(3):
+            rows(x=np.ones((20, 30)))
+        _, (sums,) = rows(x=np.ones((4, 7)))
+        _rows().executor()(x=np.ones((20, 30)))  # the same kernel, made anew
+    rows(x=np.ones((20, 30)))  # after the end
+
+    assert list(sums) == [7.0] * 4
+    frame = log.to_frame()
+    assert list(frame["parameters"]) == ["m = 30, n = 20", "m = 7, n = 4"]
+    assert list(frame["launches"]) == [4, 1]
+    # an addition for each element; each is loaded, and each sum is stored
+    assert list(frame["flops"]) == [600.0, 28.0]
+    assert list(frame["global_bytes"]) == [8 * (600 + 20), 8 * (28 + 4)]
+    assert frame["total_s"].tolist() == [4 * frame["predicted_s"][0], frame["predicted_s"][1]]
+    assert "5 launches of 1 kernel" in repr(log)
+    assert len(repr(log).splitlines()) <= 25
+    assert "<table>" in log._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_kernels_that_cannot_be_counted_are_rows_with_the_reason_and_statistics_mend_them() -> None:
+    inputs = {"x": np.ones((5, 8)), "lens": np.full(5, 3, np.int32)}
+    with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
+        _, (sums,) = _ragged().executor()(**inputs)
+
+    assert list(sums) == [3.0] * 5
+    (row,) = log.document.kernels
+    assert (row.launches, row.parameters) == (1, {"m": 8, "n": 5})
+    assert row.flops is None
+    assert row.predicted_s is None
+    assert "statistics={'j':" in row.reason
+    assert list(log.to_frame()["predicted_s"].isna()) == [True]
+
+    with countperf.recording(
+        weights=WEIGHTS, incomplete_ok=True, statistics={"ragged": {"j": 3}}
+    ) as log:
+        _ragged().executor()(**inputs)
+    (row,) = log.document.kernels
+    assert (row.flops, row.exact) == (15.0, False)
+
+
+def test_without_weights_of_the_device_the_reason_says_so() -> None:
+    with countperf.recording() as log:
+        _rows().executor()(x=np.ones((2, 3)))
+
+    (row,) = log.document.kernels
+    assert row.flops == 6.0
+    assert "no OpenCL device" in row.reason
+
+
+def test_the_program_is_not_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = _rows().executor()
+    with countperf.recording() as log, pytest.raises(LoopyError):
+        rows()  # its own error, and no row
+    assert log.document.launches == 0
+
+    def fails(*_: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(Recorder, "_note", fails)
+    with countperf.recording() as log:
+        _, (sums,) = rows(x=np.ones((2, 3)))
+    assert list(sums) == [3.0, 3.0]
+    assert log.document.problems == ("a launch was not noted: ValueError: broken",)
+    assert "broken" in repr(log)
+
+
+@pytest.mark.device
+def test_launches_on_a_device_are_told_by_the_device() -> None:
+    cl: Any = pytest.importorskip("pyopencl")
+    devices = discover().devices
+    if not devices:
+        pytest.skip("no OpenCL device")
+    context = cl.Context([devices[0].handle])
+    unit = _rows().copy(target=lp.PyOpenCLTarget())
+    with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
+        unit.executor(context)(cl.CommandQueue(context), x=np.ones((20, 30), np.float32))
+
+    (row,) = log.document.kernels
+    assert (row.device, row.launches, row.flops) == (devices[0].identity.slug, 1, 600.0)
+    assert row.global_bytes == 4 * (600 + 20)
+
+
+def test_recordings_may_lie_inside_each_other() -> None:
+    rows = _rows().executor()
+    with countperf.recording() as outer:
+        rows(x=np.ones((2, 3)))
+        with countperf.recording() as inner:
+            rows(x=np.ones((2, 3)))
+
+    assert (outer.document.launches, inner.document.launches) == (2, 1)
+
+
+def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
+    unit = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        "z[i] = x[2*i] + y[i + k]",
+        [
+            lp.GlobalArg("x", np.float32, shape="2*n + 2"),
+            lp.GlobalArg("y", np.float32, shape="n + k"),
+            lp.GlobalArg("z", np.float32, shape="n"),
+            lp.ValueArg("n,k", np.int32),
+        ],
+        lang_version=(2018, 2),
+    )
+
+    # 2n + 2 = 12 and n + k = 8
+    assert launched_sizes(unit, {}, {"x": (12,), "y": (8,)}) == {"n": 5, "k": 3}
+    assert launched_sizes(unit, {"k": 2}, {"y": (8,)}) == {"n": 6, "k": 2}
+    assert launched_sizes(unit, {}, {"y": (8,)}) == {}
+    with pytest.raises(CountingError, match=r"no value of n makes"):
+        launched_sizes(unit, {}, {"x": (13,)})
+
+
+# {{{ whole programs
+
+PROGRAM = """
+import sys
+import numpy as np
+from tests.workflow.test_recording import _rows
+if "--launch" in sys.argv:
+    _rows().executor()(x=np.ones((20, 30)))
+print("done")
+sys.exit(3)
+"""
+
+
+def _run(folder: Path, *arguments: str, begin: str = "import countperf") -> Any:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", f"{begin}\n{PROGRAM}", *arguments],
+        env={
+            **os.environ,
+            "COUNTPERF_RECORD": str(folder / "log.json"),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_environment_records_a_program_that_keeps_its_output_and_status(tmp_path: Path) -> None:
+    done = _run(tmp_path, "--launch")
+
+    assert (done.returncode, done.stdout) == (3, "done\n")
+    found = LaunchesDocument.read_file(tmp_path / "log.json")
+    assert [(row.kernel, row.launches, row.flops) for row in found.kernels] == [("rows", 1, 600.0)]
+    # a file of before is replaced; what another process writes meanwhile is not
+    assert _run(tmp_path, "--launch").returncode == 3
+    assert [each.name for each in tmp_path.iterdir()] == ["log.json"]
+    assert free_place(tmp_path / "log.json", None).name == f"log.{os.getpid()}.json"
+
+
+def test_the_installed_start_file_records_programs_that_do_not_import_countperf(
+    tmp_path: Path,
+) -> None:
+    folder = Path(countperf.__file__).parent
+    assert (folder / "countperf-record.pth").is_file()
+
+    done = _run(tmp_path, "--launch", begin=f"import site; site.addsitedir({str(folder)!r})")
+
+    assert (done.returncode, done.stdout) == (3, "done\n")
+    assert LaunchesDocument.read_file(tmp_path / "log.json").launches == 1
+
+
+def test_a_program_that_launches_nothing_writes_nothing(tmp_path: Path) -> None:
+    done = _run(tmp_path)
+
+    assert (done.returncode, done.stdout) == (3, "done\n")
+    assert not list(tmp_path.iterdir())
+    assert "Loopy launched no kernel" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_costs_a_line(tmp_path: Path) -> None:
+    done = _run(tmp_path / "missing" / "folder", "--launch")
+
+    assert (done.returncode, done.stdout) == (3, "done\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_recorded_launches_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2", reason="pages need the extra 'report'")
+    with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
+        _rows().executor()(x=np.ones((20, 30)))
+        _ragged().executor()(x=np.ones((5, 8)), lens=np.full(5, 3, np.int32))
+    log.write_file(tmp_path / "log.json")
+
+    assert main(["report", str(tmp_path / "log.json"), "--output", str(tmp_path / "a.html")]) == 0
+
+    assert "written to" in capsys.readouterr().out
+    page = (tmp_path / "a.html").read_text()
+    assert "2 launches of 2 kernels" in page
+    assert "data decides the trip count" in page
+    content = json.loads((tmp_path / "log.json").read_text())
+    assert content["format"] == "countperf-launches"
+
+
+# }}}
