@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from countperf.workflow.fitting import fit
     from countperf.workflow.kernels import load_kernel
     from countperf.workflow.measuring import measure_catalogue
-    from countperf.workflow.mechanistic import mechanistic_cost, occupancy, predict_all
+    from countperf.workflow.mechanistic import mechanistic_cost, occupancy, predict_all, sweep
     from countperf.workflow.prediction import explain, predict, with_compiled_code
     from countperf.workflow.recording import LaunchLog, recording
     from countperf.workflow.timing import Timing, time_kernel
@@ -72,6 +72,7 @@ _HOMES = {
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow.tuning",
     "recording": "countperf.workflow.recording",
+    "sweep": "countperf.workflow.mechanistic",
     "time_kernel": "countperf.workflow.timing",
     "tune": "countperf.workflow.tuning",
     "tune_devices": "countperf.workflow.tuning",
@@ -113,6 +114,7 @@ __all__ = [
     "profile_kernel",
     "rank",
     "recording",
+    "sweep",
     "time_kernel",
     "tune",
     "tune_devices",

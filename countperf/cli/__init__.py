@@ -24,6 +24,7 @@ COMMANDS = {
     "time": "time a kernel of yours at some sizes, and compare with the predicted times",
     "predict": "predict the run time of a kernel, and where it goes",
     "occupancy": "say how many groups of a kernel are resident on a device, and what limits them",
+    "sweep": "predict a kernel by mechanistic models over occupancy, intensity or parallelism",
     "evaluate": "compare predicted with measured times of test kernels and applications",
     "coverage": "say which features of a kernel the fit's measurements exercise",
     "compare": "compare all models on measured kernels: as published, scaled and fitted",
@@ -88,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
 
 _RESUMES = ("characterize", "measure")
 """Commands that keep what they have done when they are interrupted, and go on from there."""
-_READ_ONLY = ("doctor", "devices", "weights", "count", "predict", "occupancy", "coverage")
+_READ_ONLY = ("doctor", "devices", "weights", "count", "predict", "occupancy", "sweep", "coverage")
 """Commands of which there is nothing to keep."""
 
 

@@ -126,8 +126,12 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
             text = name.replace("_", "-")
             message = f"--{text} is for fitted weights; leave it out, or name weights in --model"
             raise ParameterError(message, parameter=name)
+    check_figures(options.figure, options.timeline)
     device = described(options)
     sizes = points(options.parameters)
+    if len(sizes) > 1 and (options.figure or options.timeline):
+        message = "a figure shows one point: give one value of each size"
+        raise ParameterError(message, parameter="figure")
     profiler = profiler_of(options.kernel, device, sizes[0], profile_options(options))
     answers = [predict_all(profiler, device, values, models=models) for values in sizes]
     if not options.json:
@@ -136,3 +140,23 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         print_json(answers_object(answers[0]))
     else:
         print_json({"sizes": [answers_object(each) for each in answers]})
+    if options.figure:
+        answers[0].plot(options.figure)
+    if options.timeline:
+        from countperf.workflow.mechanistic import simulated_timeline
+
+        simulation, stalls = simulated_timeline(
+            options.kernel, device, sizes[0], profile_options=profile_options(options)
+        )
+        simulation.plot(options.timeline, stalls=stalls)
+
+
+def check_figures(*paths: str | None) -> None:
+    """Refuse files that no figure can be written to, before the work."""
+    from countperf.documents import check_writable
+    from countperf.report.drawing import check_figure_path
+
+    for path in paths:
+        if path:
+            check_figure_path(path)
+    check_writable(*paths)

@@ -18,6 +18,7 @@ from countperf.cli.common import (
     size,
 )
 from countperf.cli.mechanistic import add_device_document, mechanistic_models, predict_by_models
+from countperf.errors import ParameterError
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -58,6 +59,18 @@ def configure(command: argparse.ArgumentParser) -> None:
         choices=(0.9, 0.95),
         default=0.95,
         help="in which share of cases the interval is to hold the time (default: 0.95)",
+    )
+    command.add_argument(
+        "--figure",
+        metavar="FILE",
+        help="mechanistic models: draw the roofline with the kernel as each model predicts it"
+        " (.svg, .png, .pdf; needs matplotlib)",
+    )
+    command.add_argument(
+        "--timeline",
+        metavar="FILE",
+        help="mechanistic models: draw the simulated pipeline of a compute unit, with its stalls by"
+        " cause",
     )
     how = command.add_mutually_exclusive_group()
     how.add_argument(
@@ -122,6 +135,13 @@ def run(options: argparse.Namespace) -> None:
     if (models := mechanistic_models(options)) is not None:
         predict_by_models(options, models)
         return
+    for name in ("figure", "timeline"):
+        if getattr(options, name):
+            raise ParameterError(
+                f"--{name} is for mechanistic models; name them and a device, such as --model all"
+                " --device-document nvidia-k620",
+                parameter=name,
+            )
     several = len(points(options.parameters)) > 1
     asked: list[_Asked] = []
     for kernel, sizes, weights, more in _asked(options):

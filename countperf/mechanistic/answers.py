@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from countperf.display import Table, shortened
+from countperf.display import Drawable, Table, shortened
 from countperf.errors import DeviceParameterError, ParameterError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.model import MechanisticPrediction
 
 Answer = MechanisticPrediction | ParameterError | DeviceParameterError
@@ -15,7 +16,7 @@ Answer = MechanisticPrediction | ParameterError | DeviceParameterError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelAnswers(Mapping[str, Answer], Table):
+class ModelAnswers(Mapping[str, Answer], Table, Drawable):
     """Answers of several models by the models' names, in their order.
 
     Attributes
@@ -28,12 +29,19 @@ class ModelAnswers(Mapping[str, Answer], Table):
         Values of the size parameters.
     answers : Mapping from str to MechanisticPrediction, ParameterError or DeviceParameterError
         For each model its prediction, or the error that says which input it lacks.
+    described : DeviceParameters
+        The device.
+    total_flops, total_bytes : float
+        Floating-point operations, and bytes that its memory moves, of all launches.
     """
 
     kernel: str
     device: str
     parameters: Mapping[str, int]
     answers: Mapping[str, Answer]
+    described: DeviceParameters
+    total_flops: float
+    total_bytes: float
 
     def __getitem__(self, model: str) -> Answer:
         return self.answers[model]

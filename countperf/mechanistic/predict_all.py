@@ -140,7 +140,7 @@ def predict_all(
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(device, names)
     found: dict[str, Answer] = {}
-    for model in map(_with_free_barriers, chosen(adapted)):
+    for model in map(with_free_barriers, chosen(adapted)):
         try:
             found[model.model] = _predicted(model, profiler, launches, values)
         except DeviceParameterError as error:
@@ -149,7 +149,13 @@ def predict_all(
         except ParameterError as error:
             found[model.model] = error
     return ModelAnswers(
-        kernel=profiler.kernel, device=device.slug, parameters=values, answers=found
+        kernel=profiler.kernel,
+        device=device.slug,
+        parameters=values,
+        answers=found,
+        described=device,
+        total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
+        total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
     )
 
 
@@ -208,14 +214,15 @@ def model_makers(
 
     def maker(place: int) -> Callable[[DeviceParameters], MechanisticModel]:
         def make(device: DeviceParameters) -> MechanisticModel:
-            return _with_free_barriers(all_models(with_known_classes(device, classes)[0])[place])
+            return with_free_barriers(all_models(with_known_classes(device, classes)[0])[place])
 
         return make
 
     return {model.model: maker(place) for place, model in enumerate(all_models(declare_device()))}
 
 
-def _with_free_barriers(model: MechanisticModel) -> MechanisticModel:
+def with_free_barriers(model: MechanisticModel) -> MechanisticModel:
+    """Return a model in which barriers cost nothing where the device states no cost of them."""
     device = model.device
     if BARRIER in device.classes or isinstance(model, PipelineModel):
         return model

@@ -34,6 +34,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from countperf.display import Drawable
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
@@ -87,7 +88,7 @@ class Issue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
+class Simulation(Drawable):
     """Result of a simulation.
 
     Attributes
@@ -128,7 +129,7 @@ class Simulation:
     def timeline(self) -> dict[tuple[int, int], tuple[Issue, ...]]:
         """Return the starts of each sub-group, by (group, sub-group), in order.
 
-        `countperf.mechanistic.timeline.draw_timeline` draws them.
+        `countperf.report.timeline.timeline_figure` draws them.
         """
         lines: dict[tuple[int, int], list[Issue]] = {}
         for issue in self.issues:

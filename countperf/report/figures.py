@@ -18,7 +18,9 @@ from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.result import FitResult
 from countperf.hardware.parameters import DeviceParameters
+from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.simulation import Simulation
+from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
@@ -45,6 +47,7 @@ from countperf.report.drawing import (
 from countperf.report.names import GROUPS
 from countperf.report.numbers import format_quantity
 from countperf.report.replay import replay_figure
+from countperf.report.sweeps import model_roofline_figure, sweep_figure
 from countperf.report.timeline import timeline_figure
 from countperf.tuning.replay import ReplayResult
 from countperf.tuning.result import Trial, TuningResult
@@ -495,4 +498,6 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     TuningResult: tuning_figure,
     ReplayResult: replay_figure,
     Simulation: timeline_figure,
+    ModelAnswers: model_roofline_figure,
+    Sweep: sweep_figure,
 }

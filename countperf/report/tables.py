@@ -14,6 +14,7 @@ from countperf.fitting.result import FitResult
 from countperf.measurements.sets import MeasurementSet
 from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.occupancy_advice import KernelOccupancy
+from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
 from countperf.models.coverage import Coverage
 from countperf.models.explanation import Explanation
@@ -28,6 +29,7 @@ from countperf.report.mechanistic import answers_head, answers_rows, occupancy_r
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity
 from countperf.report.replay import replay_head, replay_rows
+from countperf.report.sweeps import sweep_head, sweep_rows
 from countperf.report.text import prediction_head
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking
@@ -49,8 +51,8 @@ def rows_of(result: object) -> Rows:
     Parameters
     ----------
     result : WeightSet, PropertyVector, MeasurementSet, FitResult, Ranking, TuningResult, \
-ReplayResult, Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy or \
-Prediction
+ReplayResult, Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy, \
+Sweep or Prediction
         The result.
 
     Returns
@@ -351,6 +353,7 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     ),
     Explanation: (_explanation_rows, _explanation_head),
     ModelAnswers: (answers_rows, lambda found: [answers_head(found)]),
+    Sweep: (sweep_rows, lambda found: [sweep_head(found)]),
     KernelOccupancy: (occupancy_rows, lambda found: [answers_head(found)]),
     Prediction: (_prediction_rows, _prediction_title),
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.simulation import Simulation
+from countperf.mechanistic.stalls import StallReport
 from countperf.report.drawing import (
     BLUE,
     GREEN,
@@ -19,12 +20,25 @@ from countperf.report.drawing import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CYCLE = (BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, "#000000")
 
 
-def timeline_figure(simulation: Simulation, until: float | None = None) -> Figure:
+_CAUSES = {
+    "fill": SKY,
+    "drain": "#999999",
+    "dependency": YELLOW,
+    "memory": RED,
+    "barrier": PINK,
+    "issue": "#000000",
+}
+
+
+def timeline_figure(
+    simulation: Simulation, until: float | None = None, *, stalls: StallReport | None = None
+) -> Figure:
     """Draw a simulated pipeline: a row per subsystem and one per sub-group, over cycles.
 
     Every instruction is a bar in the row of its subsystem, whose label states the share of all
@@ -36,6 +50,9 @@ def timeline_figure(simulation: Simulation, until: float | None = None) -> Figur
         What to draw, simulated with ``record=True``.
     until : float, optional
         Draw only instructions that start before this cycle; by default all.
+    stalls : StallReport, optional
+        Causes for which a subsystem is idle (`countperf.mechanistic.stalls.find_stalls`): they are
+        hatched in its row, and the legend has the share of all cycles of each.
 
     Raises
     ------
@@ -71,8 +88,43 @@ def timeline_figure(simulation: Simulation, until: float | None = None) -> Figur
             color=[colors[each.subsystem] for each in drawn],
             label=kind,
         )
+    if stalls is not None:
+        _draw_stalls(figure, panel, stalls, subsystems.index(stalls.subsystem), until)
     panel.set_yticks(range(len(labels)), labels, fontsize=8)
-    panel.invert_yaxis()
+    panel.set_ylim(len(labels) - 0.5, -0.5)
     panel.set_xlabel("time, cycles")
     plain_ticks(panel.xaxis)
     return figure
+
+
+def _draw_stalls(
+    figure: Figure, panel: Axes, stalls: StallReport, row: int, until: float | None
+) -> None:
+    """Hatch the gaps of a subsystem's row by cause, and say what share of the cycles each takes."""
+    for cause, cycles in stalls.by_cause.items():
+        gaps = [
+            (each.start, (each.end if until is None else min(each.end, until)) - each.start)
+            for each in stalls.stalls
+            if each.cause == cause and (until is None or each.start < until)
+        ]
+        if not cycles:
+            continue
+        panel.broken_barh(
+            gaps,
+            (row - 0.375, 0.75),
+            facecolor="none",
+            edgecolor=_CAUSES[cause],
+            hatch="////",
+            linewidth=0,
+            label=f"{cause}: {100 * cycles / stalls.cycles:.1f} %",
+            gid=f"stall-{cause}",
+        )
+    handles, labels = panel.get_legend_handles_labels()
+    chosen = [(h, label) for h, label in zip(handles, labels, strict=True) if ":" in label]
+    if chosen:
+        figure.legend(
+            *zip(*chosen, strict=True),
+            title=f"{stalls.subsystem} idle",
+            loc="outside right upper",
+            fontsize=8,
+        )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,22 @@ from countperf.harness.devices import find_device
 from countperf.harness.profiles import profile_kernel
 from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.answers import ModelAnswers
+from countperf.mechanistic.classes import with_kernel_classes
 from countperf.mechanistic.from_kernel import KernelProfiler
+from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.occupancy_advice import KernelOccupancy, program_occupancy
+from countperf.mechanistic.pipeline import PipelineModel
+from countperf.mechanistic.simulation import Simulation, simulate
+from countperf.mechanistic.stalls import StallReport, find_stalls
+from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Sweep
+from countperf.mechanistic.sweep import sweep as _sweep
+from countperf.mechanistic.variations import Axis
 from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.workflow.devices import known_device
 from countperf.workflow.kernels import kernel_itself, kernel_statistics
+
+_DRAWN_INSTRUCTIONS = 2000
+_FEWEST_DRAWN = 10
 
 
 def predict_all(
@@ -105,6 +117,95 @@ def occupancy(
             for profiled, _ in profiler.launches_at(values)
         ),
     )
+
+
+def sweep(
+    kernel: Any,
+    device: DeviceParameters | str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    over: Axis = "occupancy",
+    values: Sequence[int] | None = None,
+    models: models.ModelChoice = models.ALL,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Sweep:
+    """Predict a kernel by mechanistic models over one axis: a frame, and a figure.
+
+    Parameters
+    ----------
+    kernel, device, parameters, models, profile_options, **more
+        As for `predict_all`. Of a kernel with several device programs, the one that moves most
+        bytes is swept.
+    over : {"occupancy", "group_size", "intensity", "ilp", "mlp"}, optional
+        The axis, see `countperf.mechanistic.variations.vary`.
+    values : sequence of int, optional
+        Values on it; by default those that the device holds, or up to 64 or 8.
+
+    Returns
+    -------
+    Sweep
+        ``to_frame()`` has a row per value and model, ``plot()`` draws throughput with the roofs.
+
+    Raises
+    ------
+    CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
+        As for `predict_all` and `countperf.mechanistic.sweep.sweep`.
+    """
+    sizes = {**(parameters or {}), **more}
+    options = {"max_instructions": MAX_SWEPT_INSTRUCTIONS, **(profile_options or {})}
+    profiler = profiler_of(kernel, device, sizes, options)
+    launches = profiler.launches_at(sizes)
+    profiled, _ = max(launches, key=lambda each: (each[0].profile.total_bytes or 0.0) * each[1])
+    return _sweep(profiled, profiler.device, over=over, values=values, models=models)
+
+
+def simulated_timeline(
+    kernel: Any,
+    device: DeviceParameters | str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    groups: int | None = None,
+    max_instructions: int | None = None,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> tuple[Simulation, StallReport]:
+    """Simulate the first groups of a kernel on one compute unit, with the causes of its stalls.
+
+    Parameters
+    ----------
+    kernel, device, parameters, profile_options, **more
+        As for `predict_all`; the kernel has one device program.
+    groups : int, optional
+        How many groups; by default those that are resident at a time.
+    max_instructions : int, optional
+        Longest program of a sub-group; longer ones are shortened, so that a figure can be read. By
+        default the resident sub-groups together start about 2000.
+
+    Returns
+    -------
+    (Simulation, StallReport)
+        ``simulation.plot(stalls=report)`` draws both.
+
+    Raises
+    ------
+    CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
+        As for `predict_all`.
+    """
+    sizes = {**(parameters or {}), **more}
+    profiler = profiler_of(kernel, device, sizes, profile_options)
+    found = profiler.at(sizes)
+    described = with_kernel_classes(profiler.device, found.profile.alpha)
+    geometry = launch_geometry(found.profile, found.launch, described)
+    most = max_instructions or max(_FEWEST_DRAWN, int(_DRAWN_INSTRUCTIONS / geometry.occupancy))
+    found = replace(profiler, max_instructions=most).at(sizes)
+    workload = PipelineModel(device=described).workload(found.profile, found.launch, geometry)
+    total = min(groups or workload.concurrent_groups, workload.groups)
+    workload = replace(workload, total_groups=total)
+    simulation = simulate(workload, record=True)
+    return simulation, find_stalls(simulation, workload)
 
 
 def mechanistic_cost(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +92,33 @@ def test_rank_by_a_mechanistic_model(capsys: pytest.CaptureFixture[str]) -> None
     assert found["predicted"] == 15
     times = [each["predicted_s"] for each in found["best"]]
     assert times == sorted(times)
+
+
+def test_a_sweep_prints_times_and_draws_curves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    figure = tmp_path / "curves.svg"
+    command = ["sweep", *MATMUL, "--model", "volkov,roofline", "--values", "1,2,3", *ON]
+
+    assert main([*command, "--figure", str(figure)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["occupancy", "sub-groups", "flop/byte", "volkov", "roofline"]
+    assert [line.split()[:2] for line in lines[2:5]] == [["1", "8"], ["2", "16"], ["3", "24"]]
+    assert "roof-memory" in figure.read_text()
+
+
+def test_predict_draws_the_roofline_and_the_timeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    roof, timeline = tmp_path / "roof.svg", tmp_path / "timeline.svg"
+    command = ["predict", *MATMUL, "--model", "volkov,pipeline-rr", *ON]
+
+    more = ["--figure", str(roof), "--timeline", str(timeline)]
+    assert main([*command, *more]) == 0
+
+    assert "pipeline-rr" in capsys.readouterr().out
+    assert roof.stat().st_size > 1000
+    assert "stall-" in timeline.read_text()
