@@ -108,7 +108,7 @@ class AccessAnalyzer:
         self.domains = domains
         self.tallies = tallies
         self.sizes = SizeParameters.of(kernel, domains.sizes, domains.defaults)
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[tuple[str, int], Layout] = {}
         self.memo: dict[Any, Any] = {}
         self.copied = _copied_inames(kernel)
         self.changing = _private_scalars(kernel)
@@ -190,7 +190,9 @@ class AccessAnalyzer:
     ) -> AccessAnalysis:
         """Analyze one access."""
         domains = self.domains
-        address = address_of(access, self.layout(access.array), domains.to_address)
+        address = address_of(
+            access, self.layout(access.array, access.component_of), domains.to_address
+        )
         counted, _ = domains.trip_statistics(place.within)
         estimates = [f"the mean trip count of '{n}'" for n in sorted(place.within - counted)]
         if share != 1 or isinstance(number, Fraction):
@@ -209,7 +211,10 @@ class AccessAnalyzer:
             index=address,
             strides=strides_of(
                 place,
-                address or address_of(access, self.layout(access.array), self.to_opaque),
+                address
+                or address_of(
+                    access, self.layout(access.array, access.component_of), self.to_opaque
+                ),
                 kinds,
                 self.changing,
             ),
@@ -223,12 +228,14 @@ class AccessAnalyzer:
         found = self.kernel.arg_dict.get(array)
         return self.kernel.temporary_variables[array] if found is None else found
 
-    def layout(self, array: str) -> Layout:
-        """Return the layout of an array."""
-        if array not in self.layouts:
-            variable = self.variable(array)
-            self.layouts[array] = layout_of(self.kernel, variable, self.domains.to_polynomial)
-        return self.layouts[array]
+    def layout(self, array: str, component_of: int = 0) -> Layout:
+        """Return the layout of an array, or of the components of its vectors."""
+        key = array, component_of
+        if key not in self.layouts:
+            self.layouts[key] = layout_of(
+                self.kernel, self.variable(array), self.domains.to_polynomial, component_of
+            )
+        return self.layouts[key]
 
     def offset(self, array: str) -> QuasiPolynomial | None:
         """Return where an array begins in its memory, elements; None if that is not known."""

@@ -130,7 +130,7 @@ def layout_of(
     to_polynomial : ToQuasiPolynomial
         Maps strides and extents.
     component_of : int
-        Width of the vectors whose components are addressed; 0 if whole elements are.
+        Components in memory of the vectors whose components are addressed; 0 if whole elements are.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def layout_of(
         return Layout(strides=(), shape=()) if is_scalar else Layout(strides=(ONE,), shape=(None,))
     strides: list[QuasiPolynomial] = []
     vectors = [k for k, t in enumerate(array.dim_tags) if isinstance(t, VectorArrayDimTag)]
-    width = int(array.shape[vectors[0]]) if vectors else 1
+    width = components_in_memory(int(array.shape[vectors[0]])) if vectors else 1
     for axis, tag in enumerate(array.dim_tags):
         if axis in vectors:
             strides.append(ONE)
@@ -199,6 +199,11 @@ def layout_of(
         separate=separate,
         assumed=assumed_order(array),
     )
+
+
+def components_in_memory(width: int) -> int:
+    """Return how many components an element of vectors takes: OpenCL's of three take four."""
+    return 4 if width == 3 else width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ from countperf.counting.storage import ArrayStorage, storage_of
 from countperf.counting.structure import ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
-from countperf.counting.vectors import refuse_vectors
 from countperf.display import short_repr
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -121,7 +120,6 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
         The kernel cannot be counted.
     """
     kernel, callables = prepared(t_unit)
-    refuse_vectors(kernel, "the structure")
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
     with stating_all_needs(domains):

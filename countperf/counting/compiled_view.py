@@ -77,7 +77,6 @@ import pymbolic.primitives as p
 
 from countperf.counting.operations import (
     DType,
-    InstructionCounter,
     flattened_operands,
     is_constant,
     leading_constants,
@@ -120,7 +119,7 @@ class CompiledCounter(ValueCounter):
         value = self._values.number(("convert", str(target), operand), names)
         if not self._values.is_there(value, self._point):
             with self._depending_on(names, speculated=True):
-                InstructionCounter._convert(self, term.dtype, target)
+                self._convert(term.dtype, target)
                 self._provide(value, speculated=True)
         return _Term(target, value)
 
@@ -151,11 +150,15 @@ class CompiledCounter(ValueCounter):
         return total.dtype
 
     def _sum(self, dtype: DType | None, left: _Term, right: _Term) -> int:
-        if dtype is not None and dtype.kind == "f":
+        if self._is_contracted(dtype):
             product, other = (left, right) if left.kind else (right, left)
             if product.kind == "mul":
                 return self._compute("fma", dtype, *product.factors, self._finished(other))
         return self._compute("add", dtype, self._finished(left), self._finished(right))
+
+    def _is_contracted(self, dtype: DType | None) -> bool:
+        """Return whether products and sums of a type are contracted (rule 3)."""
+        return dtype is not None and dtype.kind == "f"
 
     def map_product(self, expr: Any) -> DType | None:
         """A product as in the source's view."""

@@ -17,14 +17,14 @@ sum of ``a`` and ``b`` is ``cfloat_add(a, b)``. Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import LinearSubscript, TypeCast
 
-from countperf.counting.functions import FunctionCounter
+from countperf.counting.functions import FunctionCounter, TupleCounter
 from countperf.counting.operations import DType, UnrolledVariable, is_constant
 
 Kind = Literal["constant", "product", "value"]
@@ -61,8 +61,10 @@ HELPERS: dict[str, dict[str, int]] = {
 _KINDS = frozenset(["add", "mul", "div", "neg", "fma", "compare"])
 
 
-class ComplexCounter(FunctionCounter):
-    """An instruction counter that expands complex arithmetic."""
+class ComplexRules(TupleCounter):
+    """Rules by which an instruction counter expands complex arithmetic."""
+
+    helpers: Mapping[str, Mapping[str, int]] = HELPERS
 
     def _is_complex(self, expr: Any) -> bool:
         """Return whether Loopy takes an expression for complex; it does not look in subscripts."""
@@ -70,7 +72,7 @@ class ComplexCounter(FunctionCounter):
 
     def _helper(self, name: str, dtype: DType, number: int = 1) -> None:
         real = real_part(dtype)
-        for kind, times in HELPERS[name].items():
+        for kind, times in self.helpers[name].items():
             if kind in _KINDS:
                 self._operation(kind, real, times * number)
             else:
@@ -155,9 +157,14 @@ class ComplexCounter(FunctionCounter):
             return self._in_order(expr, target, name)
         complexes = [c for c in expr.children if self._is_complex(c)]
         reals = [c for c in expr.children if not self._is_complex(c)]
-        for child in complexes:
-            self._as_type(child, target)
-        kind = self._tree([self._kind_of(c, target) for c in complexes], target, name)
+        kinds: list[Kind] = [self._kind_of(c, target) for c in complexes]
+        fused = self._fused(kinds) if name == "add" else frozenset[int]()
+        for place, child in enumerate(complexes):
+            if place in fused:
+                self._factors(child, target)
+            else:
+                self._as_type(child, target)
+        kind = self._tree(kinds, target, name)
         if not reals:
             return target
         whole: Any = type(expr)(tuple(reals)) if len(reals) > 1 else next(iter(reals))
@@ -181,10 +188,43 @@ class ComplexCounter(FunctionCounter):
             return "constant"
         if name == "add" and "product" in (left, right):  # the product is made by the fma
             self._helper("fma", target)
-            self._helper("mul", target, -1)
             return "value"
         self._helper(name, target)
         return "product" if name == "mul" else "value"
+
+    def _fused(self, kinds: Sequence[Kind], first: int = 0) -> frozenset[int]:
+        """Return the places of the products that a balanced tree of sums fuses; see `_tree`."""
+        if len(kinds) == 1:
+            return frozenset()
+        middle = len(kinds) // 2
+        below = self._fused(kinds[:middle], first) | self._fused(kinds[middle:], first + middle)
+        if middle == 1 and kinds[0] == "product":
+            return below | {first}
+        if len(kinds) - middle == 1 and kinds[middle] == "product":
+            return below | {first + middle}
+        return below
+
+    def _factors(self, expr: Any, target: DType) -> None:
+        """Tally the two factors of a product that a sum fuses."""
+        while isinstance(expr, TypeCast):
+            expr = expr.child
+        if isinstance(expr, p.Power):
+            times: Any = expr.exponent
+            factors = [expr.base] * int(times)
+            middle = len(factors) - 1  # joined from left to right
+        else:
+            factors = list(expr.children)
+            if len(factors) == 1:
+                self._factors(factors[0], target)
+                return
+            middle = len(factors) // 2
+        for part in (factors[:middle], factors[middle:]):
+            if len(part) == 1:
+                self._as_type(part[0], target)
+            elif isinstance(expr, p.Power):
+                self.rec(p.Power(expr.base, len(part)))
+            else:
+                self.rec(p.Product(tuple(part)))
 
     def _kind_of(self, expr: Any, target: DType) -> Kind:
         """Return whether an operand is a constant, or a call of the helper of products."""
@@ -294,6 +334,10 @@ class ComplexCounter(FunctionCounter):
         if self._is_complex(expr.left) or self._is_complex(expr.right):
             raise self._refusal(f"the comparison {expr} of complex numbers", "compare real parts")
         return super().map_comparison(expr)
+
+
+class ComplexCounter(ComplexRules, FunctionCounter):
+    """An instruction counter that expands complex arithmetic."""
 
 
 def real_part(dtype: DType) -> DType:

@@ -97,7 +97,9 @@ def _direct(access: AccessAnalysis) -> QuasiPolynomial:
 
 
 def footprints_of(
-    accesses: Sequence[AccessAnalysis], layouts: Mapping[str, Layout], domains: Domains
+    accesses: Sequence[AccessAnalysis],
+    layouts: Mapping[tuple[str, int], Layout],
+    domains: Domains,
 ) -> tuple[Footprint, ...]:
     """Find the footprints of all arrays, by array and direction.
 
@@ -105,8 +107,8 @@ def footprints_of(
     ----------
     accesses : sequence of AccessAnalysis
         All of the kernel.
-    layouts : mapping from str to Layout
-        Of their arrays.
+    layouts : mapping from (str, int) to Layout
+        Of their arrays, and of the components of their vectors.
     domains : Domains
         Of the kernel.
     """
@@ -124,9 +126,9 @@ def footprints_of(
                     array=array,
                     address_space=own[0].access.address_space,
                     direction=direction,
-                    element_bytes=own[0].access.bits // 8,
+                    element_bytes=members[0].access.bits // 8,
                     accesses=total,
-                    cells=_cells(members, layouts[array], domains),
+                    cells=_cells(members, layouts[array, members[0].access.component_of], domains),
                     members=members,
                 )
             )
@@ -136,6 +138,8 @@ def footprints_of(
 def _cells(members: Sequence[AccessAnalysis], layout: Layout, domains: Domains) -> Refusable:
     first = members[0]
     what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
+    if any(access.access.component_of != first.access.component_of for access in members):
+        return Refusable(count=None, reason="its vectors are accessed whole and by components")
     indirect = [access.text for access in members if access.index is None]
     if indirect:
         return Refusable(count=None, reason=f"the address of {indirect[0]} is read from data")

@@ -15,7 +15,7 @@ from countperf.counting.access_classes import (
     Occurrence,
     access_counts,
 )
-from countperf.counting.compiled_view import CompiledCounter
+from countperf.counting.compiled_types import compiled_counter
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, Granularity, MemoryAccess, Operation
 from countperf.counting.needs import check_statistics, stating_all_needs
@@ -29,7 +29,6 @@ from countperf.counting.supplied import (
     require_rule,
     touched_arrays,
 )
-from countperf.counting.vectors import refuse_vectors
 from countperf.errors import (
     CountingError,
 )
@@ -165,13 +164,11 @@ def count_loopy_kernel(
         Something cannot be counted exactly; subclasses say what.
     """
     kernel, callables = prepared(t_unit)
-    if view == "compiled":
-        refuse_vectors(kernel, "what a compiler leaves")
     counter = Counter(kernel.assumptions, approximate=approximate)
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, counter, given)
     rules = _Rules(
-        tallies=CompiledCounter(domains, statistics=given, powers=powers)
+        tallies=compiled_counter(domains, statistics=given, powers=powers)
         if view == "compiled"
         else instruction_counter(domains, statistics=given, powers=powers),
         statistics=given,

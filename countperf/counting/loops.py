@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction
-from loopy.kernel.data import UnrolledIlpTag, UnrollTag
+from loopy.kernel.data import UnrolledIlpTag, UnrollTag, VectorizeTag
 from loopy.schedule import Barrier, CallKernel, EnterLoop, LeaveLoop, RunInstruction
 from loopy.symbolic import WalkMapper
 
@@ -156,7 +156,7 @@ def written_by(kernel: Any, instruction: Any) -> frozenset[str]:
 
 
 def _is_unrolled(kernel: Any, iname: str) -> bool:
-    return bool(kernel.iname_tags_of_type(iname, (UnrollTag, UnrolledIlpTag)))
+    return bool(kernel.iname_tags_of_type(iname, (UnrollTag, UnrolledIlpTag, VectorizeTag)))
 
 
 def _record(kernel: Any, instruction: Any, stack: list[LoopRegion]) -> None:

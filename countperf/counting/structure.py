@@ -10,6 +10,7 @@ import loopy as lp
 
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
+from countperf.counting.complex_arithmetic import real_part
 from countperf.counting.domains import Grid
 from countperf.counting.keys import type_name
 from countperf.counting.lanes import lane_patterns
@@ -18,6 +19,7 @@ from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram, LocalBarrier
 from countperf.counting.slots import Refusable, slots_of, trips_of
 from countperf.counting.strides import AxisKind
+from countperf.counting.vectors import component_of
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -430,7 +432,11 @@ class _Builder:
         for name, variable in self.kernel.temporary_variables.items():
             if variable.address_space == lp.AddressSpace.PRIVATE:
                 dtype = variable.dtype.numpy_dtype
-                types[name] = type_name(dtype) if dtype.kind in "fiub" else str(dtype)
+                parts = component_of(dtype)
+                number = dtype if parts is None else parts[0]
+                if number.kind == "c":
+                    number = real_part(number)
+                types[name] = type_name(number) if number.kind in "fiub" else str(dtype)
         steps: list[Step] = []
         for outline in outlines:
             for i in outline.instruction_ids:

@@ -187,9 +187,10 @@ class ValueCounter(TupleCounter):
 
     @property
     def _point(self) -> Point:
+        within = self.loops_around(self._current)
         return Point(
-            self._position.regions,
-            self._current.within_inames,
+            tuple(r for r in self._position.regions if not r.iname or r.iname in within),
+            within,
             tuple(c for c in (*self._predicates, *self._cases) if c.alternatives != ALWAYS),
             self._tests,
         )
@@ -247,12 +248,14 @@ class ValueCounter(TupleCounter):
             self._value = self._values.number(("constant", repr(expr), str(dtype)))
             return dtype
         outer, self._pins = self._pins, frozenset()
-        if isinstance(expr, p.Variable | p.Subscript | p.Sum | p.Product) or _is_linear(expr):
-            dtype = super().rec(expr)
-        else:
-            dtype = self._node(expr)
+        by_parts = self._is_counted_by_parts(expr)
+        dtype = super().rec(expr) if by_parts else self._node(expr)
         self._pins = outer | self._pins_of(self._value)
         return dtype
+
+    def _is_counted_by_parts(self, expr: Any) -> bool:
+        """Return whether parts of an expression count where each is; else all count together."""
+        return isinstance(expr, p.Variable | p.Subscript | p.Sum | p.Product) or _is_linear(expr)
 
     def _pins_of(self, value: int) -> frozenset[str]:
         return self._values.names(value) & {region.pin for region in self._position.regions}

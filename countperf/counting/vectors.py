@@ -9,14 +9,16 @@ Rules:
 3. In a loop tagged ``vec``, Loopy emits an instruction once, on whole vectors, where it can, and
    otherwise unrolls it: its own check decides here, too.
 4. ``dot`` is one ``special``, as any function that returns a number.
-5. Vectors of three are refused, since they lie in memory as four and how they are stored is up to
-   the compiler; so is what Loopy emits no valid code for: quotients of vector types, comparisons
-   and conditional expressions of vectors, conversions between vector types.
+5. Vectors of three lie in memory as four, and are loaded so; three components are stored, in one
+   access. Operations count three times.
+6. What Loopy emits no valid code for is refused: quotients of vector types, comparisons and
+   conditional expressions of vectors, conversions between vector types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,8 @@ from loopy.kernel.data import VectorizeTag
 from loopy.symbolic import get_dependencies
 from loopy.types import NumpyType
 
-from countperf.counting.complex_arithmetic import ComplexCounter
+from countperf.counting.accesses import components_in_memory
+from countperf.counting.complex_arithmetic import ComplexCounter, ComplexRules
 from countperf.counting.domains import Domains
 from countperf.counting.functions import tagged_inames
 from countperf.counting.keys import MemoryAccess
@@ -70,40 +73,16 @@ def has_vectors(kernel: Any) -> bool:
     )
 
 
-def refuse_vectors(kernel: Any, what: str) -> None:
-    """Raise `UnsupportedExpressionError` for a kernel with vectors.
+class VectorRules(ComplexRules):
+    """Rules by which an instruction counter counts vectors."""
 
-    Parameters
-    ----------
-    kernel : loopy.LoopKernel
-        Preprocessed.
-    what : str
-        What is not analyzed of such kernels.
-    """
-    if has_vectors(kernel):
-        raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}': {what} of kernels with vectors or vectorized loops is not "
-            'analyzed; count what is emitted, count_kernel(..., view="source")',
-            kernel=kernel.name,
-        )
+    _lane: str | None = None
+    _domains: Domains
 
-
-class VectorCounter(ComplexCounter):
-    """An instruction counter that knows vectors.
-
-    Parameters
-    ----------
-    domains : Domains
-        Of the kernel.
-    **options
-        As for `InstructionCounter`.
-    """
-
-    def __init__(self, domains: Domains, **options: Any) -> None:
-        super().__init__(domains.kernel, domains.callables, domains.to_condition, **options)
-        self.domains = domains
-        self.vectorized = tagged_inames(self.kernel, VectorizeTag)
-        self._lane: str | None = None
+    @cached_property
+    def vectorized(self) -> frozenset[str]:
+        """The loop variables that are tagged ``vec``."""
+        return tagged_inames(self.kernel, VectorizeTag)
 
     # {{{ loops
 
@@ -160,12 +139,12 @@ class VectorCounter(ComplexCounter):
 
     def _whole_vectors(self, within: frozenset[str], lane: str) -> int | None:
         """Return the length of a vectorized loop if it runs in full wherever it runs."""
-        low, high = sets.constant_bounds(self.domains.domain(frozenset([lane])))[lane]
+        low, high = sets.constant_bounds(self._domains.domain(frozenset([lane])))[lane]
         if low != 0 or high is None:
             return None
-        kernel = self.domains
-        whole = kernel.counter.count(kernel.executed_set(within, ()))
-        vectors = kernel.counter.count(kernel.executed_set(within - {lane}, ()))
+        domains = self._domains
+        whole = domains.counter.count(domains.executed_set(within, ()))
+        vectors = domains.counter.count(domains.executed_set(within - {lane}, ()))
         return high + 1 if whole == vectors.scale(high + 1) else None
 
     # }}}
@@ -179,7 +158,7 @@ class VectorCounter(ComplexCounter):
         if axis is not None:
             width = int(variable.shape[axis])
             vector = self.kernel.target.vector_dtype(NumpyType(dtype), width).numpy_dtype
-            return self._checked(variable.name, vector, (dtype, width))
+            return vector, dtype, width
         if not dtype.fields:
             return None
         components = component_of(dtype)
@@ -188,14 +167,7 @@ class VectorCounter(ComplexCounter):
                 f"the structure type of '{variable.name}'",
                 "keep its members in arrays of their own",
             )
-        return self._checked(variable.name, dtype, components)
-
-    def _checked(
-        self, name: str, vector: DType, components: tuple[DType, int]
-    ) -> tuple[DType, DType, int]:
-        if components[1] == 3:
-            raise self._refusal(f"the vectors of three in '{name}'", "use vectors of four")
-        return vector, *components
+        return dtype, *components
 
     def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
@@ -223,15 +195,14 @@ class VectorCounter(ComplexCounter):
         self._index(index)
         space = self._address_space(variable)
         if space is not None:
-            self._add(
-                MemoryAccess(
-                    address_space=space,
-                    direction=direction,
-                    array=variable.name,
-                    bits=vector[0].itemsize * 8,
-                    index=index,
-                )
+            access = MemoryAccess(
+                address_space=space,
+                direction=direction,
+                array=variable.name,
+                bits=_bits_of(vector, direction),
+                index=index,
             )
+            self._access_of(access, index)
 
     def _component_store(
         self, variable: Any, index: tuple[Any, ...], vector: tuple[DType, DType, int]
@@ -239,16 +210,20 @@ class VectorCounter(ComplexCounter):
         self._index(index)
         space = self._address_space(variable)
         if space is not None:
-            self._add(
-                MemoryAccess(
-                    address_space=space,
-                    direction="store",
-                    array=variable.name,
-                    bits=vector[1].itemsize * 8,
-                    index=index,
-                    component_of=vector[2],
-                )
+            access = MemoryAccess(
+                address_space=space,
+                direction="store",
+                array=variable.name,
+                bits=vector[1].itemsize * 8,
+                index=index,
+                component_of=components_in_memory(vector[2]),
             )
+            self._access_of(access, index)
+
+    def _access_of(self, access: MemoryAccess, index: tuple[Any, ...]) -> None:
+        """Tally an access to a vector or a component at a subscript."""
+        del index
+        self._add(access)
 
     def _index(self, index: Sequence[Any]) -> None:
         """Tally the loads in a subscript."""
@@ -338,6 +313,28 @@ class VectorCounter(ComplexCounter):
         return super().map_if(expr)
 
     # }}}
+
+
+class VectorCounter(VectorRules, ComplexCounter):
+    """An instruction counter that knows vectors.
+
+    Parameters
+    ----------
+    domains : Domains
+        Of the kernel.
+    **options
+        As for `InstructionCounter`.
+    """
+
+    def __init__(self, domains: Domains, **options: Any) -> None:
+        super().__init__(domains.kernel, domains.callables, domains.to_condition, **options)
+        self._domains = domains
+
+
+def _bits_of(vector: tuple[DType, DType, int], direction: str) -> int:
+    """Return the bits of an access to a whole vector."""
+    whole, part, width = vector
+    return 8 * (part.itemsize * width if direction == "store" else whole.itemsize)
 
 
 def _number_of(vector: DType, component: str) -> int:

@@ -55,7 +55,7 @@ from loopy.symbolic import DependencyMapper, get_dependencies
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
-from countperf.counting.compiled_view import CompiledCounter
+from countperf.counting.compiled_types import compiled_counter
 from countperf.counting.divisions import divisions_that_shift
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
@@ -74,7 +74,6 @@ from countperf.counting.structure import (
     analyzed_program,
 )
 from countperf.counting.supplied import require_rule
-from countperf.counting.vectors import refuse_vectors
 from countperf.errors import CountingError
 from countperf.execution.reuse import (
     LINE_BYTES,
@@ -260,7 +259,6 @@ def count_execution(
         Something cannot be counted exactly.
     """
     kernel, callables = prepared(t_unit)
-    refuse_vectors(kernel, "the execution")
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
     with stating_all_needs(domains):
@@ -306,7 +304,7 @@ class _Executions:
         self.footprints = footprints
         self.kernel = domains.kernel
         self.statistics = statistics
-        self.tallies = CompiledCounter(domains, statistics=statistics, powers="emitted")
+        self.tallies = compiled_counter(domains, statistics=statistics)
         self.analyzer = AccessAnalyzer(self.kernel, domains, self.tallies)
         self.looped_copies = frozenset(
             name
@@ -643,7 +641,7 @@ class _Executions:
         key = (access, id(place))
         found = self._found_strides.get(key)
         if found is None:
-            layout = self.analyzer.layout(access.array)
+            layout = self.analyzer.layout(access.array, access.component_of)
             self.reasons |= {layout.assumed} - {""}
             address = address_of(access, layout, self.domains.to_address)
             opaque = address or address_of(access, layout, self.analyzer.to_opaque)
@@ -742,10 +740,10 @@ class _Executions:
         stated = self.statistics.pattern_of(access.array, access.text)
         return stated is not None and stated[0] in _BESIDE
 
-    def _extent(self, array: str) -> QuasiPolynomial | None:
+    def _extent(self, array: str, component_of: int = 0) -> QuasiPolynomial | None:
         """Return the elements of an array; None if they are not known."""
         elements = _ONE
-        for extent in self.analyzer.layout(array).shape:
+        for extent in self.analyzer.layout(array, component_of).shape:
             if extent is None:
                 return None
             elements *= extent
@@ -765,7 +763,7 @@ class _Executions:
         """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
         if access.address_space != "local":
             return "next"
-        layout = self.analyzer.layout(access.array)
+        layout = self.analyzer.layout(access.array, access.component_of)
         address = address_of(access, layout, self.domains.to_address)
         if address is None:
             return "next"
@@ -783,7 +781,9 @@ class _Executions:
         cases: tuple[Case | FirstIteration, ...],
         grid: Grid,
     ) -> None:
-        address = address_of(access, self.analyzer.layout(access.array), self.domains.to_address)
+        address = address_of(
+            access, self.analyzer.layout(access.array, access.component_of), self.domains.to_address
+        )
         address = address and address.simplified()
         steps = [
             (s.kind, abs(int(s.stride.constant_term)))
@@ -866,12 +866,20 @@ class _Executions:
         )
         kernel_bytes: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
         segments: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
-        by_array: defaultdict[tuple[str, str], list[tuple[Grid, _GlobalAccess]]] = defaultdict(list)
+        by_array: defaultdict[tuple[str, str, int], list[tuple[Grid, _GlobalAccess]]] = defaultdict(
+            list
+        )
         for grid, found in self.global_accesses:
-            by_array[found.access.array, found.access.direction].append((grid, found))
-        for (array, direction), members in by_array.items():
+            access = found.access
+            by_array[access.array, access.direction, access.component_of].append((grid, found))
+        for (array, direction, component_of), members in by_array.items():
             size = members[0][1].access.bits // 8
-            key = (array, direction, tuple((m.index, m.place.within, m.cases) for _, m in members))
+            key = (
+                array,
+                direction,
+                component_of,
+                tuple((m.index, m.place.within, m.cases) for _, m in members),
+            )
             if key not in self.footprints:
                 self.footprints[key] = self._touched(array, members)
             touched = self.footprints[key]
@@ -882,7 +890,9 @@ class _Executions:
                     if m.is_even
                 )
                 group_bytes[direction, "dense"].append(even.scale(size))
-                whole = PiecewiseQuasiPolynomial.from_value(self._extent(array) or _ZERO)
+                whole = PiecewiseQuasiPolynomial.from_value(
+                    self._extent(array, component_of) or _ZERO
+                )
                 kernel_bytes[direction].append(whole.scale(size))
                 continue
             by_group, pieces, thin_pieces, in_all = touched
@@ -965,7 +975,7 @@ class _Executions:
         Along an axis with a thin stride, or its negative, they are next to each other.
         """
         bits = members[0].access.bits
-        strides = self.analyzer.layout(array).strides
+        strides = self.analyzer.layout(array, members[0].access.component_of).strides
         known = sorted((int(s.constant_term), a) for a, s in enumerate(strides) if s.is_constant)
         in_lines = [axis for stride, axis in known if stride * bits < 8 * LINE_BYTES]
         if thin is not None:

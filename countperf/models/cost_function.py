@@ -33,6 +33,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import ScalarSource, array_function, derivative
 from countperf.models.expressions import Formula
 from countperf.models.fitted_weights import FittedWeights
+from countperf.models.loans import lent
 from countperf.models.unmeasured import Suppliers, Unmeasured
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
@@ -576,6 +577,7 @@ def compile_cost(
     """Return the predicted time of a kernel as a fast function; see `WeightSet.compile`."""
     weights.check_counting_rules()
     vector = weights.counted(kernel)
+    vector = vector.mapped(lambda counts: lent(counts, weights.lenders.loans(counts)))
     if weights.definition.reads_code:
         raise PredictionError(
             f"the {weights.model} model reads compiled code, and a cost function has formulas"

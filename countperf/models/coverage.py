@@ -14,8 +14,9 @@ from countperf.predictions import Verdict
 
 Status = Literal["covered", "extrapolated", "substituted", "inseparable", "unmeasured"]
 """Status of a feature, from best to worst: *substituted* is charged by a feature
-of which only other properties were measured (an ``exp`` by the weight of ``rsqrt``); *inseparable*
-what the kernel has in another proportion than all measurements, which nothing tells apart."""
+of which only other properties were measured (an ``exp`` by the weight of ``rsqrt``), or borrows its
+weight (`countperf.models.loans`); *inseparable* what the kernel has in another proportion than all
+measurements, which nothing tells apart."""
 
 Grade = Literal["covered", "extrapolates", "not covered"]
 

@@ -14,7 +14,8 @@ from countperf.models.correction import CORRECTION
 from countperf.models.coverage import Coverage, FeatureCoverage, Part, Status, verdict_of
 from countperf.models.exercise import Exercise, properties_behind
 from countperf.models.fitted_weights import FittedWeights
-from countperf.models.function import ModelInputs, model_inputs
+from countperf.models.function import ModelInputs
+from countperf.models.loans import Loan
 from countperf.models.records import IndistinguishableGroup, Range
 from countperf.models.unmeasured import Suppliers
 from countperf.models.validity import EXTRAPOLATION_FACTOR, broken_groups
@@ -41,7 +42,7 @@ def coverage(
         )
     needs_sizes = bool(vector.parameters) and not parameters
     counts = _stand_ins(vector) if needs_sizes else vector.evaluate(parameters)
-    inputs = model_inputs(weights.definition, counts)
+    inputs = weights.inputs(counts)
     known = weights.exercise if exercise is None else exercise
     asked = suppliers or (lambda name: weights.suppliers.get(name, ()))
     charge = None if needs_sizes else weights.charge(inputs)
@@ -57,6 +58,7 @@ def coverage(
         groups=float(counts.get("groups", 0)),
         exercise=known,
         suppliers=asked,
+        loans=weights.loans(counts),
     )
     features = sorted(
         table.rows(), key=lambda row: (row.status != "unmeasured", -abs(row.share or 0.0))
@@ -97,6 +99,7 @@ class _Table:
         groups: float,
         exercise: Mapping[str, Exercise],
         suppliers: Suppliers,
+        loans: Sequence[Loan] = (),
     ) -> None:
         self.weights = weights
         self.inputs = inputs
@@ -105,6 +108,7 @@ class _Table:
         self.groups = groups
         self.exercise = exercise
         self.suppliers = suppliers
+        self.loans = loans
         self.behind = properties_behind(weights.function, present)
         self.whole = 0.0 if charge is None else sum(abs(float(p)) for p in charge.parts.values())
         self.apart = self._groups_taken_apart()
@@ -177,6 +181,8 @@ class _Table:
             if exercise is not None
             else ()
         )
+        known = substituted
+        substituted += tuple(loan.name for loan in self.loans if loan.lender == _feature(key))
         status: Status = "covered"
         if beyond > EXTRAPOLATION_FACTOR:
             status = "extrapolated"
@@ -202,7 +208,7 @@ class _Table:
             substituted=substituted,
             suppliers=tuple(
                 dict.fromkeys(
-                    [*self._separators(key), *(k for n in substituted for k in self.suppliers(n))]
+                    [*self._separators(key), *(k for n in known for k in self.suppliers(n))]
                 )
             ),
             **more,

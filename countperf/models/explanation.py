@@ -13,7 +13,7 @@ from countperf.errors import ParameterError
 from countperf.models.charge import Charge
 from countperf.models.evaluation import multiplied_with
 from countperf.models.fitted_weights import FittedWeights
-from countperf.models.function import ModelInputs, model_inputs
+from countperf.models.function import ModelInputs
 from countperf.models.records import FittedParameter, Weight
 from countperf.models.units import as_weight
 from countperf.predictions import Prediction
@@ -114,7 +114,7 @@ def explain(weights: FittedWeights, vector: PropertyVector, prediction: Predicti
     if isinstance(prediction.time_s, np.ndarray):
         raise ParameterError("a prediction is explained at one size at a time, not at an array")
     counts = vector.evaluate(prediction.parameters)
-    inputs = model_inputs(weights.definition, counts)
+    inputs = weights.inputs(counts)
     charge = weights.charge(inputs)
     terms = tuple(
         ExplainedTerm(

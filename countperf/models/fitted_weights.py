@@ -37,6 +37,7 @@ from countperf.models.correction import (
 from countperf.models.definition import ModelDefinition
 from countperf.models.exercise import Exercise
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
+from countperf.models.loans import Lenders, Loan, lent, loans_verdict
 from countperf.models.migration import MIGRATIONS
 from countperf.models.records import (
     Candidate,
@@ -247,7 +248,9 @@ class FittedWeights(Table, Document):
         self.check_device(device, force=force)
         vector = self.counted(kernel)
         self._check_what_has_no_formula(vector)
-        inputs = model_inputs(self.definition, vector.evaluate(parameters))
+        counts = vector.evaluate(parameters)
+        loans = self.loans(counts)
+        inputs = self.inputs(counts)
         missing = self.missing(inputs)
         if missing and not incomplete_ok:
             raise self.unmeasured(vector.kernel, missing, suppliers).error()
@@ -262,8 +265,11 @@ class FittedWeights(Table, Document):
         interval_s = None
         if complete.passed and told_apart.passed:
             interval_s = self._interval(time_s, charge, level, outside=bool(outside))
+            if interval_s is not None and loans:
+                interval_s = self._with_loans(interval_s, charge, counts)
         verdicts = (
             complete,
+            loans_verdict(loans),
             told_apart,
             extrapolation_verdict(outside, has_interval=interval_s is not None),
             sign_verdict(time_s),
@@ -282,6 +288,50 @@ class FittedWeights(Table, Document):
             missing=missing,
             ignored=inputs.ignored,
             verdicts=verdicts,
+        )
+
+    @cached_property
+    def lenders(self) -> Lenders:
+        """The loans that these weights offer."""
+        values = {(weight.term, weight.feature): weight.value_s for weight in self.weights}
+        return Lenders(values, self.definition.term_features)
+
+    def loans(self, counts: Mapping[str, Any]) -> tuple[Loan, ...]:
+        """Return which properties without a weight are charged at the cost of others.
+
+        Parameters
+        ----------
+        counts : Mapping from str to a number, an array or a count
+            By property name.
+        """
+        return self.lenders.loans(self.definition.made_of(counts))
+
+    def inputs(self, counts: Mapping[str, Any], *, off: int = 0) -> ModelInputs:
+        """Sort a kernel's counts into the terms and names of the model, with loans.
+
+        Parameters
+        ----------
+        counts : Mapping from str to int, Fraction or ndarray
+            Property values, as `PropertyVector.evaluate` returns them.
+        off : {0, 1, -1}
+            1 to charge what is borrowed at the most that it may cost, -1 at the least.
+        """
+        seen = self.definition.made_of(counts)
+        return model_inputs(self.definition, lent(seen, self.lenders.loans(seen), off=off))
+
+    def _with_loans(
+        self,
+        interval_s: tuple[Quantity, Quantity],
+        charge: Charge,
+        counts: Mapping[str, Any],
+    ) -> tuple[Quantity, Quantity]:
+        """Widen an interval by what loans may be off."""
+        least, most = (self.charge(self.inputs(counts, off=off)).time_s for off in (-1, 1))
+        low, high = interval_s
+        time_s = charge.time_s
+        return (
+            _quantity(low * np.minimum(np.minimum(least, most) / time_s, 1.0)),
+            _quantity(high * np.maximum(np.maximum(least, most) / time_s, 1.0)),
         )
 
     def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
@@ -468,3 +518,7 @@ def _fits(support: Support, columns: int, unknowns: int) -> bool:
 
 def _plain(row: NDArray[np.float64]) -> Quantity:
     return row if row.ndim else float(row)
+
+
+def _quantity(value: Any) -> Quantity:
+    return value if np.ndim(value) else float(value)

@@ -51,7 +51,8 @@ class Unmeasured:
         mends = "; ".join(
             f"{name}: measure {_some(kernels)}"
             if kernels
-            else f"{name}: no measurement kernel is known to exercise it"
+            else f"{name}: no measurement kernel is known to exercise it, 'countperf coverage'"
+            " searches the catalogue for one"
             for name, kernels in self.suppliers.items()
         )
         message = (

@@ -100,8 +100,9 @@ def _remarks(feature: FeatureCoverage) -> list[str]:
     if feature.together_with:
         there = f"not told apart from {some_of(feature.together_with, most=NAMED_OTHERS)}"
         said.append(there + (": a guess here" if feature.status == "inseparable" else ""))
-    if feature.substituted and feature.exercise is not None:
-        measured = ", ".join(feature.exercise.properties)
+    if feature.substituted:
+        exercise = feature.exercise
+        measured = feature.name if exercise is None else ", ".join(exercise.properties)
         said.append(f"{', '.join(feature.substituted)} charged as {measured}")
     if feature.beyond > 1:
         said.append(f"{feature.beyond:.3g} times the largest (per {feature.beyond_in})")

@@ -170,8 +170,6 @@ def predict_in_detail(
         target = find_device().identity
 
     def predicted(used: WeightSet, choice: str, *, is_attempt: bool = False) -> DetailedPrediction:
-        # counting the catalogue takes a minute: for a message, and weights that do not say it
-        looks_up = weights is not used and not is_attempt and not used.suppliers
         used.check_counting_rules()
         used.check_device(identity, force=force)
         vector = vector_for(found, known, used, sizes)
@@ -186,7 +184,6 @@ def predict_in_detail(
                 level=level,
                 device=identity,
                 force=force,
-                suppliers=lookup_of(used.definition) if looks_up else None,
             )
         prediction = replace(prediction, model_choice=choice)
         return DetailedPrediction(prediction=prediction, weights=used, vector=vector)

@@ -57,7 +57,7 @@ def optimize(folder: Path, passes: Sequence[str]) -> None:
     assert OPT is not None
     assert SIMULATOR is not None
     subprocess.run(
-        [SIMULATOR, "--dump-spir", "--build-options", "-cl-opt-disable", "kernel.sim"],
+        [SIMULATOR, "--dump-spir", "--build-options", "-cl-opt-disable -I.", "kernel.sim"],
         cwd=folder,
         capture_output=True,
         check=True,

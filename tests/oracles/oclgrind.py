@@ -23,6 +23,7 @@ from typing import Any
 
 import loopy as lp
 import numpy as np
+from loopy.kernel.array import VectorArrayDimTag
 from loopy.kernel.tools import get_subkernel_to_insn_id_map
 from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
@@ -166,8 +167,10 @@ def _argument(
         value = parameters.get(argument.name, 1)
         return [f"<size={dtype.itemsize} {name}>", str(value)]
     cells = 1
-    for extent in argument.shape:
-        cells *= int(evaluate(extent, dict(parameters)))
+    tags: tuple[Any, ...] = argument.dim_tags or ()
+    for extent, tag in zip(argument.shape, tags, strict=True):
+        is_padded = isinstance(tag, VectorArrayDimTag) and extent == 3  # as OpenCL's vectors are
+        cells *= 4 if is_padded else int(evaluate(extent, dict(parameters)))
     given = contents.get(argument.name)
     if given is not None:
         assert len(given) == cells, f"{argument.name}: {len(given)} values for {cells} cells"
