@@ -1,5 +1,8 @@
 """The command line: each command parses, calls the workflow, and prints a report.
 
+Arguments of all commands (`countperf.cli.arguments`) are cheap to import; the module of a command,
+with all that it works with, is imported when the command runs.
+
 Exit status: 0 done; 1 the work failed (one line on standard error, then the mend); 2 wrong usage.
 """
 
@@ -11,6 +14,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+
+from countperf.cli.common import only_documents
+from countperf.cli.progress import shown_steps
+from countperf.errors import CountperfError
+from countperf.version import __version__
 
 COMMANDS = {
     "doctor": "try every device for real; for one that fails, say why and what to do",
@@ -67,8 +75,6 @@ def parser() -> argparse.ArgumentParser:
         description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
         "fitted to a device.",
     )
-    from countperf.version import __version__
-
     root.add_argument(
         "--print-completion",
         action=_PrintCompletion,
@@ -83,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
             "--json", action="store_true", help="print one JSON document on standard output"
         )
         command.add_argument("--debug", action="store_true", help="show tracebacks")
-        import_module(f"countperf.cli.{name}").configure(command)
+        import_module(f"countperf.cli.arguments.{name}").configure(command)
     return root
 
 
@@ -120,14 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status.
     """
     options = parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], None] = import_module(
-        f"countperf.cli.{options.command}"
-    ).run
-    from countperf.cli.common import only_documents
-    from countperf.cli.progress import shown_steps
-    from countperf.errors import CountperfError
-
     try:
+        run: Callable[[argparse.Namespace], None] = import_module(
+            f"countperf.cli.{options.command}"
+        ).run
         with only_documents() if options.json else contextlib.nullcontext(), shown_steps():
             run(options)
         sys.stdout.flush()

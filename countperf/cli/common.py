@@ -7,14 +7,11 @@ import contextlib
 import json
 import math
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countperf.errors import ParameterError
+from countperf.sizes import combine_sizes, parse_sizes
 from countperf.user_code import stdout_to_stderr
-
-if TYPE_CHECKING:
-    from countperf.models.weights import WeightSet
-
 
 _DIGITS = 20  # of the largest integer of 64 bits
 _pending: list[list[str]] = []
@@ -75,8 +72,6 @@ def size(text: str) -> tuple[str, int]:
 
 def sizes(text: str) -> tuple[str, int | tuple[int, ...]]:
     """Parse ``n=1024``, ``n=256,512``, ``n=256:4096:8`` or ``n=256:4096:8:log``, for argparse."""
-    from countperf.sizes import parse_sizes
-
     name, value = assignment(text)
     try:
         return name, parse_sizes(name, value)
@@ -108,7 +103,7 @@ def positive(text: str) -> float:
 
 def statistic(text: str) -> tuple[str, float | str]:
     """Parse ``row_length=12.5``, ``update=0.3`` or ``x=stride1``, for argparse."""
-    from countperf.counting.statistics import ACCESS_CLASSES
+    from countperf.counting.statistics import ACCESS_CLASSES  # start-up: it imports Loopy
 
     name, sign, value = text.rpartition("=")
     if value.strip() in ACCESS_CLASSES:
@@ -144,8 +139,6 @@ def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
 
 def points(pairs: Sequence[tuple[str, Any]] | None) -> list[dict[str, int]]:
     """Return the points that parsed sizes name together; errors as of `as_dict` and for lists."""
-    from countperf.sizes import combine_sizes
-
     return combine_sizes(as_dict(pairs))
 
 
@@ -217,12 +210,3 @@ def add_model(command: argparse.ArgumentParser) -> None:
         " by default those of the model chosen for the device; plain: these without a correction by"
         " similar measured kernels",
     )
-
-
-def asked_weights(options: argparse.Namespace, device: str | None) -> WeightSet | str | None:
-    """Return the weights that ``--weights`` and ``--model`` name together."""
-    from countperf.workflow.prediction import weights_for
-
-    if options.model is None:
-        return options.weights
-    return weights_for(options.weights, device, model=options.model)

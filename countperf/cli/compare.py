@@ -6,52 +6,16 @@ import argparse
 import sys
 
 from countperf.cli.common import print_json
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    command.add_argument(
-        "measurements",
-        nargs="*",
-        metavar="SLUG|FILE",
-        help="devices with a shipped fit, or campaigns' files (.jsonl); by default all shipped",
-    )
-    command.add_argument(
-        "--model",
-        action="append",
-        metavar="NAME",
-        help="only these models (several times); by default all",
-    )
-    command.add_argument(
-        "--level",
-        action="append",
-        choices=("published", "scaled", "fitted"),
-        help="only these levels of calibration (several times); fitting takes minutes",
-    )
-    command.add_argument(
-        "--purpose",
-        action="append",
-        choices=("test", "application", "variant"),
-        help="errors on kernels for this purpose (repeatable; default: test)",
-    )
-    command.add_argument("--output", metavar="FILE", help="also write the comparison as a document")
-    command.add_argument(
-        "--figure", metavar="FILE", help="also draw the errors (.svg, .png, .pdf; needs matplotlib)"
-    )
+from countperf.documents import check_writable
+from countperf.errors import ParameterError
+from countperf.report.comparison import comparison_object, comparison_text
+from countperf.report.drawing import check_figure_path, save_figure
+from countperf.report.figures import comparisons_figure
+from countperf.workflow.comparing import compare, measured_devices
 
 
 def run(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
-    from countperf.documents import check_writable
-    from countperf.errors import ParameterError
-    from countperf.report.comparison import (
-        comparison_object,
-        comparison_text,
-    )
-    from countperf.report.drawing import check_figure_path, save_figure
-    from countperf.report.figures import comparisons_figure
-    from countperf.workflow.comparing import compare, measured_devices
-
     places = options.measurements or list(measured_devices())
     if options.output and len(places) != 1:
         raise ParameterError(

@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
-from countperf.cli.common import as_dict, print_json, size
+from countperf.cli.common import as_dict, print_json
 from countperf.errors import ParameterError
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    command.add_argument(
-        "kernel",
-        nargs="?",
-        help="path/file.py:function, package.module:function, or a catalogue name",
-    )
-    command.add_argument(
-        "parameters",
-        nargs="*",
-        type=size,
-        metavar="name=value",
-        help="sizes to launch the kernel at, once, with zeros: n=1024; PTX needs none",
-    )
-    command.add_argument(
-        "--device",
-        metavar="NAME",
-        help="one of PoCL's (default: pocl:0); with --store or --executed one of Intel's, too",
-    )
-    command.add_argument(
-        "--store",
-        metavar="FILE",
-        help="instead of a kernel: a campaign's file of this device, in which what the code of each"
-        " kernel executes is noted, for fit --model compiled",
-    )
-    command.add_argument(
-        "--executed",
-        action="store_true",
-        help="what all groups execute at these sizes, by class, found by following the code",
-    )
-    command.add_argument(
-        "--ptx",
-        metavar="CAPABILITY",
-        help="read PTX from nvcc for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
-    )
+from countperf.models.definition import CODE, LATE
+from countperf.report.compiled import compiled_object, compiled_text
+from countperf.workflow.compiled_code import compiled, read_code
+from countperf.workflow.prediction import with_compiled_code
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the shares, then instructions loop by loop."""
-    from countperf.report.compiled import compiled_object, compiled_text
-    from countperf.workflow.compiled_code import compiled
-
     if (options.kernel is None) == (options.store is None):
         raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
     if options.store is not None:
@@ -72,10 +37,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _store(options: argparse.Namespace) -> None:
     """Read the code of measured kernels, and say of how many cases it is known."""
-    import sys
-
-    from countperf.workflow.compiled_code import read_code
-
     found = read_code(
         options.store,
         device=options.device,
@@ -93,9 +54,6 @@ def _store(options: argparse.Namespace) -> None:
 
 def _executed(options: argparse.Namespace) -> None:
     """Print what a kernel's code executes."""
-    from countperf.models.definition import CODE, LATE
-    from countperf.workflow.prediction import with_compiled_code
-
     sizes = as_dict(options.parameters)
     vector = with_compiled_code(options.kernel, sizes, device=options.device)
     counts = {

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_kernel, as_dict, one_point, points, print_json
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_kernel(command)
-    command.add_argument(
-        "--view",
-        choices=("source", "compiled"),
-        help="count what Loopy emits (source, the default), or what an optimizing compiler leaves",
-    )
-    command.add_argument(
-        "--analysis",
-        action="store_true",
-        help="print the structure of the kernel instead: barrier regions, loops, slots, chains, "
-        "strides, footprints; at given sizes also transactions and bank conflicts",
-    )
-    for name, default, text in (
-        ("sub-group-size", 32, "work items that access memory together"),
-        ("line-bytes", 32, "bytes of a line or sector of global memory"),
-        ("banks", 32, "banks of local memory"),
-        ("bank-width-bytes", 4, "bytes of a word of a bank"),
-    ):
-        command.add_argument(
-            f"--{name}",
-            type=int,
-            default=default,
-            metavar="NUMBER",
-            help=f"for --analysis: {text} (default: %(default)s)",
-        )
+from countperf.cli.common import as_dict, one_point, points, print_json
+from countperf.report import count_object, count_text
+from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
+from countperf.sizes import size_arrays
+from countperf.workflow.analyzing import analyzed
+from countperf.workflow.kernels import counted
 
 
 def run(options: argparse.Namespace) -> None:
@@ -41,10 +17,6 @@ def run(options: argparse.Namespace) -> None:
     if options.analysis:
         _analyze(options)
         return
-    from countperf.report import count_object, count_text
-    from countperf.sizes import size_arrays
-    from countperf.workflow.kernels import counted
-
     sizes = size_arrays(as_dict(options.parameters))
     vector = counted(
         options.kernel,
@@ -61,9 +33,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _analyze(options: argparse.Namespace) -> None:
     """Print the structure of a kernel."""
-    from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
-    from countperf.workflow.analyzing import analyzed
-
     sizes = one_point(options.parameters, "--analysis")
     analysis = analyzed(options.kernel, statistics=as_dict(options.statistics) or None, sizes=sizes)
     parameters = sizes if sizes or not analysis.sizes.names else None

@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import print_json
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add no further arguments."""
-    del command
+from countperf.report import format_table
+from countperf.workflow.devices import devices
 
 
 def run(options: argparse.Namespace) -> None:
     """List the devices."""
-    from countperf.report import format_table
-    from countperf.workflow.devices import devices
-
     found = devices()
     if options.json:
         print_json(

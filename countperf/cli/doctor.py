@@ -6,20 +6,14 @@ import argparse
 
 from countperf.cli.common import print_json
 from countperf.errors import DeviceError
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add no further arguments."""
-    del command
+from countperf.harness.doctor import examine
+from countperf.report import doctor_text
+from countperf.report.weights_table import checks_text
+from countperf.workflow.probing import check_here
 
 
 def run(options: argparse.Namespace) -> None:
     """Try every device and print what was found."""
-    from countperf.harness.doctor import examine
-    from countperf.report import doctor_text
-    from countperf.report.weights_table import checks_text
-    from countperf.workflow.probing import check_here
-
     report = examine()
     checks = check_here() if report.is_healthy else ()
     if options.json:

@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_model, print_json
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    command.add_argument("measurements", help="a campaign's file (.jsonl) with kernels that judge")
-    command.add_argument(
-        "--weights", required=True, metavar="SLUG|PATH", help="fitted weights of the same device"
-    )
-    command.add_argument(
-        "--purpose",
-        action="append",
-        default=[],
-        choices=("test", "application", "variant"),
-        help="only kernels for this purpose (repeatable; default: all that fits have not seen)",
-    )
-    add_model(command)
-    command.add_argument("--force", action="store_true", help="evaluate weights of another device")
-    command.add_argument("--output", metavar="FILE", help="also write the evaluation as a document")
-    command.add_argument(
-        "--figure", metavar="FILE", help="also draw the errors (.svg, .png, .pdf; needs matplotlib)"
-    )
+from countperf.cli.common import print_json
+from countperf.documents import check_writable
+from countperf.measurements import MeasurementSet
+from countperf.report import (
+    evaluation_object,
+    evaluation_text,
+    ranking_evaluation_object,
+    ranking_evaluation_text,
+)
+from countperf.report.drawing import check_figure_path
+from countperf.workflow.evaluating import evaluate, evaluate_ranking
 
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate and print predicted against measured times, and the order of variants."""
-    from countperf.documents import check_writable
-    from countperf.measurements import MeasurementSet
-    from countperf.report import (
-        evaluation_object,
-        evaluation_text,
-        ranking_evaluation_object,
-        ranking_evaluation_text,
-    )
-    from countperf.report.drawing import check_figure_path
-    from countperf.workflow.evaluating import evaluate, evaluate_ranking
-
     if options.figure:
         check_figure_path(options.figure)
     check_writable(options.output, options.figure)  # before the work, not after it

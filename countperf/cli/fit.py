@@ -9,99 +9,21 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import natural, positive, print_json
-from countperf.errors import ParameterError
+from countperf.cli.common import print_json
+from countperf.documents import check_writable
+from countperf.errors import OutputError, ParameterError
+from countperf.measurements import MeasurementSet
+from countperf.models.library import checked_own_name, store_own_fit, user_fits_folder
+from countperf.report import fit_object, fit_text
+from countperf.report.weights_table import compared_fits_text
+from countperf.tuning.pools import processors
+from countperf.workflow.devices import known_device
+from countperf.workflow.fitting import fit
+from countperf.workflow.own_fits import compared_with_shipped
+from countperf.workflow.tables import measurements_of_table
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    command.add_argument(
-        "measurements",
-        help="a campaign's file (.jsonl); or a table of times measured elsewhere (.csv), a cache"
-        " file of Kernel Tuner or T4 results (.json)",
-    )
-    command.add_argument(
-        "--kernels",
-        metavar="FILE.py[:NAME]",
-        help="for a table: where the kernels are that its column kernel names (default: the"
-        " catalogue); with a name, the kernel of a table without that column",
-    )
-    command.add_argument(
-        "--device",
-        metavar="SLUG|FILE",
-        help="for a table: what was measured, a device of the catalogue or an identity (.json)",
-    )
-    which = command.add_mutually_exclusive_group()
-    which.add_argument(
-        "--model",
-        default="linear",
-        metavar="NAME|FILE",
-        help="name of a model (linear, bounded, bounded-log, overlap, overlap3), a model document"
-        " (.toml); or auto: choose by leaving out families of kernels, structural: among execution"
-        " policies alone, compiled: among those that read compiled code, which countperf compiled"
-        " --store has noted (default: linear)",
-    )
-    which.add_argument(
-        "--expression",
-        metavar="FORMULA",
-        help='the time as a formula, such as "launch + w_group*groups + overlap(global_memory,'
-        ' on_chip)"',
-    )
-    command.add_argument(
-        "--policy",
-        metavar="SLUG|FILE",
-        help="for an --expression of what the device issues (run_vector_gmem_load_next,"
-        " bytes_group_load_dense, load_beyond2 ...; terms compute, accesses, chains, traffic ...):"
-        " the execution policy, as that of a fit or of a model document",
-    )
-    command.add_argument(
-        "--residual", choices=("relative", "log"), help="what to make small (default: the model's)"
-    )
-    command.add_argument(
-        "--loss",
-        choices=("linear", "soft_l1", "huber"),
-        help="how residuals are summed (default: the model's)",
-    )
-    command.add_argument(
-        "--loss-scale",
-        type=positive,
-        metavar="NUMBER",
-        help="size of the residuals from which on a robust loss counts them for less",
-    )
-    command.add_argument(
-        "--nonnegative",
-        action="store_true",
-        help="keep weights at least zero (the paper's are free)",
-    )
-    command.add_argument(
-        "--ignore-noise",
-        action="store_true",
-        help="count all cases the same, as the paper does, also those whose times do not repeat",
-    )
-    command.add_argument(
-        "--workers",
-        type=natural,
-        metavar="N",
-        help="processes that fit without some of the families each (default: one a processor, if"
-        " there are many cases)",
-    )
-    command.add_argument(
-        "--name",
-        metavar="NAME",
-        help="name of the fit among your own, for --weights mine/NAME (default: device and date);"
-        " it takes the place of no other one",
-    )
-    command.add_argument(
-        "--replace",
-        action="store_true",
-        help="overwrite the fit of that name and model",
-    )
-    command.add_argument(
-        "--output", metavar="FILE", help="write the weights to this file instead, under no name"
-    )
 
 
 _CHOOSING = ("auto", "structural", "compiled")
@@ -110,16 +32,6 @@ _CHOOSING = ("auto", "structural", "compiled")
 
 def run(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
-    from countperf.documents import check_writable
-    from countperf.errors import OutputError
-    from countperf.models.library import checked_own_name, store_own_fit, user_fits_folder
-    from countperf.report import fit_object, fit_text
-    from countperf.report.weights_table import compared_fits_text
-    from countperf.tuning.pools import processors
-    from countperf.workflow.devices import known_device
-    from countperf.workflow.fitting import fit
-    from countperf.workflow.own_fits import compared_with_shipped
-
     if options.name is not None:
         checked_own_name(options.name)  # before the work
         if options.output is not None:
@@ -179,9 +91,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _measurements(options: argparse.Namespace) -> MeasurementSet:
     """Read a campaign's file, or a table."""
-    from countperf.measurements import MeasurementSet
-    from countperf.workflow.tables import measurements_of_table
-
     if not options.measurements.endswith((".csv", ".csv.gz", ".json", ".json.gz")):
         if options.kernels is not None or options.device is not None:
             message = (

@@ -5,50 +5,25 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import (
-    as_dict,
-    asked_weights,
-    natural,
-    points,
-    positive,
-    print_json,
-)
+from countperf.cli.asked_weights import asked_weights
+from countperf.cli.common import as_dict, points, print_json
+from countperf.documents import check_writable
 from countperf.errors import ParameterError
+from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
+from countperf.report.drawing import check_figure_path
+from countperf.report.mechanistic import answers_object, answers_text
+from countperf.workflow.mechanistic import (
+    described_device,
+    mechanistic_cost,
+    predict_all,
+    profiler_of,
+    simulated_timeline,
+)
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
     from countperf.models.weights import WeightSet
     from countperf.tuning.mechanistic_cost import MechanisticCost
-
-
-def add_device_document(parser: argparse.ArgumentParser, title: str) -> None:
-    """Add ``--device-document`` and what Loopy does not know of a kernel, in a group of a title."""
-    command = parser.add_argument_group(title)
-    command.add_argument(
-        "--device-document",
-        "--on",
-        metavar="SLUG|FILE",
-        help="described device for mechanistic models: a slug of the catalogue, such as"
-        " nvidia-gtx-970, a TOML file, or what characterize --parameters wrote",
-    )
-    command.add_argument(
-        "--registers",
-        type=natural,
-        metavar="N",
-        help="registers of a work item; without it, nvcc is asked where it is installed",
-    )
-    command.add_argument(
-        "--active-groups",
-        type=natural,
-        metavar="N",
-        help="groups resident on a compute unit, in place of what the resources allow",
-    )
-    command.add_argument(
-        "--occupancy",
-        type=positive,
-        metavar="N",
-        help="sub-groups resident on a compute unit, in place of what the resources allow",
-    )
 
 
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -70,8 +45,6 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     ParameterError
         Models of both kinds are listed, or a device is described and a name is unknown.
     """
-    from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
-
     if options.model is None:
         return [ALL] if options.device_document is not None else None
     names = [name.strip() for name in options.model.split(",") if name.strip()]
@@ -93,8 +66,6 @@ def asked_cost(
     options: argparse.Namespace, device: str | None
 ) -> WeightSet | MechanisticCost | str | None:
     """Return what predicts variants: a mechanistic model, or the weights that the options name."""
-    from countperf.workflow.mechanistic import described_device, mechanistic_cost
-
     models = mechanistic_models(options)
     if models is None:
         return asked_weights(options, device)
@@ -107,8 +78,6 @@ def asked_cost(
 
 def described(options: argparse.Namespace) -> DeviceParameters:
     """Return the device that the options describe."""
-    from countperf.workflow.mechanistic import described_device
-
     return described_device(
         options.device_document,
         device=options.device,
@@ -118,9 +87,6 @@ def described(options: argparse.Namespace) -> DeviceParameters:
 
 def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     """Print one table of all models' answers for each point of the sizes."""
-    from countperf.report.mechanistic import answers_object, answers_text
-    from countperf.workflow.mechanistic import predict_all, profiler_of
-
     for name in ("anchor", "explain", "against", "against_kernel", "against_size", "incomplete"):
         if getattr(options, name):
             text = name.replace("_", "-")
@@ -143,8 +109,6 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     if options.figure:
         answers[0].plot(options.figure)
     if options.timeline:
-        from countperf.workflow.mechanistic import simulated_timeline
-
         simulation, stalls = simulated_timeline(
             options.kernel, device, sizes[0], profile_options=profile_options(options)
         )
@@ -153,9 +117,6 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
 
 def check_figures(*paths: str | None) -> None:
     """Refuse files that no figure can be written to, before the work."""
-    from countperf.documents import check_writable
-    from countperf.report.drawing import check_figure_path
-
     for path in paths:
         if path:
             check_figure_path(path)

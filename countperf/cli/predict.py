@@ -5,20 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import (
-    add_device,
-    add_kernel,
     as_dict,
     one_point,
     points,
     print_json,
-    size,
 )
-from countperf.cli.mechanistic import add_device_document, mechanistic_models, predict_by_models
-from countperf.errors import ParameterError
+from countperf.cli.mechanistic import mechanistic_models, predict_by_models
+from countperf.errors import CountperfError, ParameterError
+from countperf.models.explanation import explain
+from countperf.report import prediction_object, prediction_text
+from countperf.report.against import cause_text, comparison_text
+from countperf.report.breakdown import goes_from_line_to_line
+from countperf.report.explanation import difference_text, explanation_object, explanation_text
+from countperf.sizes import combine_sizes, size_arrays
+from countperf.workflow.analyzing import analyzed
+from countperf.workflow.devices import known_device
+from countperf.workflow.prediction import predict_in_detail
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -27,111 +32,8 @@ if TYPE_CHECKING:
     from countperf.workflow.prediction import DetailedPrediction
 
 
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_kernel(command)
-    command.add_argument(
-        "--weights",
-        metavar="SLUG|PATH",
-        help="fitted weights: a device's slug or a file; by default those of --device",
-    )
-    command.add_argument(
-        "--model",
-        metavar="NAME[,NAME...]",
-        help="which of a device's weights: those of the model linear (the paper's), for example;"
-        " by default those of the model chosen for the device; plain: these without a correction by"
-        " similar measured kernels. Or mechanistic models, such as volkov,roofline,mwp-cwp; all:"
-        " every one of them",
-    )
-    add_device(command, "without it, the prediction is for the device of the weights")
-    add_device_document(command, "mechanistic models")
-    command.add_argument(
-        "--force", action="store_true", help="use weights that do not match the device"
-    )
-    command.add_argument(
-        "--incomplete",
-        action="store_true",
-        help="leave out properties without a weight, and mark the prediction incomplete",
-    )
-    command.add_argument(
-        "--level",
-        type=float,
-        choices=(0.9, 0.95),
-        default=0.95,
-        help="in which share of cases the interval is to hold the time (default: 0.95)",
-    )
-    command.add_argument(
-        "--figure",
-        metavar="FILE",
-        help="mechanistic models: draw the roofline with the kernel as each model predicts it"
-        " (.svg, .png, .pdf; needs matplotlib)",
-    )
-    command.add_argument(
-        "--timeline",
-        metavar="FILE",
-        help="mechanistic models: draw the simulated pipeline of a compute unit, with its stalls by"
-        " cause",
-    )
-    how = command.add_mutually_exclusive_group()
-    how.add_argument(
-        "--anchor",
-        action="append",
-        type=anchor_run,
-        metavar="FILE|SIZES:SECONDS",
-        help="correct by measured runs of this kernel: a file of countperf time --save FILE, or one"
-        " run as in n=1024:0.0021 (m and more sizes after commas); may be given several times",
-    )
-    how.add_argument(
-        "--explain",
-        action="store_true",
-        help="also what each term takes by itself and what overlaps leave of it, the rate that each"
-        " weight implies, and whether the device can reach it; in comparisons, what the difference"
-        " is due to",
-    )
-    command.add_argument(
-        "--against",
-        "--against-weights",
-        metavar="SLUG|PATH",
-        help="compare term by term with other weights: another device, or another model",
-    )
-    command.add_argument(
-        "--against-kernel",
-        metavar="KERNEL",
-        help="compare term by term with another kernel, at the same sizes",
-    )
-    command.add_argument(
-        "--against-size",
-        action="append",
-        type=size,
-        metavar="NAME=VALUE",
-        help="compare term by term at another size; for another kernel, its sizes in place of the"
-        " same ones (repeatable)",
-    )
-
-
-def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
-    """Parse ``n=1024,m=64:0.0021``, or a file of ``countperf time --save``, for argparse."""
-    if "=" not in text or Path(text).is_file():
-        return Path(text)
-    sizes, sign, seconds = text.rpartition(":")
-    try:
-        time_s = float(seconds)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {seconds!r} is no time in s") from error
-    if not sign:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --save"
-        )
-    return dict(size(part) for part in sizes.split(",") if part), time_s
-
-
 def run(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
-    from countperf.report import prediction_object, prediction_text
-    from countperf.report.explanation import explanation_object, explanation_text
-    from countperf.sizes import combine_sizes, size_arrays
-    from countperf.workflow.prediction import predict_in_detail
-
     if (models := mechanistic_models(options)) is not None:
         predict_by_models(options, models)
         return
@@ -179,18 +81,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _explained(made: DetailedPrediction, named: str | None) -> Explained:
-    from countperf.models.explanation import explain
-    from countperf.workflow.devices import known_device
-
     device = known_device(made.weights.device.slug, named)
     return explain(made.weights, made.vector, made.prediction), made.weights, device
 
 
 def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
     """Print two predictions side by side, all parts if asked for, and the cause last."""
-    from countperf.report.against import cause_text, comparison_text
-    from countperf.report.explanation import difference_text
-
     (first, *_), (second, *_) = explained
     text = comparison_text(first.prediction, second.prediction, (first, second))
     if not with_all:
@@ -213,10 +109,6 @@ def accesses_of(
     prediction: Prediction,
 ) -> tuple[AccessAnalysis, ...]:
     """Return the accesses of a kernel, if how far apart they are bounds its time."""
-    from countperf.errors import CountperfError
-    from countperf.report.breakdown import goes_from_line_to_line
-    from countperf.workflow.analyzing import analyzed
-
     if not goes_from_line_to_line(prediction):
         return ()
     try:

@@ -6,7 +6,23 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.cli.common import add_device, add_model, as_dict, print_json, size, statistic
+from countperf.cli.common import as_dict, print_json
+from countperf.cli.predict import accesses_of
+from countperf.documents import check_writable, read_file_text, write_rescued
+from countperf.errors import CountperfError
+from countperf.fitting.ranking import RankingEvaluation
+from countperf.hardware.identity import DeviceIdentity
+from countperf.measurements import LaunchesDocument, MeasurementSet
+from countperf.metrics import Evaluation
+from countperf.models.explanation import explain
+from countperf.models.library import find_fit, load_weights, short_name
+from countperf.report.launches import launches_page
+from countperf.report.pages import ExplainedKernel, fit_page, kernel_page, search_page
+from countperf.tuning.journal import read_journal
+from countperf.tuning.result import as_key, read_ranking, read_tried
+from countperf.workflow.devices import known_device
+from countperf.workflow.evaluating import evaluate, evaluate_ranking
+from countperf.workflow.prediction import predict_in_detail
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet
@@ -16,49 +32,12 @@ if TYPE_CHECKING:
     from countperf.report.page import Page
     from countperf.report.pages import ExplainedKernel
 
+
 _SHOWN_KERNELS = 4
-
-
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    command.add_argument(
-        "what",
-        metavar="FIT|KERNEL|SEARCH|LAUNCHES",
-        help="a fit by name or its file (.json), a kernel as for countperf predict, the file of"
-        " a search (.jsonl, from countperf tune --store), or of recorded launches (.json, from"
-        " COUNTPERF_RECORD)",
-    )
-    command.add_argument(
-        "parameters", nargs="*", type=size, metavar="name=value", help="sizes of a kernel: n=1024"
-    )
-    command.add_argument(
-        "--output", required=True, metavar="FILE", help="the page (.html); it needs no other file"
-    )
-    command.add_argument(
-        "--measurements",
-        metavar="FILE",
-        help="of a fit: evaluate it on the kernels of this campaign that it has not seen; by"
-        " default what was stored beside the fit is shown",
-    )
-    command.add_argument(
-        "--weights", metavar="SLUG|PATH", help="of a kernel: fitted weights, as for predict"
-    )
-    add_model(command)
-    add_device(command, "of a kernel: without it, that of the weights")
-    command.add_argument(
-        "--statistics",
-        action="append",
-        type=statistic,
-        metavar="NAME=VALUE",
-        help="of a kernel: what depends on data, as for predict",
-    )
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the page."""
-    from countperf.documents import check_writable, write_rescued
-    from countperf.models.library import find_fit
-
     check_writable(options.output)  # before the work, not after it
     what = str(options.what)
     fit = find_fit(what)
@@ -80,26 +59,14 @@ def run(options: argparse.Namespace) -> None:
 
 def _is_document(what: str, format_name: str) -> bool:
     """Return whether a file says that it is of a format; a kernel's counts are in a file, too."""
-    from countperf.documents import read_file_text
-
     return what.endswith(".json") and f'"{format_name}"' in read_file_text(Path(what))[:4096]
 
 
 def _launches_page(path: Path) -> Page:
-    from countperf.measurements import LaunchesDocument
-    from countperf.report.launches import launches_page
-
     return launches_page(LaunchesDocument.read_file(path))
 
 
 def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
-    from countperf.fitting.ranking import RankingEvaluation
-    from countperf.measurements import MeasurementSet
-    from countperf.models.library import load_weights, short_name
-    from countperf.report.pages import fit_page
-    from countperf.workflow.devices import known_device
-    from countperf.workflow.evaluating import evaluate, evaluate_ranking
-
     weights = load_weights(options.what, model=options.model)
     evaluation, ranking, measured = None, None, None
     if options.measurements is not None:
@@ -123,17 +90,11 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
 
 
 def _stored_evaluation(path: Path) -> Evaluation | None:
-    from countperf.metrics import Evaluation
-
     return Evaluation.read_file(path) if path.is_file() else None
 
 
 def _test_kernels(weights: WeightSet, measured: MeasurementSet) -> tuple[ExplainedKernel, ...]:
     """Explain the test kernels of a campaign, each at the size that took longest."""
-    from countperf.errors import CountperfError
-    from countperf.models.explanation import explain
-    from countperf.report.pages import ExplainedKernel
-
     longest = {
         each.kernel: each
         for each in sorted(measured, key=lambda m: m.time_s)
@@ -154,12 +115,6 @@ def _test_kernels(weights: WeightSet, measured: MeasurementSet) -> tuple[Explain
 
 
 def _kernel_page(options: argparse.Namespace) -> Page:
-    from countperf.cli.predict import accesses_of
-    from countperf.models.explanation import explain
-    from countperf.report.pages import ExplainedKernel, kernel_page
-    from countperf.workflow.devices import known_device
-    from countperf.workflow.prediction import predict_in_detail
-
     sizes = as_dict(options.parameters)
     statistics = as_dict(options.statistics) or None
     made = predict_in_detail(
@@ -177,11 +132,6 @@ def _kernel_page(options: argparse.Namespace) -> Page:
 
 
 def _search_page(path: Path) -> Page:
-    from countperf.hardware.identity import DeviceIdentity
-    from countperf.report.pages import search_page
-    from countperf.tuning.journal import read_journal
-    from countperf.tuning.result import as_key, read_ranking, read_tried
-
     header, entries = read_journal(path)
     device = DeviceIdentity.from_object(header["device"], path=path)
     tried = {

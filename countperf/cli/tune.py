@@ -9,92 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json
 from countperf.cli.mechanistic import asked_cost
-from countperf.cli.rank import add_space
+from countperf.documents import check_writable, write_rescued
+from countperf.errors import ParameterError
+from countperf.report.drawing import check_figure_path
+from countperf.report.replay import replay_head
+from countperf.report.tuning import (
+    device_results_object,
+    device_results_text,
+    tuning_object,
+    tuning_text,
+)
+from countperf.tuning.devices import DevicesInterrupt, device_store
+from countperf.tuning.export import kernel_tuner_cache, t4_results
+from countperf.tuning.recorded_space import RecordedSpace, read_value
+from countperf.tuning.replay import replay, replay_object
+from countperf.tuning.result import SearchInterrupt
+from countperf.workflow.spaces import load_space
+from countperf.workflow.tuning import tune, tune_devices
 
 if TYPE_CHECKING:
     from countperf.tuning.devices import DeviceResults
     from countperf.tuning.result import TuningResult
 
 
-def configure(command: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_space(command, is_optional=True)
-    command.add_argument(
-        "--device",
-        action="append",
-        default=[],
-        metavar="DEVICE",
-        help="pocl:0, cuda:0, or part of a name; several times to tune on several side by side; by "
-        "default the working device with the highest copy bandwidth",
-    )
-    command.add_argument(
-        "--budget",
-        type=float,
-        metavar="SECONDS",
-        help="time to spend, predictions included (default: 60, unless --measurements is given)",
-    )
-    command.add_argument(
-        "--measurements", type=int, metavar="N", help="variants to build and run at most"
-    )
-    command.add_argument(
-        "--store",
-        metavar="FILE",
-        help="the search's file (.jsonl); the same command goes on where it stopped",
-    )
-    command.add_argument(
-        "--confidence", type=float, default=0.95, help="when to stop (default: 0.95)"
-    )
-    command.add_argument(
-        "--tolerance",
-        type=float,
-        default=0.02,
-        metavar="FRACTION",
-        help="gains below this are not looked for (default: 0.02)",
-    )
-    command.add_argument(
-        "--kernel-tuner-cache", metavar="FILE", help="write what ran as a Kernel Tuner cache"
-    )
-    command.add_argument(
-        "--figure",
-        metavar="FILE",
-        help="draw measured against predicted times, and the best so far (.svg, .png, .pdf)",
-    )
-    command.add_argument(
-        "--replay",
-        metavar="FILE",
-        help="instead of a space: search the times that a file of Kernel Tuner, T4 or KTT holds"
-        " (.json, .json.gz), without a device; --budget then limits the recorded costs",
-    )
-    command.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="with --replay: only configurations with this value; several times for several",
-    )
-    command.add_argument(
-        "--prior",
-        metavar="FILE",
-        help="with --replay: a file with times of the same configurations on another device, which"
-        " rank them beforehand",
-    )
-    command.add_argument("--t4", metavar="FILE", help="write what ran in the T4 results format")
-    command.add_argument(
-        "--complete",
-        action="store_true",
-        help="leave out variants that have properties without a weight",
-    )
-
-
 def run(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
-    from countperf.documents import check_writable
-    from countperf.errors import ParameterError
-    from countperf.report.drawing import check_figure_path
-    from countperf.tuning.devices import DevicesInterrupt
-    from countperf.tuning.result import SearchInterrupt
-    from countperf.workflow.tuning import tune, tune_devices
-
     if options.figure is not None:
         check_figure_path(options.figure)
     if options.replay is not None:
@@ -150,12 +89,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _replay(options: argparse.Namespace) -> None:
     """Search recorded times."""
-    from countperf.documents import check_writable
-    from countperf.errors import ParameterError
-    from countperf.report.replay import replay_head
-    from countperf.tuning.recorded_space import RecordedSpace, read_value
-    from countperf.tuning.replay import replay, replay_object
-
     if options.space is not None or options.store is not None or options.device:
         raise ParameterError(
             "--replay FILE takes the place of the space, its sizes, --device and --store; leave"
@@ -184,8 +117,6 @@ def _replay(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:
-    from countperf.report.tuning import tuning_object, tuning_text
-
     if options.json:
         print_json(tuning_object(result))
     else:
@@ -194,8 +125,6 @@ def _show(options: argparse.Namespace, result: TuningResult) -> None:
 
 
 def _show_devices(options: argparse.Namespace, several: DeviceResults) -> None:
-    from countperf.report.tuning import device_results_object, device_results_text
-
     for label, result in several.found.items():
         _export(options, result, label)
     if options.json:
@@ -206,10 +135,6 @@ def _show_devices(options: argparse.Namespace, several: DeviceResults) -> None:
 
 def _export(options: argparse.Namespace, result: TuningResult, label: str = "") -> None:
     """Write the files that were asked for; those of several devices beside each other."""
-    from countperf.documents import write_rescued
-    from countperf.tuning.devices import device_store
-    from countperf.tuning.export import kernel_tuner_cache, t4_results
-    from countperf.workflow.spaces import load_space
 
     def path(named: str) -> str:
         return str(device_store(named, label)) if label else named

@@ -1,0 +1,1 @@
+"""Arguments of the commands: light modules, of which the whole command line's help is made."""

@@ -1,0 +1,10 @@
+"""Arguments of ``countperf doctor``."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add no further arguments."""
+    del command

@@ -1,0 +1,77 @@
+"""Arguments of ``countperf rank``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.arguments.mechanistic import add_device_document
+from countperf.cli.common import add_device, add_model, natural, size
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_space(command)
+    add_device(
+        command, "its limits are looked at; without it, variants are ranked for the weights'"
+    )
+    command.add_argument(
+        "--incomplete",
+        action="store_true",
+        help="leave out properties without a weight, and mark those predictions",
+    )
+    command.add_argument(
+        "--top", type=natural, default=20, metavar="K", help="print the best K (default: 20)"
+    )
+    command.add_argument(
+        "--points",
+        type=natural,
+        metavar="N",
+        help="predict only N points, scattered over the space (default: all)",
+    )
+    command.add_argument(
+        "--by-code",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="compile the best N on --device (PoCL or Intel's runtime) and order them by what their"
+        " code executes; none is timed",
+    )
+    command.add_argument(
+        "--output", metavar="FILE", help="write every point there as it comes, a JSON line each"
+    )
+
+
+def add_space(command: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
+    """Add the space, its sizes, weights and worker processes."""
+    command.add_argument(
+        "space",
+        nargs="?" if is_optional else None,
+        help="matmul, stencil, dg-differentiation, transpose, convolution, path/file.py:name or "
+        "package.module:name of a SearchSpace",
+    )
+    command.add_argument(
+        "parameters", nargs="*", type=size, metavar="name=value", help="size parameters: n=1024"
+    )
+    command.add_argument(
+        "--weights",
+        metavar="SLUG|PATH",
+        help="fitted weights: a device's slug or a file; by default those of --device",
+    )
+    add_model(command)
+    add_device_document(command, "a mechanistic model (--model volkov)")
+    command.add_argument(
+        "--force", action="store_true", help="use weights that do not match the device"
+    )
+    command.add_argument(
+        "--workers",
+        type=natural,
+        metavar="N",
+        help="predicting processes (default: one a processor)",
+    )
+    command.add_argument(
+        "--longest",
+        type=float,
+        metavar="SECONDS",
+        help="give up a variant that takes longer than this to build, count or run (default: 60; "
+        "in a search, a quarter of its budget if that is less)",
+    )
