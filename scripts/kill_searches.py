@@ -36,6 +36,18 @@ def marked(mark: str) -> list[int]:
     return found
 
 
+def told(process: int) -> str:
+    """Say what a process is: its command, parent, state, and what it waits for."""
+    try:
+        folder = Path("/proc") / str(process)
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:150]
+        status = (folder / "stat").read_text().rpartition(")")[2].split()
+        waits = (folder / "wchan").read_text()
+        return f"{command} (state {status[0]}, parent {status[1]}, in {waits})"
+    except OSError as error:
+        return f"gone: {error}"
+
+
 def kill_one(command: list[str], number: signal.Signals, at_s: float, wait_s: float) -> list[int]:
     """Kill a search after some seconds; return the processes that are left some seconds later."""
     mark = uuid.uuid4().hex
@@ -65,6 +77,7 @@ def kill_one(command: list[str], number: signal.Signals, at_s: float, wait_s: fl
             flush=True,
         )
         for process in left:
+            print(f"  left: {process}: {told(process)}", flush=True)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
     return left
@@ -78,6 +91,7 @@ def main() -> int:
     command.add_argument("--after", type=float, default=4.0, help="when to look, s")
     command.add_argument("--seed", type=int, default=0)
     command.add_argument("--budget", type=float, default=60.0, help="of each search, s")
+    command.add_argument("--device", help="of the searches; by default the best one")
     command.add_argument("space", nargs="*", default=["matmul", "n=256", "l=256", "m=256"])
     options = command.parse_args()
     chance = random.Random(options.seed)
@@ -86,6 +100,7 @@ def main() -> int:
         for turn in range(options.kills):
             search = [sys.executable, "-m", "countperf", "tune", *options.space]
             search += ["--budget", str(options.budget), "--store", f"{folder}/{turn}.jsonl"]
+            search += ["--device", options.device] if options.device else []
             number = (signal.SIGTERM, signal.SIGKILL)[turn % 2]
             at_s = chance.uniform(0.3, options.before)
             left += kill_one(search, number, at_s, options.after)

@@ -20,8 +20,10 @@ from countperf.measurements import (
     Environment,
     FailedCase,
     Header,
+    LaunchesDocument,
     Measurement,
     MeasurementSet,
+    RecordedKernel,
     Resumption,
     TimedSize,
 )
@@ -30,6 +32,12 @@ from countperf.metrics import Evaluation
 from countperf.models.library import fits_folders, load_weights
 from countperf.models.shipped import fitted_model
 from countperf.properties.vector import PropertyVector
+from countperf.report.launches import (
+    launches_html,
+    launches_page,
+    launches_records,
+    launches_text,
+)
 from countperf.tuning.result import Plan
 from countperf.workflow import kernels
 from countperf.workflow.gpu_summary import Progress
@@ -196,6 +204,12 @@ def _measured() -> tuple[Kind, ...]:
     text = _written(content)
     return (
         Kind(
+            name="launches",
+            suffix=".json",
+            content=_launches().write_text().encode(),
+            read=_use_launches,
+        ),
+        Kind(
             name="measurements",
             suffix=".jsonl",
             content=text.encode(),
@@ -245,6 +259,34 @@ def _timing(content: MeasurementSet) -> KernelTiming:
         ),
         failures=content.failures,
     )
+
+
+def _launches() -> LaunchesDocument:
+    return LaunchesDocument(
+        kernels=(
+            RecordedKernel(
+                kernel="rows",
+                parameters={"n": 20, "m": 30},
+                launches=3,
+                device="fake-abacus",
+                flops=600.0,
+                global_bytes=4960.0,
+                weights="fake-abacus",
+                model="linear",
+                predicted_s=2e-5,
+                interval_s=(1e-5, 4e-5),
+            ),
+            RecordedKernel(kernel="ragged", launches=1, reason="data decides"),
+        ),
+        left_out=1,
+        problems=("a launch was not noted",),
+    )
+
+
+def _use_launches(path: Path) -> object:
+    found = LaunchesDocument.read_file(path)
+    page = launches_page(found)
+    return launches_text(found), launches_html(found), launches_records(found), page
 
 
 def _use_timing(path: Path) -> object:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document, Part
@@ -99,7 +99,7 @@ class ModelResult(Part):
     refusals: dict[str, str] = Field(default_factory=dict)
     in_sample: float | None = None
     shape_errors: dict[str, float] = Field(default_factory=dict)
-    calibrated_on: int = 0
+    calibrated_on: NonNegativeInt = 0
     factor: float = 1.0
     constants: dict[str, float] = Field(default_factory=dict)
     converged: bool = True
@@ -137,8 +137,8 @@ class Comparison(Table, Drawable, Document):
     format: Literal["countperf-comparison"] = "countperf-comparison"
     version: Literal[1] = 1
     device: str
-    test_cases: int
-    measurement_cases: int
+    test_cases: NonNegativeInt
+    measurement_cases: NonNegativeInt
     unprofiled: dict[str, str] = Field(default_factory=dict)
     models: tuple[ModelResult, ...]
 

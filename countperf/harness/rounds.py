@@ -82,7 +82,7 @@ class RoundLine(Part):
     parameters: dict[str, NonNegativeInt]
     recorded_at: AwareDatetime
     samples_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)
-    host_s: tuple[float, ...] = Field(min_length=1)
+    host_s: tuple[NonNegativeFloat, ...] = Field(min_length=1)
     cut_short: bool
     disturbed: bool
 

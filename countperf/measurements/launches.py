@@ -43,7 +43,7 @@ class RecordedKernel(Part):
     """
 
     kernel: str
-    parameters: dict[str, int] = Field(default_factory=dict)
+    parameters: dict[str, NonNegativeInt] = Field(default_factory=dict)
     launches: PositiveInt
     device: str = ""
     flops: NonNegativeFloat | None = None
@@ -90,7 +90,7 @@ class LaunchesDocument(Document):
 
     format: Literal["countperf-launches"] = "countperf-launches"
     version: Literal[1] = 1
-    counting_rules: int = COUNTING_RULES_VERSION
+    counting_rules: PositiveInt = COUNTING_RULES_VERSION
     interval_level: float = Field(default=0.95, gt=0, lt=1)
     kernels: tuple[RecordedKernel, ...] = ()
     left_out: NonNegativeInt = 0

@@ -93,7 +93,7 @@ class Measurement(_Line):
     clocks_agree: bool = True
     remarks: tuple[str, ...] = ()
     host_overhead_s: float | None = None
-    load_average: float | None = None
+    load_average: NonNegativeFloat | None = None
     properties: dict[str, Any] | None = None
     device_state: dict[str, float] = Field(default_factory=dict)
     code: dict[str, NonNegativeInt] | None = None

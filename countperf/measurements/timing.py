@@ -8,10 +8,10 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from countperf.documents import Document, Part
-from countperf.errors import PredictionError
+from countperf.errors import DocumentError, PredictionError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.header import Environment, Protocol
 from countperf.measurements.lines import FailedCase, Measurement
@@ -119,12 +119,30 @@ class TimingDocument(Document):
     environment: Environment
     timer: Literal["event", "host"] = "event"
     cold: bool = False
-    counting_rules: int = COUNTING_RULES_VERSION
+    counting_rules: PositiveInt = COUNTING_RULES_VERSION
     weights: str = ""
     model: str = ""
     interval_level: float = Field(default=0.95, gt=0, lt=1)
     sizes: tuple[TimedSize, ...] = Field(min_length=1)
     failures: tuple[FailedCase, ...] = ()
+
+    @model_validator(mode="after")
+    def _points_go_together(self) -> Self:
+        names = set(self.sizes[0].measurement.parameters)
+        for each in (*(size.measurement for size in self.sizes), *self.failures):
+            if set(each.parameters) != names:
+                wanted = ", ".join(sorted(names)) or "none"
+                raise ValueError(f"case {each.case!r} has other parameters than {wanted}")
+        return self
+
+    @model_validator(mode="after")
+    def _counts_can_be_read(self) -> Self:
+        for size in self.sizes:
+            try:
+                size.measurement.property_vector()
+            except DocumentError as error:
+                raise ValueError(f"case {size.measurement.case!r}: {error}") from error
+        return self
 
     @property
     def caches(self) -> str:

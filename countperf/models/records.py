@@ -113,8 +113,8 @@ class Candidate(Part):
     held_out_error: float | None
     held_out_factor: float | None = None
     in_sample_error: float | None
-    predicted_cases: int
-    cases: int
+    predicted_cases: NonNegativeInt
+    cases: NonNegativeInt
     chosen: bool = False
     failure: str = ""
 

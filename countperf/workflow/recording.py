@@ -176,7 +176,8 @@ class LaunchLog:
             fields["device"] = "" if identity is None else identity.slug
             unit = launched_unit(launched.unit, launched.entrypoint, launched.types)
             sizes = launched_sizes(unit, launched.integers, launched.shapes)
-            fields["parameters"] = dict(sorted(sizes.items()))  # of a kernel that does not count
+            fields["parameters"] = {n: v for n, v in sorted(sizes.items()) if v >= 0}
+            # of a kernel that does not count
             statistics = self._statistics.get(launched.entrypoint)
             vector = count_kernel(unit, statistics=statistics)
             fields["parameters"] = {n: sizes[n] for n in vector.parameters if n in sizes}

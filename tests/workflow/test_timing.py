@@ -301,7 +301,7 @@ def test_sizes_that_are_none_are_refused(
 def test_what_is_no_kernel_is_refused() -> None:
     with pytest.raises(CountingError, match="no code to run"):
         time_kernel(PropertyVector.from_mapping({"groups": 1}), runner=FakeRunner())
-    with pytest.raises(ParameterError, match="not int"):
+    with pytest.raises(CountingError, match="not int"):
         time_kernel(3, runner=FakeRunner())
 
 
