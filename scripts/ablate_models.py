@@ -37,8 +37,7 @@ from countperf.models.weights import WeightSet
 
 FITS = Path(__file__).resolve().parent.parent / "fits"
 FOLDS = 8
-SIZES = {"weights": (150, 130, 110, 100, 85), "compiled": (150, 100, 70, 50, 40)}
-POLICY_TERMS = ("overhead", "compute", "accesses", "chains")
+SIZES = {"weights": (150, 130, 110, 100, 85), "compiled": (33, 29, 25, 22)}
 
 GROUPS = {
     "passes and rows": ("run.*.passes.*", "run.*.rows.*"),
@@ -217,16 +216,9 @@ def variants(model: ModelDefinition, design: Design, table: Table) -> Iterator[t
         if len(kept.function.columns) < len(design.function.columns):
             yield f"features: {group}", kept
     if "overlap" in model.expression:
-        work = OVERLAPS[""].replace("compute", "compute + code" if model.reads_code else "compute")
         yield (
             "overlap",
-            table.design(changed(model, {"expression": f"launch + rounds*({work})"})),
-        )
-    if model.reads_code:
-        needed = ("groups", "barrier.local")
-        yield (
-            "policy's terms",
-            with_columns(design, lambda c: c[0] not in POLICY_TERMS or c[1] in needed),
+            table.design(changed(model, {"expression": f"launch + rounds*({OVERLAPS['']})"})),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -38,6 +37,7 @@ from countperf.hardware.memory import memory_hierarchy_of
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models import structural
+from countperf.models.compiled import COMPILED, compiled_candidates
 from countperf.models.correction import Correction, without_support
 from countperf.models.definition import CODE, Loss, ModelDefinition, Residual
 from countperf.models.library import shipped_policies
@@ -50,7 +50,7 @@ from countperf.models.records import (
     Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
-from countperf.models.structural import COMPILED, STRUCTURAL
+from countperf.models.structural import STRUCTURAL
 from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.group_shape import says_group_shape
@@ -96,8 +96,8 @@ def fit(
         ship which predicts families of measurement kernels best that were left out, among them
         models of execution policies where kernels were counted in the structure view, the policies
         of shipped fits included; or ``structural``, to choose among those alone; or ``compiled``,
-        to choose among those that read compiled code, from the cases for which it is there, if the
-        best of them predicts left-out families better than it does without the code.
+        for the one that reads compiled code (`countperf.models.compiled`), from the cases for which
+        it is there.
     nonnegative : bool, optional
         Keep weights at least zero; the paper's are free.
     residual : {"relative", "log"}, optional
@@ -137,8 +137,7 @@ def fit(
     Raises
     ------
     FitError
-        There is nothing to fit, kernels were counted in different views, or compiled code that is
-        to be read gains nothing;
+        There is nothing to fit, or kernels were counted in different views;
         `FitNotConvergedError` if the solver stopped early, and
         `RankDeficientFitError` with `require_full_rank`: both carry the result.
     ParameterError
@@ -171,19 +170,17 @@ def fit(
         caches = memory or memory_hierarchy_of(measurements.device)
         if model == COMPILED:
             _require_structure(view, COMPILED)
-            available = structural.with_code(shipped_policies(), units, memory=caches)
+            available = compiled_candidates(units, memory=caches)
         elif model == STRUCTURAL or view == "structure":
             _require_structure(view, STRUCTURAL)
             available |= structural.candidates(known=shipped_policies(), units=units, memory=caches)
         definition, candidates = select_model(
             observations,
             available,
-            refine=partial(_refinements, units=units, needs_code=model == COMPILED),
+            refine=None if model == COMPILED else partial(structural.refinements, units=units),
             weigh_noise=weigh_noise,
             executor=executor,
         )
-        if model == COMPILED:
-            _require_gain(definition, candidates)
     else:
         definition = fitted_model(model) if isinstance(model, str) else model
     if definition.policy is not None:
@@ -273,26 +270,6 @@ def fit(
         verdict = result.verdicts[0]
         raise RankDeficientFitError(f"{verdict.message}: {verdict.remedy}", result=result)
     return result
-
-
-def _refinements(
-    model: ModelDefinition, *, units: int, needs_code: bool
-) -> Mapping[str, ModelDefinition]:
-    """Return what a model is compared with; nothing, once code that is to be read is not."""
-    return structural.refinements(model, units) if model.reads_code or not needs_code else {}
-
-
-def _require_gain(definition: ModelDefinition, candidates: Sequence[Candidate]) -> None:
-    """Refuse a model that does not read compiled code, where one that does was asked for."""
-    if definition.reads_code:
-        return
-    first = next(each for each in candidates if each.model.startswith(COMPILED))
-    off, without = (each.held_out_factor or math.inf for each in (first, candidates[0]))
-    raise FitError(
-        "compiled code gains nothing here: families of kernels that are left out are off by a"
-        f" factor of {off:.4g} with it ({first.model}) and of {without:.4g} without it"
-        f" ({candidates[0].model}); fit --model structural instead"
-    )
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:

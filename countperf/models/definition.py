@@ -515,9 +515,11 @@ def property_of(name: str) -> str | None:
     --------
     >>> property_of("gmem_load_32_stride1"), property_of("groups"), property_of("on_chip")
     ('gmem.load.32.stride1', 'groups', None)
+    >>> property_of("code_cycles_loop")
+    'code.cycles_loop'
     """
     parts = name.split("_")
-    for pieces in (parts, [*parts[:3], "_".join(parts[3:])]):
+    for pieces in (parts, [*parts[:3], "_".join(parts[3:])], [parts[0], "_".join(parts[1:])]):
         try:
             return describe(".".join(piece for piece in pieces if piece)).name
         except PropertyNameError:

@@ -18,9 +18,10 @@ from countperf.documents.files import parse_json
 from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.hardware.identity import DeviceIdentity
+from countperf.models.compiled import COMPILED
 from countperf.models.correction import PLAIN
 from countperf.models.definition import ModelDefinition
-from countperf.models.structural import COMPILED, STRUCTURAL
+from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 
 DEFAULT_STEMS = ("weights", "linear")

@@ -12,9 +12,6 @@ are not of neighbors side by side do so beyond the reach of address translation.
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
-Where the compiled code is at hand, the instructions that it executes are a term beside what the
-policy guesses (``code``).
-
 Processors that execute out of order compute while they wait for chains and memory, so that their
 terms may overlap (`OVERLAPS`). Which policy and which of these a device follows is found by leaving
 out families (`countperf.fitting.selection`).
@@ -33,16 +30,12 @@ from countperf.models.definition import ModelDefinition, Term
 STRUCTURAL = "structural"
 """Instead of a model's name: choose among these models."""
 
-COMPILED = "compiled"
-"""Instead of a model's name: choose among those that read compiled code, too."""
-
 STREAMS = (4, 16)
 """Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
 second-level cache cost more in groups that have more of them, the more so the more there are."""
 
-MOST_WEIGHTS, MOST_WEIGHTS_WITH_CODE = 110, 50
-"""Of how many features a fit keeps weights (`scripts/ablate_models.py`). Few features of compiled
-code say what takes many without it."""
+MOST_WEIGHTS = 110
+"""Of how many features a fit keeps weights (`scripts/ablate_models.py`)."""
 
 _FAR_ACCESSES = {
     "scalar": ("walk", "far", "wide", "vast", "data"),
@@ -109,7 +102,6 @@ def structural(
     policy: ExecutionPolicy,
     *,
     overlap: str = "",
-    code: bool = False,
     memory: MemoryHierarchy | None = None,
     name: str = "",
     expression: str = "",
@@ -123,18 +115,16 @@ def structural(
         How the device runs work groups.
     overlap : str, optional
         Which terms overlap: a name of `OVERLAPS`; by default none.
-    code : bool, optional
-        Whether instructions of compiled code are charged beside what is computed.
     memory : MemoryHierarchy, optional
         Caches and translation reach of the device; by default
         `countperf.execution.memory_hierarchy.ASSUMED`.
     name : str, optional
-        Name of the model; by default ``structural``, or ``compiled`` with `code`.
+        Name of the model; by default ``structural``.
     expression : str, optional
         Instead of that of `overlap`, of the terms ``launch``, ``overhead``, ``compute``,
-        ``accesses``, ``chains``, ``misses`` and ``traffic``, and ``code`` with `code`, which all
-        have to occur, and of ``rounds``, where a policy has `units`: by default all but ``launch``
-        is multiplied by ``rounds``.
+        ``accesses``, ``chains``, ``misses`` and ``traffic``, which all have to occur, and of
+        ``rounds``, where a policy has `units`: by default all but ``launch`` is multiplied by
+        ``rounds``.
     description : str, optional
         One line for people.
 
@@ -182,44 +172,42 @@ def structural(
         each = "max(1, groups)/max(1, launches)"
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
     return ModelDefinition(
-        name=name or (COMPILED if code else STRUCTURAL),
+        name=name or STRUCTURAL,
         description=description
-        or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}"
-        f"{', and the instructions of its compiled code' if code else ''}",
+        or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}",
         policy=policy,
         memory=memory,
         residual="log",
         loss="soft_l1",
         loss_scale=0.3,
-        most_weights=MOST_WEIGHTS_WITH_CODE if code else MOST_WEIGHTS,
+        most_weights=MOST_WEIGHTS,
         ignored=("bytes.kernel.*",),
         derived=shares | derived,
         terms={
             "launch": Term(charged=("launches",)),
             "overhead": Term(charged=OVERHEAD),
             "compute": Term(charged=COMPUTE),
-            **({"code": Term(charged=("code.*",))} if code else {}),
             "accesses": Term(charged=ACCESSES),
             "chains": Term(charged=CHAINS),
-            "misses": Term(charged=(*MISSES, "late.*.*") if code else MISSES),
+            "misses": Term(charged=MISSES),
             "traffic": Term(charged=traffic),
         },
-        expression=expression or _expression(policy, overlap, code=code),
+        expression=expression or _expression(policy, overlap),
     )
 
 
-def _expression(policy: ExecutionPolicy, overlap: str, *, code: bool) -> str:
+def _expression(policy: ExecutionPolicy, overlap: str) -> str:
     """Return the time of a model that has terms overlap, by name of `OVERLAPS`."""
-    work = OVERLAPS[overlap].replace("compute", "compute + code") if code else OVERLAPS[overlap]
+    work = OVERLAPS[overlap]
     return f"launch + rounds*({work})" if policy.units else f"launch + {work}"
 
 
 def overlap_of(model: ModelDefinition) -> str:
     """Return which terms of a model overlap: a name of `OVERLAPS`; empty for any other form."""
-    policy, code = model.policy, model.reads_code
+    policy = model.policy
     if policy is None:
         return ""
-    forms = {_expression(policy, name, code=code): name for name in OVERLAPS}
+    forms = {_expression(policy, name): name for name in OVERLAPS}
     return forms.get(model.expression, "")
 
 
@@ -277,33 +265,12 @@ def candidates(
     return _by_name(structural(policy, memory=memory) for policy in found)
 
 
-def with_code(
-    known: Iterable[ExecutionPolicy], units: int = 0, *, memory: MemoryHierarchy | None = None
-) -> dict[str, ModelDefinition]:
-    """List models by `candidate_name` that read compiled code, among which a fit chooses first.
-
-    Parameters
-    ----------
-    known : iterable of ExecutionPolicy
-        Policies of devices: where accesses go and what waits, code does not say.
-    units : int, optional
-        Compute units of the device, if they are known.
-    memory : MemoryHierarchy, optional
-        As for `structural`.
-    """
-    policies = [
-        policy.model_copy(update={"units": units if policy.units else 0}) for policy in known
-    ]
-    return _by_name(structural(policy, code=True, memory=memory) for policy in policies)
-
-
 def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefinition]:
     """List models that differ from one in a detail of its policy, or in what overlaps.
 
-    They are listed by `candidate_name`. There are none of a model without a policy; of one that
-    reads compiled code only what overlaps changes, or it is not read. What overlaps is known by the
-    model's expression; of one that is none of these models', only the policy changes, and nothing
-    overlaps.
+    They are listed by `candidate_name`. There are none of a model without a policy. What overlaps
+    is known by the model's expression; of one that is none of these models', only the policy
+    changes, and nothing overlaps.
 
     Parameters
     ----------
@@ -315,14 +282,10 @@ def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefini
     policy = model.policy
     if policy is None:
         return {}
-    code, memory, overlap = model.reads_code, model.memory, overlap_of(model)
+    memory, overlap = model.memory, overlap_of(model)
     others = _by_name(
-        structural(policy, overlap=name, code=code, memory=memory)
-        for name in OVERLAPS
-        if name != overlap
+        structural(policy, overlap=name, memory=memory) for name in OVERLAPS if name != overlap
     )
-    if code:  # what runs in vectors is known from it
-        return others | _by_name([structural(policy, overlap=overlap, memory=memory)])
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
         return others | _changed(model, changes, overlap)

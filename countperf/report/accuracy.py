@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.metrics import Evaluation
+from countperf.models.compiled import COMPILED
 from countperf.models.correction import PLAIN
-from countperf.models.structural import COMPILED, STRUCTURAL
+from countperf.models.structural import STRUCTURAL
 from countperf.report.numbers import format_percent
 from countperf.report.ranking import ranking_cells
 

@@ -101,6 +101,10 @@ _WORDS = {
     "sparse": "with gaps",
     "gmem": "global",
     "lmem": "local",
+    "beyond_l2": "beyond L2",
+    "beyond_llc": "beyond the last-level cache",
+    "memory_lines": "lines beyond L2",
+    "data": "data-dependent addresses",
     "beyond1": "L2",
     "beyond2": "the last-level cache",
     "": "",
@@ -207,6 +211,21 @@ _RULES = (
         rf"{_UNIT}_{_DIRECTION}_(?P<step>[a-z]+)_out_of_reach",
         TRANSLATION,
         "{unit} {direction} {step}: address translation",
+    ),
+    # sums of the model that reads compiled code
+    _rule("waiting_cycles", CHAINS, "cycles that wait for results"),
+    _rule(r"divisions_(?P<type>f\d+)", COMPUTE, "{type} divisions in the code"),
+    _rule("square_roots", COMPUTE, "square roots in the code"),
+    _rule(rf"{_DIRECTION}_lines_l2", L2, "lines of {direction} that miss L1"),
+    _rule(rf"{_DIRECTION}_lines_conflict", L2, "lines of {direction} that share sets of L1"),
+    _rule(rf"{_DIRECTION}_bytes", L1, "bytes of groups' {direction}"),
+    _rule(rf"{_DIRECTION}_(?P<level>beyond_l2|beyond_llc)", FAR, "bytes of {direction} {level}"),
+    _rule(rf"{_DIRECTION}_segments_(?P<level>beyond_l2)", FAR, "pieces of {direction} {level}"),
+    _rule(rf"{_DIRECTION}_beyond_streams", FAR, "bytes of {direction} in many streams"),
+    _rule(
+        rf"{_DIRECTION}_(?P<level>lines|memory_lines|data)_out_of_reach",
+        TRANSLATION,
+        "{level} of {direction}: address translation",
     ),
     _rule(
         rf"late\.crowded\.{_DIRECTION}", L2, "{direction} that miss L1: their lines share its sets"

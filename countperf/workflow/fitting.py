@@ -15,10 +15,11 @@ from countperf.fitting.fit import AUTO
 from countperf.fitting.fit import fit as fit_model
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.environment import read_processor
+from countperf.models.compiled import COMPILED
 from countperf.models.library import policy_of
 from countperf.models.shipped import fitted_model
 from countperf.models.standard import from_expression
-from countperf.models.structural import COMPILED, STRUCTURAL
+from countperf.models.structural import STRUCTURAL
 from countperf.tuning.pools import pool_or
 from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.measured import read_measurements, with_known_transactions

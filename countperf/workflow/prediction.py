@@ -16,9 +16,9 @@ from countperf.features import suppliers_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
+from countperf.models.compiled import COMPILED
 from countperf.models.explanation import explain as explain_prediction
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
-from countperf.models.structural import COMPILED
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import with_transactions as added

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.documents import check_writable
-from countperf.models.structural import COMPILED
+from countperf.models.compiled import COMPILED
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit
 from countperf.workflow.kernels import load_kernel as load_kernel

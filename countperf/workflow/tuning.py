@@ -124,8 +124,8 @@ def rank(
             longest_s=longest_s,
         )
     if by_code and found is not None:
+        from countperf.models.compiled import COMPILED
         from countperf.models.library import load_weights
-        from countperf.models.structural import COMPILED
         from countperf.tuning.by_code import ranked_by_code
 
         reading = load_weights(weights.device.slug, model=COMPILED)

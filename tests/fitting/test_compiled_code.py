@@ -14,7 +14,6 @@ from countperf.errors import (
     CountingError,
     FitError,
     PredictionError,
-    UnmeasuredPropertyError,
 )
 from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
@@ -22,7 +21,9 @@ from countperf.fitting.fit import fit
 from countperf.fitting.ranking import evaluate_ranking
 from countperf.fitting.validation import evaluate
 from countperf.measurements import MeasurementSet
-from countperf.models.structural import OVERLAPS, candidate_name, refinements, structural, with_code
+from countperf.models.compiled import ORDERS, compiled, compiled_candidates, order_of
+from countperf.models.function import model_inputs
+from countperf.models.structural import structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import MadeUpKernel, measure
@@ -30,9 +31,9 @@ from tests.fitting.builders import MadeUpKernel, measure
 ADD = "exec.free.flat.256x1.flop.add.f32"
 LOAD = "exec.free.flat.256x1.gmem.load.32.next"
 POLICY = ExecutionPolicy(width=8, vectorized="flat")
-FEATURES = FeatureSpec(charged=(ADD, LOAD, "groups", "launches"))
-WEIGHTS = {ADD: 4e-11, LOAD: 3e-11, "groups": 1e-8, "launches": 4e-6}
-COST_S = {"code.arithmetic_vector": 3e-10, "code.gather": 2e-9}
+FEATURES = FeatureSpec(charged=("groups", "launches"), ignored=("exec.*",))
+WEIGHTS = {"groups": 1e-8, "launches": 4e-6}
+COST_S = {"code.arithmetic_vector": 3e-10, "code.gather_lanes": 2e-9}
 FAMILIES, EACH = 6, 5
 
 
@@ -41,7 +42,7 @@ def code_of(family: int, place: int, n: int) -> dict[str, int]:
     return {
         "code.all": 100 * n,
         "code.arithmetic_vector": (1 + (7 * family + 3 * place) % 11) * 40 * n,
-        "code.gather": (5 * family + place) % 4 * 30 * n,
+        "code.gather_lanes": (5 * family + place) % 4 * 30 * n,
     }
 
 
@@ -76,7 +77,7 @@ def measured() -> MeasurementSet:
 
 @cache
 def weights() -> WeightSet:
-    return fit(measured(), model=structural(POLICY, code=True), correct=False).weights
+    return fit(measured(), model=compiled(), correct=False).weights
 
 
 def vector(family: int = 2, place: int = 3) -> PropertyVector:
@@ -97,8 +98,8 @@ def test_instructions_tell_what_counts_do_not() -> None:
     assert quality is not None
     assert other is not None
     assert quality.in_sample_error < 0.02 < other.in_sample_error
-    assert weights().by_feature["code.gather"].value_s > 1e-9
-    assert "code.gather" not in plain.weights.by_feature
+    assert weights().by_feature["code.gather_lanes"].value_s > 1e-9
+    assert "code.gather_lanes" not in plain.weights.by_feature
 
 
 def test_predictions_take_the_code_of_a_vector() -> None:
@@ -132,7 +133,7 @@ def test_other_models_leave_code_alone() -> None:
 def test_cases_without_code_are_left_out() -> None:
     lines = [m if m.family != "f1" else m.model_copy(update={"code": None}) for m in measured()]
     some = replace(measured(), measurements=tuple(lines))
-    found = fit(some, model=structural(POLICY, code=True), correct=False)
+    found = fit(some, model=compiled(), correct=False)
     assert {case.family for case in found.observations} == {"f0", "f2", "f3", "f4", "f5"}
     judged = some.select(lambda m: m.family in ("f1", "f2"))
     cases = evaluate(weights(), judged).cases
@@ -170,50 +171,51 @@ def test_documents_keep_it(tmp_path: Path) -> None:
 
 
 def test_which_models_there_are() -> None:
-    ((name, found),) = with_code([POLICY]).items()
-    assert name == f"compiled-{POLICY.slug}"
-    assert found.name == "compiled"
-    assert "compute + code" in found.expression
-    others = refinements(found)
-    assert all(model.policy == POLICY for model in others.values())
-    assert sum(model.reads_code for model in others.values()) == len(OVERLAPS) - 1
-    assert [name for name, model in others.items() if not model.reads_code] == [
-        candidate_name(structural(POLICY))
-    ]
+    found = compiled_candidates(4)
+    assert list(found) == ["compiled-lanes", "compiled-items"]
+    assert [order_of(model) for model in found.values()] == list(ORDERS)
+    assert all(model.name == "compiled" and model.reads_code for model in found.values())
+    assert all("rounds" in model.expression for model in found.values())
+    assert "rounds" not in compiled().expression
+    assert order_of(structural(POLICY)) is None
+    charged = [feature for term in compiled().terms.values() for feature in term.charged]
+    assert len(charged) == len(set(charged)) <= 50
 
 
-def choose(measurements: MeasurementSet, monkeypatch: pytest.MonkeyPatch) -> WeightSet:
-    monkeypatch.setattr("countperf.fitting.fit.shipped_policies", lambda: [POLICY])
-    return fit(measurements, model="compiled", correct=False).weights
+def test_no_policy_guesses_instructions() -> None:
+    counts = {
+        "exec.free.flat.64x1.flop.add.f32": 64000,
+        "exec.free.flat.64x1.gmem.load.32.next.wide": 6400,
+        "exec.free.flat.64x1.gmem.store.64.wide.next": 640,
+        "bytes.group.load.dense": 2**22,
+        "bytes.group.store.dense": 2**22,
+        "bytes.kernel.load": 2**22,
+        "bytes.kernel.store": 2**22,
+        "code.cycles": 900,
+        "code.cycles_throughput": 600,
+        "code.sqrt_f32_vector": 7,
+        "code.sqrt_f64_scalar": 5,
+        "groups": 3,
+        "launches": 1,
+    }
+    found = model_inputs(compiled(units=2), counts)
+    values = {feature: value for (_, feature), value in found.values.items()}
+    assert values["waiting_cycles"] == 300
+    assert values["square_roots"] == 12
+    assert values["load_lines_l2"] == 400  # sixteen lanes of 32 bits side by side are one line
+    assert values["store_lines_l2"] == 640  # lanes apart
+    assert values["load_bytes"] == 2**22
+    assert values["load_beyond_l2"] == 2**22 * (1 - 2**20 / 2**23)
+    assert "load_beyond_llc" not in values
+    assert found.variables["rounds"] == pytest.approx(4 / 3)
+    assert found.unknown == ()
+    assert not any(feature.startswith("run.") for feature in values)
 
 
-def test_code_is_read_where_left_out_families_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = choose(measured(), monkeypatch)
-    assert found.definition.reads_code
-    factors = {each.model: each.held_out_factor for each in found.candidates}
-    without = factors[candidate_name(structural(POLICY))]
-    chosen = factors[candidate_name(found.definition)]
-    assert chosen is not None
-    assert without is not None
-    assert chosen < without
-
-
-def test_code_that_tells_nothing_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [kernel(family, place) for family in range(FAMILIES) for place in range(EACH)]
-    draw = np.random.default_rng(3)
-    lines = []
-    for each in measure(made, weights=WEIGHTS, features=FEATURES):
-        code = {"code.gather": int(draw.integers(1, 10**6))}
-        off = draw.lognormal(0, 0.05)
-        samples = tuple(tuple(run * off for run in runs) for runs in each.samples_s)
-        lines.append(
-            each.model_copy(
-                update={"code": code, "samples_s": samples, "time_s": each.time_s * off}
-            )
-        )
-    chance = replace(measured(), measurements=tuple(lines))
-    with pytest.raises(FitError, match=r"compiled code gains nothing here.*--model structural"):
-        choose(chance, monkeypatch)
+def test_a_fit_chooses_the_order_of_accesses() -> None:
+    found = fit(measured(), model="compiled", correct=False).weights
+    assert order_of(found.definition) in ORDERS
+    assert {each.model for each in found.candidates} == {"compiled-lanes", "compiled-items"}
 
 
 def with_late(family: int, place: int) -> PropertyVector:
@@ -224,15 +226,7 @@ def with_late(family: int, place: int) -> PropertyVector:
     return vector(family, place).with_code(code)
 
 
-def test_models_without_late_accesses_leave_them_alone() -> None:
-    definition = structural(POLICY, code=True)
-    terms = dict(definition.terms)
-    charged = tuple(p for p in terms["misses"].charged if not p.startswith("late."))
-    assert len(charged) < len(terms["misses"].charged)
-    terms["misses"] = terms["misses"].model_copy(update={"charged": charged})
-    older = definition.model_copy(update={"terms": terms})
-    found = fit(measured(), model=older, correct=False).weights
-    with_it, without = found.predict(with_late(2, 3), n=64), found.predict(with_its_code(), n=64)
-    assert with_it.time_s == without.time_s
-    with pytest.raises(UnmeasuredPropertyError, match=r"late\.crowded\.load"):
-        weights().predict(with_late(2, 3), n=64)
+def test_instructions_that_cycles_stand_for_are_ignored() -> None:
+    with_it = weights().predict(with_late(2, 3), n=64)
+    assert with_it.time_s == weights().predict(with_its_code(), n=64).time_s
+    assert "late.crowded.load" in with_it.ignored

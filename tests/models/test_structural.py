@@ -66,11 +66,10 @@ def test_what_is_issued_stays_as_it_is(step: str) -> None:
 
 
 @pytest.mark.parametrize("overlap", OVERLAPS)
-@pytest.mark.parametrize("code", [False, True])
-def test_names_are_short_and_candidates_say_policy_and_overlap(overlap: str, code: bool) -> None:
+def test_names_are_short_and_candidates_say_policy_and_overlap(overlap: str) -> None:
     policy = ExecutionPolicy(width=8, units=2)
 
-    model = structural(policy, overlap=overlap, code=code)
+    model = structural(policy, overlap=overlap)
 
-    assert model.name == ("compiled" if code else "structural")
+    assert model.name == "structural"
     assert candidate_name(model) == "-".join(filter(None, (model.name, policy.slug, overlap)))
