@@ -1,23 +1,10 @@
-r"""Execution policy: rules by which a device runs the work items of a group.
+"""Execution policy: rules by which a device runs the work items of a group.
 
 A kernel's counts of the structure view say where each operation stands and how addresses change. A
 policy turns them into what the device issues: vector or scalar instructions, gathers, partial
 vectors. Which policy a device follows is not declared; a fit finds it by leaving out families.
 
-Of a property ``exec.<context>.<placement>.<row>x<rows>.<what>`` with value :math:`v`, and a policy
-of width :math:`W` under which it is vectorized, each row of :math:`r` items takes
-:math:`\lceil r/W \rceil` vector instructions (or :math:`\lfloor r/W \rfloor` and
-:math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes whose
-addresses are not next to each other, or all the same, access memory one by one: ``walk``, or, if
-that leads to other lines, ``far``, and besides ``wide`` if a first-level cache does not keep these
-lines, ``vast`` if a second-level one does not, and ``pitch`` as far as lines share sets of one;
-where data decides addresses, ``data`` stands for ``far``. Vectors are of 32 bits per lane: one of
-wider elements takes as many more accesses. Vectors of neighbors in global memory are ``strided``
-where the next iteration of an item's loop is in other lines, and besides ``wide``, ``vast`` and
-``pitch`` likewise. Items, or vectors of them, enter loops of their own; where the loop over items
-runs inside of these, their group does. Calls that not all items make are ``conditional`` in
-vectors, and calls like others one by one. Accesses in vectors are ``guarded`` besides where a
-condition tells items apart.
+`countperf.execution.issue` says what each count becomes.
 
 What it costs to put an option back to its default: growth, in percent, of the factor by which
 left-out families are off (`scripts/ablate_models.py`, structural models as shipped; empty where the
@@ -51,17 +38,12 @@ The last four cost less than 0.5 % everywhere; `units` was tried on one device.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping
-from fractions import Fraction
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from countperf.documents import Part
-from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 
 Rows = Literal[
     "any",
@@ -74,39 +56,6 @@ Rows = Literal[
 ]
 Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
-_ARITHMETIC = ("add", "mul", "fma")
-_LIKE_PRODUCTS = ("mul", "fma", "shift")
-"""Links of chains that take about as long; additions are shorter on some processors."""
-_MINOR = ("neg", "select", "compare", "convert", "minmax")
-_SITES = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
-_PLACES: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
-    "always": _SITES,
-    "never": frozenset(),
-    "flat": frozenset({("free", "flat"), ("sync", "flat")}),
-    "flat or sync": _SITES - {("free", "loop")},
-    "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
-}
-"""Contexts and placements that run in vectors."""
-_PASSED = {
-    "far": ("far",),
-    "wide": ("far", "wide"),
-    "vast": ("far", "wide", "vast"),
-    "data": ("data",),
-    "widedata": ("data", "wide"),
-    "vastdata": ("data", "wide", "vast"),
-}
-"""Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
-_CONFLICTS = {"1": Fraction(1, 4), "2": Fraction(5, 8), "3": Fraction(1)}
-"""Share of the accesses to lines of one cache set that miss, by grade."""
-_OTHER_LINES = frozenset(reach + grade for reach in _PASSED for grade in ("", *_CONFLICTS))
-_APART = _OTHER_LINES | {"near"}
-"""Steps of lanes of which each takes an access of its own, as single items do at such steps."""
-_APART_BY_DIRECTION = {"load": "gather", "store": "scatter"}
-_LANES = "lanes"
-"""Instead of a unit: items of a vector that data leads, until it is known which caches serve."""
-_LANE_BITS = 32
-_ONE = Fraction(1)
-_MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
 _ROWS: Mapping[Rows, str] = {
     "any": "",
     "multiples": "multiples",
@@ -116,20 +65,8 @@ _ROWS: Mapping[Rows, str] = {
     "multiples if few": "few",
     "powers of two": "p2",
 }
-_ADDRESS_BYTES = 8
-_PACKED_VALUES = 16
-"""Values of an item from which on LLVM packs them instead of items."""
 _GONE: Mapping[str, int] = {"unrolled": 0, "sync_width": 0}
 """Options that documents of before may have, with the only value that they can be read with."""
-_KEPT_CONFLICTS = ((2, _ONE), (1, Fraction(1, 4)))
-"""Of values that items keep, by how many lines share a set, as multiples of the lines that a set
-holds: which share comes back too late."""
-_OVERLAPPED = 32
-"""Iterations of a chain that overlap with what follows."""
-_FEW = 16
-"""Items below which LLVM vectorizes a row only if nothing is left over."""
-_SHIFTED = frozenset({"offset", "shifted", "masked"})
-_KEPT = ("groups", "launches", "barrier.local")
 
 
 class ExecutionPolicy(Part):
@@ -297,273 +234,3 @@ class ExecutionPolicy(Part):
         parts += ["lone"] if self.arrays and self.lone_arrays == "registers" else []
         parts += rounds
         return "-".join(part for part in parts if part)
-
-    def apply(
-        self, counts: Mapping[str, Any], memory: MemoryHierarchy | None = None
-    ) -> dict[str, Any]:
-        """Turn counts of the structure view into what the device issues.
-
-        Parameters
-        ----------
-        counts : Mapping from str to int, Fraction, ndarray, or anything to add and scale
-            By property name.
-        memory : MemoryHierarchy, optional
-            Of the device, whose first-level cache keeps what items need again; by default
-            `countperf.execution.memory_hierarchy.ASSUMED`.
-
-        Returns
-        -------
-        dict
-            By name (``run...``, ``bytes...``, ``groups``, ``launches``, ``barrier.local``); what is
-            there already is left as it is.
-        """
-        found: dict[str, Any] = {}
-        first = (memory or load_hierarchy(ASSUMED)).first
-        known = _issued_by(cast("Hashable", self), cast("Hashable", first))  # frozen
-        for name, count in counts.items():
-            if name not in known:
-                known[name] = _issued(name, self, first)
-            for issued, share in known[name]:
-                part = (
-                    count
-                    if share == 1
-                    else count * (float(share) if isinstance(count, np.ndarray) else share)
-                )
-                found[issued] = found[issued] + part if issued in found else part
-        return found
-
-
-_Issued = tuple[tuple[str, Fraction], ...]
-
-
-@lru_cache(maxsize=2**8)
-def _issued_by(policy: Hashable, first: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
-    """Remember what units of properties are issued as under a policy, once asked for."""
-    return {}
-
-
-def _issued(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
-    """Return what a unit of a property is issued as."""
-    if name.startswith("run."):  # farther caches are passed already
-        return ((name, _ONE),)
-    found: list[tuple[str, Fraction]] = []
-    for issued, share in _issued_once(name, policy, first_cache):
-        before, _, last = issued.rpartition(".")
-        reach, grade = (last[:-1], last[-1]) if last[-1] in _CONFLICTS else (last, "")
-        if reach not in _PASSED:
-            found.append((issued, share))
-            continue
-        _, unit, *where = before.split(".")
-        first, *farther = _PASSED[reach]
-        if unit == _LANES:
-            nearest = f"{'.'.join(('run', 'vector', *where))}.{_APART_BY_DIRECTION[where[-1]]}"
-            before = ".".join(("run", "scalar", *where))
-        else:
-            nearest = f"{before}.{'strided' if unit == 'vector' else first}"
-        found += [(passed, share) for passed in (nearest, *(f"{before}.{far}" for far in farther))]
-        if grade:
-            found.append((f"{before}.pitch", share * _CONFLICTS[grade]))
-    return tuple(found)
-
-
-def _issued_once(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
-    """Return what a unit of a property is issued as, farthest cache only."""
-    parts = name.split(".")
-    if parts[0] in ("bytes", "segments") or name in _KEPT:
-        return ((name, Fraction(1)),)
-    if parts[0] != "exec":
-        return ()
-    _, context, placement, shape, *what = parts
-    row, rows = (int(n) for n in shape.split("x"))
-    kept = _ONE
-    if what[0] == "addresses":
-        kept = _beyond_cache(int(what[1]) * row * rows * _ADDRESS_BYTES, first_cache)
-        if policy.addresses != "kept" or not kept:
-            return ()
-    packed_values, crowded = 0, Fraction(0)
-    if what[0] == "kept" and policy.kept == "by value" and int(what[1]) >= _PACKED_VALUES:
-        packed_values = int(what[1])
-        crowded = _sharing_sets(packed_values, row * rows * int(what[2]) // 8, first_cache)
-    is_guarded = what[0] == "guarded"
-    if is_guarded:
-        what = what[1:]
-        if policy.guards == "free":
-            return ()
-    if policy.along == "group":
-        row, rows = row * rows, 1
-    are_packed = policy.packed == "copies" and placement == "packed"
-    if placement in ("long", "packed"):
-        placement = "flat"
-    updated_alike = int(placement.removeprefix("loop") or 1) if placement[:4] == "loop" else 1
-    placement = "loop" if updated_alike > 1 else placement
-    if what[0] in ("gmem", "lmem"):
-        what[3] = what[3].partition("_")[0]  # along local axis 0; the next axis follows
-    if what[:2] == ["lmem", "load"] and placement == "flat" and rows > 1:
-        is_apart = policy.shifted == "apart" and what[3] in _SHIFTED
-        what[3] = "near" if is_apart else what[3]
-    if what[:2] == ["lmem", "load"] and context == "sync" and policy.local_loads == "by item":
-        what[3] = "near"
-    if what[0] == "gmem" and placement == "flat" and rows == 1 and not _is_power_of_two(row):
-        is_apart = policy.odd_rows == "apart" and what[3] in ("next", "offset")
-        what[3] = "near" if is_apart else what[3]
-    is_outside = policy.interchanged and context == "sync" and placement != "flat"
-    elements = int(what.pop()) if what[0] == "pmem" else 0
-    is_lone = policy.lone_arrays == "registers" and context == "sync" and rows == 1
-    is_large = 0 < policy.arrays < elements and not is_lone
-    is_written_out = placement == "short" and not (is_outside or policy.short == "loops")
-    if placement == "short":
-        placement = "flat" if is_written_out else "loop"
-    width = policy.width
-    is_vector = (
-        width > 1
-        and not are_packed
-        and _is_regular(policy.rows, context, row, rows, width)
-        and (context, placement) in _PLACES[policy.vectorized]
-    )
-    kind = "vector" if is_vector else "scalar"
-    if is_written_out and (
-        what[0] in ("iterations", "entries") or (what[0] == "pmem" and not (is_large and is_vector))
-    ):
-        return ()  # in registers
-    if is_guarded and not is_vector:
-        return ()  # one branch around all of an item's work
-    if what[0] == "passes":
-        return (
-            (f"run.{kind}.passes.{context}", Fraction(1)),
-            (f"run.{kind}.rows.{context}", Fraction(rows)),
-        )
-    if what[0] == "chain" and (is_outside or placement == "flat"):
-        return ()
-    taken = kept * (_waiting(what) if policy.chains == "overlapped" else 1)
-    if what[0] == "entries" and is_outside:
-        return (("run.scalar.entries", Fraction(1, row * rows)),)
-    if what[0] == "carried" and (context == "free" or (placement == "loop" and not is_outside)):
-        return ()
-    issued = [("run.scalar.crowded", crowded)] if crowded else []
-    if packed_values:
-        return (*issued, ("run.scalar.kept", _ONE))
-    if what[0] == "iterations" and is_outside:
-        issued.append((f"run.{kind}.rows.loop", Fraction(1, row)))
-    if not is_vector and updated_alike > 1 and policy.alike == "packed" and what[0] == "flop":
-        each, each_takes = _vector_name(what, is_outside=is_outside)
-        if each_takes is not None:
-            return ((f"run.vector.{each}", each_takes / updated_alike),)
-    if not is_vector:
-        return (*issued, (f"run.scalar.{_scalar_name(what)}", taken))
-    full, left = divmod(row, width)
-    if policy.remainder == "whole":
-        full, left = full + bool(left), 0
-    each, each_takes = _vector_name(what, is_outside=is_outside)
-    if is_guarded:
-        guarded = ".".join(["guarded", *what[:2]])
-        if each_takes is None:
-            return ((f"run.scalar.{guarded}", Fraction(1)),)
-        return ((f"run.vector.{guarded}", Fraction(full, row) * each_takes),) if full else ()
-    if is_large:
-        return (*issued, (f"run.vector.pmem.{_APART_BY_DIRECTION[what[1]]}", _ONE))
-    if each_takes is None:
-        are_led = policy.gathers == "apart" and each.startswith("gmem.") and each.endswith("data")
-        return (*issued, (f"run.{_LANES if are_led else 'scalar'}.{each}", Fraction(1)))
-    if full:
-        issued.append((f"run.vector.{each}", Fraction(full, row) * each_takes * taken))
-    if left:
-        issued.append((f"run.scalar.{_scalar_name(what)}", Fraction(left, row) * taken))
-    return tuple(issued)
-
-
-def _is_regular(which: Rows, context: str, row: int, rows: int, width: int) -> bool:
-    """Return whether a row of items runs in vectors."""
-    return (
-        which == "any"
-        or (which == "multiples if alone" and rows > 1)
-        or (which == "multiples if several" and rows == 1)
-        or (which == "multiples behind barriers" and context == "free")
-        or (which == "multiples if few" and (context == "sync" or row >= _FEW))
-        or (which == "powers of two" and _is_power_of_two(row))
-        or ("multiples" in which and row % width == 0)
-    )
-
-
-def _is_power_of_two(number: int) -> bool:
-    return number & (number - 1) == 0
-
-
-def _beyond_cache(number: int, cache: Cache) -> Fraction:
-    """Return which share of some bytes does not fit a cache."""
-    return max(Fraction(0), 1 - Fraction(cache.size_bytes, number))
-
-
-def _sharing_sets(values: int, apart: int, cache: Cache) -> Fraction:
-    """Return which share of an item's values comes back too late, an array apart in bytes each."""
-    stride = cache.set_stride_bytes
-    lines = Fraction(values * math.gcd(apart, stride), stride)
-    return next(
-        (share for least, share in _KEPT_CONFLICTS if lines >= least * cache.ways), Fraction(0)
-    )
-
-
-def _waiting(what: list[str]) -> Fraction:
-    """Return which share of a chain waits if it overlaps with what follows; all of others."""
-    match what:
-        case ["chain", _, _, iterations]:
-            return Fraction(int(iterations), int(iterations) + _OVERLAPPED)
-        case _:
-            return _ONE
-
-
-def _operation(what: list[str]) -> str:
-    family, kind, type_name, *function = what
-    if family == "iop":
-        return f"{'divide' if kind in ('div', 'mod') else 'minor'}.{type_name}.{kind}"
-    if kind in ("special", "conditional") and function and function[0] in _MINOR_FUNCTIONS:
-        return f"minor.{type_name}.{function[0]}"
-    if kind in _ARITHMETIC:
-        return f"arithmetic.{type_name}.{kind}"
-    if kind in _MINOR:
-        return f"minor.{type_name}.{kind}"
-    return ".".join([kind, type_name, *function])
-
-
-def _reach(step: str) -> str:
-    """Return what accesses of single items are called by their step."""
-    return step if step in _OTHER_LINES else "walk"
-
-
-def _scalar_name(what: list[str]) -> str:
-    match what:
-        case ["gmem" | "lmem" as space, direction, _, lane, *walk]:
-            step = walk[0] if walk else lane
-            return f"{space}.{direction}.{_reach(step)}"
-        case ["chain", kind, type_name, *_]:
-            return f"chain.{type_name}.{'arithmetic' if kind in _LIKE_PRODUCTS else kind}"
-        case ["pmem", direction]:
-            return f"pmem.{direction}"
-        case ["idle" | "iterations" | "entries" | "carried" | "addresses" | "kept" as kind, *_]:
-            return kind
-        case [_, "conditional", type_name, "pow"]:
-            return f"pow.{type_name}"
-        case [_, "conditional", type_name, function] if function not in _MINOR_FUNCTIONS:
-            return f"special.{type_name}.{function}"
-        case _:
-            return _operation(what)
-
-
-def _vector_name(what: list[str], *, is_outside: bool) -> tuple[str, Fraction | None]:
-    """Return the name, and how many instructions a vector takes; None for one of each lane."""
-    match what:
-        case ["gmem" | "lmem" as space, direction, bits, lane, *walk]:
-            if direction == "store" and lane == "same":
-                lane = "next"
-            if space == "gmem" and lane == "next" and not _OTHER_LINES.isdisjoint(walk):
-                return f"{space}.{direction}.{_reach(walk[0])}", Fraction(int(bits), _LANE_BITS)
-            if lane in _APART:
-                return f"{space}.{direction}.{_reach(lane)}", None
-            return f"{space}.{direction}.{lane}", Fraction(int(bits), _LANE_BITS)
-        case ["pmem", direction]:
-            return (f"pmem.{direction}", None if is_outside else _ONE)
-        case ["kept", _, bits]:
-            return "kept", Fraction(int(bits), _LANE_BITS)
-        case [_, "conditional", *_]:
-            return _operation(what), _ONE
-        case _:
-            return _scalar_name(what), _ONE

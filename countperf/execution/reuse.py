@@ -9,31 +9,33 @@ The caches are those of `countperf.execution.memory_hierarchy.COUNTED`: 48 KiB o
 of 16 ways. Counting rules fix them, since what is counted is stored with measurements; on devices
 with other caches the limits are those of this hierarchy all the same.
 
-- ``far`` are walks of lines that the first-level cache keeps (at most 768), ``wide`` those that the
-  second-level one keeps (at most 16384), ``vast`` the others.
+- Level ``l1`` has walks of lines that the first-level cache keeps (at most 768), ``l2`` those that
+  the second-level one keeps (at most 16384), ``beyond_l2`` the others.
 - Lines at multiples of 4096 bytes share one of the 64 sets of the first-level cache, which keeps 12
   of them; at multiples of 2048 bytes, two sets keep 24. Of longer walks, at least ``1 - kept /
   lines`` of the accesses miss, however lines are replaced: about a quarter of up to twice as many
-  lines (``far1``), five eighths of up to four times as many (``far2``), nearly all of more
-  (``far3``). Measured times of such walks follow these shares, not those of LRU, which misses all.
+  lines (set conflict 1), five eighths of up to four times as many (2), nearly all of more (3).
+  Measured times of such walks follow these shares, not those of LRU, which misses all.
 - Of copies of an access within the same pair of lines, one after the other, only the first leads to
-  another line; the others are ``far`` whatever the walk. Copies on lines of their own are further
-  lines of the walk, but may have sets of their own.
+  another line; the others are of level ``l1`` whatever the walk. Copies on lines of their own are
+  further lines of the walk, but may have sets of their own.
 - A second-level cache spreads its lines better, since it hashes addresses: of such lines it keeps
-  about as many as it has sets (1024), and twice as many. Walks of more are ``vast3``, and if a
-  first-level cache of that size would not keep them either, ``wide3``.
+  about as many as it has sets (1024), and twice as many. Walks of more are ``beyond_l2`` with set
+  conflict 3, and those that a first-level cache of that size would not keep either are ``l2`` with
+  set conflict 3.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from countperf.counting.domains import Domains
 from countperf.counting.places import Place
 from countperf.counting.strides import AxisStride
+from countperf.execution.keys import ByData, Grade, Level, Step, ToOtherLines
 from countperf.execution.memory_hierarchy import COUNTED, load_hierarchy
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
@@ -43,60 +45,35 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 __all__ = [
     "LINE_BYTES",
     "ReusePath",
-    "Step",
+    "reuse_path",
     "sorted_by_size",
     "sorted_by_step",
     "step_of",
-    "walk_of",
     "within_line",
 ]
 
-Step = Literal[
-    "same",
-    "next",
-    "offset",
-    "shifted",
-    "masked",
-    "near",
-    "far",
-    "far1",
-    "far2",
-    "far3",
-    "wide",
-    "wide3",
-    "vast",
-    "vast3",
-    "data",
-    "widedata",
-    "vastdata",
-]
-
-_Level = TypeVar("_Level", bound=str)
+_Key = TypeVar("_Key", bound=Hashable)
 _FIRST, _SECOND = load_hierarchy(COUNTED).caches[:2]
 LINE_BYTES = _FIRST.line_bytes
 _PAIR_BYTES = 2 * LINE_BYTES
 """Processors fetch lines in pairs."""
 _ENDLESS = 2**62
-_LIMITS: dict[Step, int] = {"far": _FIRST.lines, "wide": _SECOND.lines, "vast": _ENDLESS}
-"""The most lines of walks by step."""
-_SHARED: Mapping[int, dict[str, int]] = {
+_LIMITS: dict[Level, int] = {"l1": _FIRST.lines, "l2": _SECOND.lines, "beyond_l2": _ENDLESS}
+"""The most lines of walks, and of arrays that data leads anywhere in, that a cache keeps."""
+_Conflict = Grade | Literal["beyond_l2"]
+"""Grade of lines that share sets of a first-level cache; or a second-level one has too many."""
+_SHARED: Mapping[int, dict[_Conflict, int]] = {
     _FIRST.set_stride_bytes // number: {
-        "": number * _FIRST.ways,
-        "1": 2 * number * _FIRST.ways,
-        "2": 4 * number * _FIRST.ways,
-        "3": number * _SECOND.sets,
-        "vast3": _ENDLESS,
+        0: number * _FIRST.ways,
+        1: 2 * number * _FIRST.ways,
+        2: 4 * number * _FIRST.ways,
+        3: number * _SECOND.sets,
+        "beyond_l2": _ENDLESS,
     }
     for number in (1, 2)
 }
 """Largest number of lines at multiples of a set's span, by grade."""
-_FAR: Mapping[str, Step] = {"": "far", "1": "far1", "2": "far2", "3": "far3"}
-_SCATTERED: Mapping[Step, int] = {
-    "data": _FIRST.lines,
-    "widedata": _SECOND.lines,
-    "vastdata": _ENDLESS,
-}
-"""The most lines of arrays that data leads anywhere in."""
+_ELSEWHERE = ToOtherLines("l1")
 _ONE = QuasiPolynomial.constant(1)
 
 
@@ -140,7 +117,7 @@ class ReusePath:
     copies: Copies | None = None
 
 
-def walk_of(
+def reuse_path(
     place: Place,
     bits: int,
     strides: Sequence[AxisStride],
@@ -187,7 +164,7 @@ def walk_of(
         beside = _on_pairs(each, extent, bits) if is_copied else None
         if beside and (not copies or beside.pairs * copies.number < copies.pairs * beside.number):
             copies = beside
-        if step_of(each.stride, bits) == "far":
+        if step_of(each.stride, bits) == _ELSEWHERE:
             lines *= extent
             steps.append(WalkedStep(each.stride, extent, is_copied and items_first))
         elif not is_copied:
@@ -231,20 +208,20 @@ def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:
 
 
 def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:
-    """Return the step of an address that changes by so many elements; ``far`` if by a symbol.
+    """Return the step of an address that changes by so many elements; other lines if by a symbol.
 
     Where such a symbol is small is told apart when executions are sorted (`sorted_by_step`).
     """
     if stride is None:
-        return "data"
+        return ByData("l1")
     if not stride.is_constant:
-        return "far"
+        return _ELSEWHERE
     size = abs(stride.constant_term)
     if size == 0:
         return "same"
     if size == 1:
         return "next"
-    return "near" if size < max(LINE_BYTES * 8 // bits, 1) else "far"
+    return "near" if size < max(LINE_BYTES * 8 // bits, 1) else _ELSEWHERE
 
 
 def within_line(
@@ -299,7 +276,7 @@ def sorted_by_step(
         At least zero where the step stays in a line, as `within_line` has it: there it is ``near``.
     """
     step = step_of(stride, bits)
-    if step != "far" or stride is None:
+    if step != _ELSEWHERE or stride is None:
         return [(step, executions)]
     found = walk()
     parts: defaultdict[Step, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
@@ -320,23 +297,21 @@ def sorted_by_step(
         left += on_pitch.scale(-1)
         for grade, some in _by_lines(shared, on_pitch, limits) if on_pitch else ():
             for level, part in _by_lines(found.lines, some, _LIMITS) if some else ():
-                parts[_graded(level, grade)] += part
+                parts[_with_conflict(level, grade)] += part
     for level, part in _by_lines(found.lines, left, _LIMITS) if left else ():
-        parts[level] += part
+        parts[ToOtherLines(level)] += part
     if own is not executions:
-        parts["far"] += executions + own.scale(-1)
-    return [(level, part) for level, part in parts.items() if part]
+        parts[_ELSEWHERE] += executions + own.scale(-1)
+    return [(step, part) for step, part in parts.items() if part]
 
 
-def _graded(level: Step, grade: str) -> Step:
+def _with_conflict(level: Level, grade: _Conflict) -> ToOtherLines:
     """Return the step of a walk by its lines, and by those that share sets."""
-    if grade == "vast3":
-        return "vast3"
-    if level == "far":
-        return _FAR[grade]
-    if not grade:
-        return level
-    return "wide3" if level == "wide" else "vast3"
+    if grade == "beyond_l2":
+        return ToOtherLines("beyond_l2", 3)
+    if level == "l1":
+        return ToOtherLines("l1", grade)
+    return ToOtherLines(level, 3 if grade else 0)
 
 
 def sorted_by_size(
@@ -354,12 +329,14 @@ def sorted_by_size(
         How often it is executed.
     """
     if elements is None:
-        return [("vastdata", executions)]
+        return [(ByData("beyond_l2"), executions)]
     line = LINE_BYTES * 8 // bits
-    limits: dict[Step, int] = {
-        step: limit if limit == _ENDLESS else limit * line for step, limit in _SCATTERED.items()
+    limits: dict[Level, int] = {
+        level: limit if limit == _ENDLESS else limit * line for level, limit in _LIMITS.items()
     }
-    return [(step, part) for step, part in _by_lines(elements, executions, limits) if part]
+    return [
+        (ByData(level), part) for level, part in _by_lines(elements, executions, limits) if part
+    ]
 
 
 def _on_pitch(
@@ -385,19 +362,19 @@ def _on_pitch(
 def _by_lines(
     lines: QuasiPolynomial | None,
     executions: PiecewiseQuasiPolynomial,
-    limits: dict[_Level, int],
-) -> Iterator[tuple[_Level, PiecewiseQuasiPolynomial]]:
+    limits: dict[_Key, int],
+) -> Iterator[tuple[_Key, PiecewiseQuasiPolynomial]]:
     """Sort executions by the first limit that some lines keep to; the last where unknown."""
     if lines is None:
         yield next(reversed(limits)), executions
         return
     left = executions
-    for step, limit in limits.items():
+    for key, limit in limits.items():
         if limit == _ENDLESS:
             beyond = ZERO_COUNT
         elif lines.is_constant:
             beyond = left if lines.constant_term > limit else ZERO_COUNT
         else:
             beyond = executions.restricted((lines - (limit + 1),))
-        yield step, left + beyond.scale(-1)
+        yield key, left + beyond.scale(-1)
         left = beyond

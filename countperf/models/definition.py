@@ -66,6 +66,7 @@ from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
 from countperf.properties.group_shape import GROUP_SHAPE, group_shape
+from countperf.properties.issuing import apply_policy
 from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
 from countperf.properties.transactions import AT_SIZES, transaction_roots
 
@@ -340,7 +341,7 @@ class ModelDefinition(Document):
             return "is what kernels have before a policy says how it is issued: name run... instead"
         if self.policy is None:
             return "" if is_emitted(name) else _NEEDS_POLICY
-        if is_emitted(name) and name not in (*GROUP_SHAPE, *self.policy.apply({name: 1})):
+        if is_emitted(name) and name not in (*GROUP_SHAPE, *apply_policy(self.policy, {name: 1})):
             return (
                 "is what a kernel does, and a model with a policy is made of what a device issues:"
                 " run.vector.arithmetic.f32.add, run.scalar.gmem.load.walk, bytes.group.load.dense"
@@ -375,7 +376,7 @@ class ModelDefinition(Document):
         rest = counts
         if as_they_are:
             rest = {name: count for name, count in counts.items() if name not in as_they_are}
-        return self.policy.apply(rest, self.memory) | read
+        return apply_policy(self.policy, rest, self.memory) | read
 
     @cached_property
     def _read(self) -> tuple[str, ...]:

@@ -1,18 +1,32 @@
 """Counts that rest on assumptions about compilers and caches, and are no facts of the program.
 
-The structure view (``exec...``) sorts executions by where a compiler is assumed to put them and by
-which cache is assumed to serve them. How many there are in all is exact; how they are sorted is
-not, and is never called so.
+The structure view sorts executions by where a compiler is assumed to put them and by which cache is
+assumed to serve them. How many there are in all is exact; how they are sorted is not, and is never
+called so.
 """
 
 from __future__ import annotations
 
-_CACHES = frozenset(
-    {"far1", "far2", "far3", "wide", "wide3", "vast", "vast3", "widedata", "vastdata"}
+from collections.abc import Iterator
+
+from countperf.execution.keys import (
+    AccessKey,
+    AddressesKey,
+    ByData,
+    ExecutionKey,
+    GroupBytesKey,
+    GroupSegmentsKey,
+    GuardedAccessKey,
+    KernelBytesKey,
+    LiveValuesKey,
+    Site,
+    Step,
+    ToOtherLines,
 )
-_PLACEMENTS = frozenset({"short", "long", "packed"})
-_WAITING = frozenset({"kept", "addresses"})
+from countperf.properties.site_names import parse_execution
+
 _LATE = "late."
+_PLACEMENTS = frozenset({"short", "long", "packed"})
 
 
 def assumption_of(name: str) -> str:
@@ -32,16 +46,37 @@ def assumption_of(name: str) -> str:
     """
     if name.startswith(_LATE):
         return "assumes the first-level cache of countperf.execution.memory_hierarchy.COMPILED"
-    parts = name.split(".")
-    if parts[0] != "exec" or len(parts) < 5:
-        return ""
-    placement, what = parts[2], parts[4:]
-    said: list[str] = []
-    if placement in _PLACEMENTS or (placement.startswith("loop") and placement != "loop"):
-        said.append("assumes which loops a compiler unrolls and packs")
-    if what[0] in _WAITING:
-        said.append("assumes what a compiler keeps over barriers")
-    steps = {step for part in what for step in part.split("_")}
-    if steps & _CACHES:
-        said.append("assumes the caches of countperf.execution.memory_hierarchy.COUNTED")
-    return "; ".join(said)
+    key = parse_execution(name)
+    return "" if key is None else "; ".join(_assumptions(key))
+
+
+def _assumptions(key: ExecutionKey) -> Iterator[str]:
+    if isinstance(key, GroupBytesKey | GroupSegmentsKey | KernelBytesKey):
+        return
+    if _is_placed_by_compiler(key.site):
+        yield "assumes which loops a compiler unrolls and packs"
+    if isinstance(key, LiveValuesKey | AddressesKey):
+        yield "assumes what a compiler keeps over barriers"
+    if isinstance(key, AccessKey | GuardedAccessKey) and any(map(_names_cache, _steps(key))):
+        yield "assumes the caches of countperf.execution.memory_hierarchy.COUNTED"
+
+
+def _is_placed_by_compiler(site: Site) -> bool:
+    return site.placement in _PLACEMENTS or site.slp_values > 1
+
+
+def _steps(key: AccessKey | GuardedAccessKey) -> Iterator[Step | None]:
+    yield key.between_items.along_row
+    yield key.between_items.across_rows
+    if isinstance(key, AccessKey):
+        yield key.in_loop
+
+
+def _names_cache(step: Step | None) -> bool:
+    match step:
+        case ToOtherLines(level, grade):
+            return level != "l1" or grade > 0
+        case ByData(level):
+            return level != "l1"
+        case _:
+            return False

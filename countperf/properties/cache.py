@@ -164,7 +164,9 @@ def _sources() -> str:
     """Digest name, size and time of the counter's source files, as Python's own cache does."""
     root = Path(__file__).parents[1]
     files = (
-        f for part in ("counting", "symbolic", "properties") for f in root.glob(f"{part}/*.py")
+        f
+        for part in ("counting", "execution", "symbolic", "properties")
+        for f in root.glob(f"{part}/*.py")
     )
     facts = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in sorted(files)]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -12,8 +12,9 @@ from countperf.counting.producers import translation_unit
 from countperf.counting.size_ranges import size_ranges
 from countperf.counting.sizes import require_sizes
 from countperf.errors import CountingError, GranularityError, PropertyNameError
-from countperf.execution.count import ExecutionCounts, Site, count_execution
+from countperf.execution.count import ExecutionCounts, count_execution
 from countperf.properties.cache import remembered
+from countperf.properties.site_names import execution_name
 from countperf.properties.taxonomy import View, validate_name
 from countperf.properties.vector import Count, PropertyVector, granularity_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -190,17 +191,7 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
     for name, (quantity, key) in synchronization.items():
         add(name, quantity, counts.reasons.get(key, frozenset()))
     quantities = {name: PiecewiseQuasiPolynomial.sum(some) for name, some in parts.items()}
-    for name in list(quantities):
-        if name.startswith("gmem.load."):
-            suffix = name.removeprefix("gmem.load.")
-            loads, stores = quantities[name], quantities.get(f"gmem.store.{suffix}")
-            if stores is not None:
-                smaller = f"gmem.min.{suffix}"
-                quantities[smaller] = counts.counter.minimum(loads, stores)
-                why = reasons.get(name, frozenset()) | reasons.get(
-                    f"gmem.store.{suffix}", frozenset()
-                )
-                reasons[smaller] = reasons.get(smaller, frozenset()) | why
+    _add_smaller_directions(quantities, reasons, counts)
 
     def counted(name: str, quantity: PiecewiseQuasiPolynomial) -> Count:
         why = "; ".join(sorted(reasons.get(name, frozenset()) | quantity.approximations))
@@ -217,55 +208,36 @@ def sorted_by_taxonomy(counts: Counts, *, view: View = "source") -> PropertyVect
     )
 
 
+def _add_smaller_directions(
+    quantities: dict[str, PiecewiseQuasiPolynomial],
+    reasons: dict[str, frozenset[str]],
+    counts: Counts,
+) -> None:
+    """Add the smaller of loads and stores of each class of accesses to global memory."""
+    for name in list(quantities):
+        if not name.startswith("gmem.load."):
+            continue
+        suffix = name.removeprefix("gmem.load.")
+        other, smaller = f"gmem.store.{suffix}", f"gmem.min.{suffix}"
+        if other not in quantities:
+            continue
+        quantities[smaller] = counts.counter.minimum(quantities[name], quantities[other])
+        why = reasons.get(name, frozenset()) | reasons.get(other, frozenset())
+        reasons[smaller] = reasons.get(smaller, frozenset()) | why
+
+
 def with_structure(vector: PropertyVector, executed: ExecutionCounts) -> PropertyVector:
     """Add to what Loopy emits how it is executed: a vector of the structure view."""
-    found: dict[str, list[PiecewiseQuasiPolynomial]] = {}
-
-    def add(name: str, quantity: PiecewiseQuasiPolynomial) -> None:
-        found.setdefault(name, []).append(quantity)
-
-    for (site, operation), quantity in executed.operations.items():
-        family = "flop" if operation.type_name.startswith("f") else "iop"
-        function = f".{operation.function}" if operation.function else ""
-        what = f"{family}.{operation.kind}.{operation.type_name}{function}"
-        add(f"exec.{_place(site)}.{what}", quantity)
-    for (site, space, direction, bits, lane, walk), quantity in executed.accesses.items():
-        steps = f"{lane}.{walk}" if walk else lane
-        add(f"exec.{_place(site)}.{space[0]}mem.{direction}.{bits}.{steps}", quantity)
-    for (site, kind), quantity in executed.chains.items():
-        add(f"exec.{_place(site)}.chain.{kind}", quantity)
-    for (site, space, direction, bits, lane), quantity in executed.guarded.items():
-        add(f"exec.{_place(site)}.guarded.{space[0]}mem.{direction}.{bits}.{lane}", quantity)
-    for (site, number), quantity in executed.addresses.items():
-        add(f"exec.{_place(site)}.addresses.{number}", quantity)
-    for (site, direction, elements), quantity in executed.private.items():
-        add(f"exec.{_place(site)}.pmem.{direction}.{elements}", quantity)
-    for (site, values, bits), quantity in executed.kept.items():
-        add(f"exec.{_place(site)}.kept.{values}.{bits}", quantity)
-    for name, by_site in (
-        ("idle", executed.idle),
-        ("carried", executed.carried),
-        ("iterations", executed.iterations),
-        ("entries", executed.entries),
-        ("passes", executed.passes),
-    ):
-        for site, quantity in by_site.items():
-            add(f"exec.{_place(site)}.{name}", quantity)
-    for (direction, density), quantity in executed.group_bytes.items():
-        add(f"bytes.group.{direction}.{density}", quantity)
-    for direction, quantity in executed.segments.items():
-        add(f"segments.group.{direction}", quantity)
-    for direction, quantity in executed.kernel_bytes.items():
-        add(f"bytes.kernel.{direction}", quantity)
     reason = "; ".join(sorted(executed.reasons))
     counts = {
         name: Count(
-            quantity=PiecewiseQuasiPolynomial.sum(parts),
+            quantity=quantity,
             granularity=granularity_of(name),
             exact=not reason,
             reason=reason,
         )
-        for name, parts in found.items()
+        for key, quantity in executed.counts.items()
+        for name in (execution_name(key),)
     }
     return PropertyVector(
         {**vector, **counts},
@@ -323,8 +295,3 @@ def count_executed(t_unit: Any, *, footprints: dict[Any, Any] | None = None) -> 
         defaults=executed.defaults,
     )
     return _of_sizes_alone(with_structure(vector, executed), executed.parameters)
-
-
-def _place(site: Site) -> str:
-    packed = str(site.packed) if site.packed > 1 else ""
-    return f"{site.context}.{site.placement}{packed}.{site.shape[0]}x{site.shape[1]}"

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from countperf.errors import CountingError
+from countperf.execution.keys import GroupBytesKey, GroupSegmentsKey, KernelBytesKey
+from countperf.properties.site_names import SITE_ROOT, parse_execution
 
 GROUP_SHAPE = ("items", "rows")
 """Names of properties that say how large work groups are."""
@@ -63,6 +65,10 @@ def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
     """Return row length and number of rows of the groups."""
-    shapes = {name.split(".")[3] for name in names if name.startswith("exec.")}
-    found = (shape.split("x") for shape in shapes)
-    return {(int(row), int(rows)) for row, rows in found}
+    keys = (parse_execution(name) for name in names if name.startswith(f"{SITE_ROOT}."))
+    return {
+        key.site.shape
+        for key in keys
+        if key is not None
+        and not isinstance(key, GroupBytesKey | GroupSegmentsKey | KernelBytesKey)
+    }

@@ -12,6 +12,34 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from countperf.errors import PropertyNameError
+from countperf.execution.issue_keys import (
+    ConflictingValues,
+    IssuedAccess,
+    IssuedChain,
+    IssuedEvent,
+    IssuedGuard,
+    IssuedOperation,
+    IssuedPasses,
+    IssuedPrivateAccess,
+    IssuedRows,
+    IssueKey,
+)
+from countperf.execution.keys import (
+    AccessKey,
+    AddressesKey,
+    ChainKey,
+    EventKey,
+    ExecutionKey,
+    GroupBytesKey,
+    GroupSegmentsKey,
+    GuardedAccessKey,
+    KernelBytesKey,
+    LiveValuesKey,
+    OperationKey,
+    PrivateAccessKey,
+)
+from countperf.properties.issue_names import ISSUE_ROOT, parse_issue
+from countperf.properties.site_names import FOOTPRINT_ROOTS, SITE_ROOT, parse_execution
 from countperf.symbolic.memory import kept_in_process
 
 COUNTING_RULES_VERSION = 10
@@ -51,8 +79,6 @@ _INTEGER = r"[iu](?:8|16|32|64)"
 _BITS = r"(?P<bits>[1-9]\d*)"
 """Bits of an element: any number of bytes, since there are vectors and structures."""
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
-_SITE = r"(?:free|sync)\.(?:flat|long|packed|short|loop[248]?)\.\d+x\d+"
-_STEP = r"(?:same|next|offset|shifted|masked|near|(?:far|wide|vast)[1-3]?|(?:wide|vast)?data)"
 
 _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), unit, description)
@@ -82,62 +108,6 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (rf"lmem\.(?:load|store)\.{_BITS}", "access", "accesses to local memory by size in bits"),
         (r"barrier\.(?:local|global)", "barrier x work item", "barriers that work items wait at"),
         (
-            rf"exec\.{_SITE}\.(?:flop\.\w+\.{_REAL}|iop\.\w+\.{_INTEGER})(?:\.\w+)?",
-            "operation",
-            "operations by site",
-        ),
-        (
-            rf"exec\.{_SITE}\.[gl]mem\.(?:load|store)\.{_BITS}\.{_STEP}(?:_{_STEP})?(?:\.{_STEP})?",
-            "access",
-            "accesses by site, by the step of the address from item to item and in a loop",
-        ),
-        (
-            rf"exec\.{_SITE}\.chain\.\w+\.\w+(?:\.\d+)?",
-            "operation",
-            "operations of carried chains, by their iterations if known",
-        ),
-        (
-            rf"exec\.{_SITE}\.addresses\.\d+",
-            "access",
-            "loads in loops with barriers, by how many an item has there",
-        ),
-        (
-            rf"exec\.{_SITE}\.guarded\.[gl]mem\.(?:load|store)\.{_BITS}\.\w+",
-            "access",
-            "accesses under a condition that tells neighboring items apart",
-        ),
-        (rf"exec\.{_SITE}\.idle", "slot", "slots of instructions in which nothing is executed"),
-        (
-            rf"exec\.{_SITE}\.pmem\.(?:load|store)\.\d+",
-            "access",
-            "accesses to private arrays at subscripts that depend on the items' own loops, by the"
-            " elements that an item has",
-        ),
-        (rf"exec\.{_SITE}\.carried", "value", "private values that loops carry, times iterations"),
-        (
-            rf"exec\.{_SITE}\.kept\.\d+\.\d+",
-            "value",
-            "private values carried over barriers, by how many an item has, and their bits",
-        ),
-        (rf"exec\.{_SITE}\.iterations", "iteration", "iterations of the items' own loops"),
-        (rf"exec\.{_SITE}\.entries", "entry", "how often items come to their own loops"),
-        (rf"exec\.{_SITE}\.passes", "work group", "passes of work groups through regions"),
-        (
-            r"bytes\.group\.(?:load|store)\.(?:dense|sparse)",
-            "B",
-            "distinct bytes of global memory that each group accesses, over all groups",
-        ),
-        (
-            r"segments\.group\.(?:load|store)",
-            "segment",
-            "contiguous pieces of global memory that each group accesses, over all groups",
-        ),
-        (
-            r"bytes\.kernel\.(?:load|store)",
-            "B",
-            "distinct bytes of global memory that the kernel accesses, and those between",
-        ),
-        (
             r"code\.\w+",
             "instruction",
             "instructions of compiled code that all groups execute, by class",
@@ -151,57 +121,6 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             r"late\.stack\.(?:load|store)",
             "B",
             "bytes that compiled code keeps on the stack for each item, beyond a first-level cache",
-        ),
-        (
-            rf"run\.(?:vector|scalar)\.arithmetic\.{_REAL}(?:\.\w+)?",
-            "instruction",
-            "additions, multiplications and fused ones as a device issues them",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.chain\.\w+(?:\.\w+)?",
-            "instruction",
-            "instructions of carried chains, which wait for each other",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.[gl]mem\.(?:load|store)(?:\.\w+)?",
-            "instruction",
-            "accesses as a device issues them, by how addresses change",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.pmem\.(?:load|store|gather|scatter)",
-            "instruction",
-            "accesses to private arrays as a device issues them, or as each item of vectors does",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.guarded\.[gl]mem\.(?:load|store)",
-            "instruction",
-            "those of the accesses in vectors that need a mask, or a branch for each item",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.(?:idle|iterations|entries|carried|kept|addresses)",
-            "instruction",
-            "slots without work, iterations, and private values kept in memory, as a device issues"
-            " them",
-        ),
-        (
-            r"run\.scalar\.crowded",
-            "value",
-            "private values kept over barriers, as far as those of an item share sets of a cache",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.passes\.(?:free|sync)",
-            "work group",
-            "passes of work groups through regions",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.rows\.(?:free|sync|loop)",
-            "row",
-            "passes of rows of work groups through regions, and through bodies of loops",
-        ),
-        (
-            r"run\.(?:vector|scalar)\.(?:minor|divide|div|pow|special|conditional)(?:\.\w+){0,2}",
-            "instruction",
-            "other operations as a device issues them",
         ),
         (
             r"transactions\.[1-9]\d*x[1-9]\d*(?:\.(?:load|store))?",
@@ -230,14 +149,79 @@ _GRAMMAR_OF_ROOT: dict[str, list[tuple[re.Pattern[str], str, str]]] = {}
 for _rule in _GRAMMAR:
     _GRAMMAR_OF_ROOT.setdefault(_rule[0].pattern.split(r"\.")[0], []).append(_rule)
 
-PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
+_TYPED_ROOTS = frozenset({SITE_ROOT, ISSUE_ROOT, *FOOTPRINT_ROOTS})
+PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT) | _TYPED_ROOTS
 """First parts of property names."""
 
-
-_NOT_EMITTED = frozenset({"exec", "run", "bytes", "segments", "code", "late", "transactions"}) | {
-    "subgroups",
-    "distinct",
+_EVENTS = {
+    "idle": ("slot", "slots of instructions in which nothing is executed"),
+    "carried": ("value", "private values that loops carry, times iterations"),
+    "iterations": ("iteration", "iterations of the items' own loops"),
+    "entries": ("entry", "how often items come to their own loops"),
+    "passes": ("work group", "passes of work groups through regions"),
 }
+_OF_EXECUTIONS: dict[type, tuple[str, str]] = {
+    OperationKey: ("operation", "operations by site"),
+    AccessKey: (
+        "access",
+        "accesses by site, by the step of the address from item to item and in a loop",
+    ),
+    GuardedAccessKey: (
+        "access",
+        "accesses under a condition that tells neighboring items apart",
+    ),
+    PrivateAccessKey: (
+        "access",
+        "accesses to private arrays at subscripts that depend on the items' own loops, by the"
+        " elements that an item has",
+    ),
+    ChainKey: ("operation", "operations of carried chains, by their iterations if known"),
+    LiveValuesKey: (
+        "value",
+        "private values carried over barriers, by how many an item has, and their bits",
+    ),
+    AddressesKey: ("access", "loads in loops with barriers, by how many an item has there"),
+    GroupBytesKey: (
+        "B",
+        "distinct bytes of global memory that each group accesses, over all groups",
+    ),
+    GroupSegmentsKey: (
+        "segment",
+        "contiguous pieces of global memory that each group accesses, over all groups",
+    ),
+    KernelBytesKey: (
+        "B",
+        "distinct bytes of global memory that the kernel accesses, and those between",
+    ),
+}
+_ISSUED: dict[type, tuple[str, str]] = {
+    IssuedOperation: ("instruction", "operations as a device issues them, by class"),
+    IssuedChain: ("instruction", "instructions of carried chains, which wait for each other"),
+    IssuedAccess: ("instruction", "accesses as a device issues them, by how addresses change"),
+    IssuedPrivateAccess: (
+        "instruction",
+        "accesses to private arrays as a device issues them, or as each item of vectors does",
+    ),
+    IssuedGuard: (
+        "instruction",
+        "those of the accesses in vectors that need a mask, or a branch for each item",
+    ),
+    IssuedEvent: (
+        "instruction",
+        "slots without work, iterations, and private values kept in memory, as a device issues"
+        " them",
+    ),
+    ConflictingValues: (
+        "value",
+        "private values kept over barriers, as far as those of an item share sets of a cache",
+    ),
+    IssuedPasses: ("work group", "passes of work groups through regions"),
+    IssuedRows: (
+        "row",
+        "passes of rows of work groups through regions, and through bodies of loops",
+    ),
+}
+_NOT_EMITTED = _TYPED_ROOTS | {"code", "late", "transactions", "subgroups", "distinct"}
 
 
 def is_emitted(name: str) -> bool:
@@ -253,15 +237,29 @@ def describe(name: str) -> KernelProperty:
     PropertyNameError
         The name does not follow the grammar.
     """
-    _, unit, description = _rule_of(name)
+    unit, description = _unit_and_description(name)
     return KernelProperty(name=name, unit=unit, description=description)
 
 
-def _rule_of(name: str) -> tuple[re.Pattern[str], str, str]:
-    for rule in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
-        found = rule[0].fullmatch(name)
+def key_of(name: str) -> ExecutionKey | IssueKey | None:
+    """Return the execution, footprint or issued work that a name stands for; None for others."""
+    root = name.partition(".")[0]
+    if root not in _TYPED_ROOTS:
+        return None
+    return parse_issue(name) if root == ISSUE_ROOT else parse_execution(name)
+
+
+def _unit_and_description(name: str) -> tuple[str, str]:
+    key = key_of(name)
+    if isinstance(key, EventKey):
+        return _EVENTS[key.event]
+    if key is not None:
+        kind = type(key)
+        return _OF_EXECUTIONS[kind] if kind in _OF_EXECUTIONS else _ISSUED[kind]
+    for pattern, unit, description in _GRAMMAR_OF_ROOT.get(name.partition(".")[0], ()):
+        found = pattern.fullmatch(name)
         if found is not None and int(found.groupdict().get("bits", 8)) % 8 == 0:
-            return rule
+            return unit, description
     raise PropertyNameError(
         f"{name!r} is no property name; names look like flop.add.f32, flop.special.f32.rsqrt, "
         "gmem.load.32.stride1, lmem.load.32, barrier.local, groups, launches",
@@ -278,5 +276,5 @@ def validate_name(name: str) -> str:
     PropertyNameError
         It does not.
     """
-    _rule_of(name)
+    _unit_and_description(name)
     return name

@@ -565,22 +565,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         DocumentError
             The document is none of a property vector, damaged, or of an unknown version.
         """
-        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            raise DocumentError(
-                f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
-            )
-        if document.get("version") != VERSION:
-            raise DocumentError(
-                f"property vector of version {document.get('version')!r}; this countperf reads "
-                f"version {VERSION}",
-                field="$.version",
-            )
-        view = document.get("view", "source")
-        if view not in VIEWS:
-            raise DocumentError(
-                f"property vector of the view {view!r}; there are {' and '.join(VIEWS)}",
-                field="$.view",
-            )
+        view = _checked_view(document)
         found = validate(_VectorDocument, document)
         field = "$"
         try:
@@ -623,6 +608,27 @@ class PropertyVector(Table, Mapping[str, Count]):
             ) from error
 
     # }}}
+
+
+def _checked_view(document: Any) -> View:
+    """Return the view of a document; refuse what is no property vector that this version reads."""
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise DocumentError(
+            f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
+        )
+    if document.get("version") != VERSION:
+        raise DocumentError(
+            f"property vector of version {document.get('version')!r}; this countperf reads "
+            f"version {VERSION}",
+            field="$.version",
+        )
+    view = document.get("view", "source")
+    if view not in VIEWS:
+        raise DocumentError(
+            f"property vector of the view {view!r}; there are {' and '.join(VIEWS)}",
+            field="$.view",
+        )
+    return view
 
 
 class CompiledVector:

@@ -24,6 +24,7 @@ from countperf.fitting.verdicts import memory_verdict
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.models.structural import candidates, refinements, structural
+from countperf.properties.issuing import apply_policy
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -179,7 +180,7 @@ def test_policies_take_the_first_cache_from_the_hierarchy(
     policy = ExecutionPolicy(width=8, vectorized="never", addresses="kept", kept="by value")
     counts = {"exec.sync.flat.8000x1.addresses.1": 1, "exec.sync.flat.1024x1.kept.16.32": 1}
 
-    issued = policy.apply(counts, load_hierarchy(name))
+    issued = apply_policy(policy, counts, load_hierarchy(name))
 
     assert float(issued["run.scalar.addresses"]) == pytest.approx(beyond)
     assert float(issued["run.scalar.crowded"]) == crowded

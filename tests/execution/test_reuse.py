@@ -10,6 +10,7 @@ import pytest
 
 from countperf import count_kernel
 from countperf.execution.policy import ExecutionPolicy
+from countperf.properties.issuing import apply_policy
 
 _LINE = 64
 
@@ -126,13 +127,13 @@ def test_rows_apart_that_items_of_a_group_begin(m: int, items: int, step: str) -
     ],
 )
 def test_accesses_pass_nearer_caches(walk: str, issued: dict[str, int]) -> None:
-    found = ExecutionPolicy().apply({f"exec.free.flat.16x1.{walk}": 96})
+    found = apply_policy(ExecutionPolicy(), {f"exec.free.flat.16x1.{walk}": 96})
     space = ".".join(walk.split(".")[:2])
     assert found == {f"run.scalar.{space}.{name}": number for name, number in issued.items()}
 
 
 def test_vectors_of_neighbors_pass_them_too() -> None:
-    found = ExecutionPolicy().apply({"exec.sync.loop.16x1.gmem.load.32.next.wide3": 96})
+    found = apply_policy(ExecutionPolicy(), {"exec.sync.loop.16x1.gmem.load.32.next.wide3": 96})
     assert found == {f"run.vector.gmem.load.{name}": 6 for name in ("strided", "wide", "pitch")}
 
 

@@ -9,6 +9,7 @@ from countperf.errors import ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.structural import OVERLAPS, candidate_name, refinements, structural
+from countperf.properties.issuing import apply_policy
 
 COUNTS = {
     "launches": 1,
@@ -60,9 +61,9 @@ def test_an_unknown_overlap_is_refused() -> None:
 @pytest.mark.parametrize("step", ["vast_vast", "wide_wide1", "same_widedata", "far_far", "next"])
 def test_what_is_issued_stays_as_it_is(step: str) -> None:
     policy = ExecutionPolicy(width=8, vectorized="always")
-    issued = policy.apply({f"exec.free.flat.16x4.gmem.load.32.{step}": 64})
+    issued = apply_policy(policy, {f"exec.free.flat.16x4.gmem.load.32.{step}": 64})
     assert issued
-    assert policy.apply(issued) == issued
+    assert apply_policy(policy, issued) == issued
 
 
 @pytest.mark.parametrize("overlap", OVERLAPS)

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import get_args
 
 import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.execution.reuse import Step
+from countperf.execution.keys import (
+    AccessKey,
+    Beside,
+    ByData,
+    Grade,
+    Level,
+    Site,
+    Step,
+    ToOtherLines,
+    WorkItemStep,
+)
 from countperf.properties.assumptions import assumption_of
 from countperf.properties.count_properties import count_kernel
+from countperf.properties.site_names import execution_name
 from countperf.report.objects import count_object
 from countperf.report.text import count_text
 
-FACTS = {"same", "next", "offset", "shifted", "masked", "near", "far", "data"}
+_LEVELS = get_args(Level)
+_FACTS: tuple[Step, ...] = (*get_args(Beside), ToOtherLines("l1"), ByData("l1"))
 """Steps that follow from addresses and the size of a line alone."""
+_GUESSES: tuple[Step, ...] = (
+    *(ToOtherLines(*each) for each in product(_LEVELS, get_args(Grade)) if each != ("l1", 0)),
+    ByData("l2"),
+    ByData("beyond_l2"),
+)
 
 
-@pytest.mark.parametrize("step", get_args(Step))
-def test_every_step_is_a_fact_or_assumes_caches(step: str) -> None:
-    said = assumption_of(f"exec.free.flat.8x1.gmem.load.32.next.{step}")
-
-    assert ("caches" in said) is (step not in FACTS)
+@pytest.mark.parametrize("step", [*_FACTS, *_GUESSES], ids=str)
+def test_every_step_is_a_fact_or_assumes_caches(step: Step) -> None:
+    site = Site("free", "flat", (8, 1))
+    keys = [
+        AccessKey(site, "global", "load", 32, WorkItemStep("next"), step),
+        AccessKey(site, "global", "load", 32, WorkItemStep(step)),
+        AccessKey(site, "global", "load", 32, WorkItemStep("same", step)),
+    ]
+    for key in keys:
+        said = assumption_of(execution_name(key))
+        assert ("caches" in said) is (step in _GUESSES)
 
 
 @pytest.mark.parametrize(

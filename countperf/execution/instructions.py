@@ -1,0 +1,154 @@
+"""Instructions as executions are counted: what each does, where it stands, and its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopy.kernel.data import LoopedIlpTag
+from loopy.symbolic import get_dependencies
+
+from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.compiled_types import compiled_counter
+from countperf.counting.domains import Domains, Grid
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess
+from countperf.counting.operations import Number, Tally
+from countperf.counting.places import Place
+from countperf.counting.regions import RegionOutline
+from countperf.counting.schedule import DeviceProgram
+from countperf.counting.statistics import Statistics
+from countperf.counting.supplied import require_rule
+from countperf.symbolic.affine import ALWAYS
+
+__all__ = [
+    "NARROW_ROW",
+    "Conditions",
+    "Instruction",
+    "InstructionReader",
+    "is_load",
+    "left_loops",
+    "neighbors",
+    "tells_apart",
+    "updated_along",
+]
+
+NARROW_ROW = 8
+"""Items of a row up to which compilers may unroll it."""
+
+Conditions = tuple[Case | FirstIteration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """An instruction: what it tallies, where it stands, and which of its loops are its items'.
+
+    Attributes
+    ----------
+    loopy : loopy.InstructionBase
+        The instruction.
+    predicates : tuple of Case
+        Conditions under which it is executed.
+    probability : int or Fraction
+        How often conditions that data decides hold.
+    tested, tallied : Tally
+        What testing the predicates does, and what the instruction does where they hold.
+    kinds : mapping from str to kind
+        Of the loops around it, and of axes.
+    place : Place
+        Where it is executed.
+    own : list of str
+        Loops that each work item runs at its own pace, outer ones first.
+    copies : list of str
+        Loops over copies that are written as loops.
+    """
+
+    loopy: Any
+    predicates: tuple[Case, ...]
+    probability: Number
+    tested: Tally
+    tallied: Tally
+    kinds: Mapping[str, Any]
+    place: Place
+    own: list[str]
+    copies: list[str]
+
+    def conditions(self, cases: Iterable[Case | FirstIteration]) -> Conditions:
+        """Return the conditions of something that it does: its own, and those of a tally."""
+        return self.predicates + tuple(
+            case
+            for case in cases
+            if isinstance(case, FirstIteration) or case.alternatives != ALWAYS
+        )
+
+
+class InstructionReader:
+    """Reads the instructions of a kernel, which come in the order of the schedule."""
+
+    def __init__(self, domains: Domains, statistics: Statistics) -> None:
+        self.kernel = domains.kernel
+        self._domains = domains
+        self._tallies = compiled_counter(domains, statistics=statistics)
+        self.analyzer = AccessAnalyzer(self.kernel, domains, self._tallies)
+        self.looped_copies = frozenset(
+            name
+            for name, iname in self.kernel.inames.items()
+            if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
+        )
+
+    def read(
+        self, program: DeviceProgram, outline: RegionOutline, instruction: Any, grid: Grid
+    ) -> Instruction:
+        """Tally an instruction.
+
+        Raises
+        ------
+        CountingError
+            It has no counting rule, or cannot be counted exactly.
+        """
+        require_rule(self.kernel, instruction)
+        predicates, probability = self._domains.predicate_conditions(instruction)
+        tested = self._tallies.tally_predicates(instruction) if instruction.predicates else {}
+        kinds = self.analyzer.kinds(program, outline, instruction.id)
+        place = self.analyzer.place(outline, instruction, predicates, grid, kinds)
+        return Instruction(
+            loopy=instruction,
+            predicates=predicates,
+            probability=probability,
+            tested=tested,
+            tallied=self._tallies.tally(instruction),
+            kinds=kinds,
+            place=place,
+            own=[n for n in place.loops if kinds.get(n) == "loop" and n in place.within],
+            copies=sorted(self.looped_copies & place.within),
+        )
+
+
+def left_loops(conditions: Iterable[Case | FirstIteration]) -> frozenset[str]:
+    """Return the loops that something has left, since it is executed once per entry of them."""
+    return frozenset[str]().union(
+        *(case.loops for case in conditions if isinstance(case, FirstIteration))
+    )
+
+
+def tells_apart(conditions: Iterable[Case | FirstIteration], items: Collection[str]) -> bool:
+    """Tell whether some conditions depend on work-item indices."""
+    return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
+
+
+def neighbors(place: Place) -> tuple[str, ...]:
+    """Return the work-item indices along the axes that vectors may take."""
+    axes = (0, 1) if place.grid.items.get(0, 1) <= NARROW_ROW else (0,)
+    return tuple(name for name, axis in place.lanes.items() if axis in axes)
+
+
+def is_load(key: Any) -> bool:
+    """Tell whether a key of a tally is a load."""
+    return isinstance(key, MemoryAccess) and key.direction == "load"
+
+
+def updated_along(instruction: Any) -> frozenset[str]:
+    """Return the loops along which a Loopy instruction updates what it reads."""
+    if not instruction.read_dependency_names() & set(instruction.assignee_var_names()):
+        return frozenset()
+    return instruction.within_inames - frozenset(get_dependencies(tuple(instruction.assignees)))

@@ -1,0 +1,361 @@
+r"""What a device issues for what was counted, under an execution policy.
+
+Of a count :math:`v` at a site of rows of :math:`r` items, and a policy of width :math:`W` under
+which the site runs in vectors, each row takes :math:`\lceil r/W \rceil` vector instructions (or
+:math:`\lfloor r/W \rfloor` and :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times
+as many in all. Vectors are of 32 bits per lane: one of wider elements takes as many more accesses.
+
+- Lanes whose addresses are not next to each other, or all the same, access memory one by one:
+  ``walk`` within lines. Accesses to other lines are charged for each cache that they pass:
+  ``l1_reuse`` (``data`` where data decides addresses), besides ``l2_reuse`` if a first-level cache
+  does not keep the line, ``beyond_l2`` if a second-level one does not, and ``set_conflict`` as far
+  as lines share sets of one.
+- Vectors of neighbors in global memory are ``strided`` where the next iteration of an item's loop
+  is in other lines, and pass caches likewise.
+- Items, or vectors of them, enter loops of their own; where the loop over items runs inside of
+  these, their group does.
+- Calls that not all items make are ``conditional`` in vectors, and calls like others one by one.
+- Accesses in vectors are guarded besides where a condition tells items apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import assert_never
+
+from countperf.counting.keys import Operation
+from countperf.execution.issue_keys import (
+    ConflictingValues,
+    IssuedAccess,
+    IssuedChain,
+    IssuedEvent,
+    IssuedGuard,
+    IssuedOperation,
+    IssuedPasses,
+    IssuedPrivateAccess,
+    IssuedRows,
+    Serving,
+    Unit,
+)
+from countperf.execution.keys import (
+    AccessKey,
+    AddressesKey,
+    ByData,
+    ChainKey,
+    Direction,
+    EventKey,
+    ExecutionKey,
+    GroupBytesKey,
+    GroupSegmentsKey,
+    GuardedAccessKey,
+    KernelBytesKey,
+    Level,
+    LiveValuesKey,
+    OperationKey,
+    PrivateAccessKey,
+    Step,
+    ToOtherLines,
+)
+from countperf.execution.memory_hierarchy import Cache
+from countperf.execution.policy import ExecutionPolicy
+from countperf.execution.site_run import Issued, SiteRun
+
+__all__ = ["Issued", "issue"]
+
+_ONE = Fraction(1)
+_ARITHMETIC = frozenset({"add", "mul", "fma"})
+_LIKE_PRODUCTS = frozenset({"mul", "fma", "shift"})
+"""Links of chains that take about as long; additions are shorter on some processors."""
+_MINOR = frozenset({"neg", "select", "compare", "convert", "minmax"})
+_MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
+_PASSED: Mapping[Level, tuple[Serving, ...]] = {
+    "l1": (),
+    "l2": ("l2_reuse",),
+    "beyond_l2": ("l2_reuse", "beyond_l2"),
+}
+"""Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
+_CONFLICTS = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: _ONE}
+"""Share of the accesses to lines of one cache set that miss, by grade."""
+_LANE_BITS = 32
+_ADDRESS_BYTES = 8
+_VALUES_PACKED_BY_ITEM = 16
+"""Values of an item from which on LLVM packs them instead of items."""
+_VALUE_CONFLICTS = ((2, _ONE), (1, Fraction(1, 4)))
+"""Of values that items keep, by how many lines share a set, as multiples of the lines that a set
+holds: which share comes back too late."""
+_OVERLAPPED = 32
+"""Iterations of a chain that overlap with what follows."""
+_SHIFTED = frozenset[Step]({"offset", "shifted", "masked"})
+_NEIGHBORS = frozenset[Step]({"next", "offset"})
+
+
+def issue(key: ExecutionKey, policy: ExecutionPolicy, first_cache: Cache) -> Issued:
+    """Return what a unit of a count is issued as.
+
+    Parameters
+    ----------
+    key : ExecutionKey
+        What is counted.
+    policy : ExecutionPolicy
+        How the device runs work groups.
+    first_cache : Cache
+        The device's first-level cache, which keeps what items need again.
+    """
+    match key:
+        case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
+            return ((key, _ONE),)
+        case OperationKey(site, operation):
+            return _operation(operation, SiteRun.of(site, policy))
+        case AccessKey():
+            return _access(key, SiteRun.of(key.site, policy))
+        case GuardedAccessKey():
+            return _guarded_access(key, SiteRun.of(key.site, policy))
+        case PrivateAccessKey():
+            return _private_access(key, SiteRun.of(key.site, policy))
+        case ChainKey():
+            return _chain(key, SiteRun.of(key.site, policy))
+        case LiveValuesKey():
+            return _live_values(key, SiteRun.of(key.site, policy), first_cache)
+        case AddressesKey():
+            return _addresses(key, SiteRun.of(key.site, policy), first_cache)
+        case EventKey(site, _):
+            return _event(key, SiteRun.of(site, policy))
+        case _:
+            assert_never(key)
+
+
+# {{{ operations and chains
+
+
+def _operation(operation: Operation, run: SiteRun) -> Issued:
+    in_vectors = _issued_operation("vector", operation)
+    alone = _issued_operation("scalar", _as_called_alone(operation))
+    values = run.site.slp_values
+    is_float = operation.type_name.startswith("f")
+    if values > 1 and is_float and not run.is_vector and run.policy.alike == "packed":
+        return ((in_vectors, Fraction(1, values)),)
+    return run.issued(in_vectors, alone)
+
+
+def _as_called_alone(operation: Operation) -> Operation:
+    """Return the operation; a call that not all items make is like others if each has its own."""
+    match operation:
+        case Operation(kind="conditional", function="pow"):
+            return Operation(kind="pow", type_name=operation.type_name)
+        case Operation(kind="conditional", function=name) if name not in _MINOR_FUNCTIONS:
+            return Operation(kind="special", type_name=operation.type_name, function=name)
+        case _:
+            return operation
+
+
+def _issued_operation(unit: Unit, operation: Operation) -> IssuedOperation:
+    kind, type_name, function = operation.kind, operation.type_name, operation.function
+    if not type_name.startswith("f"):
+        group = "divide" if kind in ("div", "mod") else "minor"
+        return IssuedOperation(unit, group, type_name, kind)
+    if kind in ("special", "conditional") and function in _MINOR_FUNCTIONS:
+        return IssuedOperation(unit, "minor", type_name, function)
+    if kind in _ARITHMETIC:
+        return IssuedOperation(unit, "arithmetic", type_name, kind)
+    if kind in _MINOR:
+        return IssuedOperation(unit, "minor", type_name, kind)
+    return IssuedOperation(unit, kind, type_name, function)
+
+
+def _chain(key: ChainKey, run: SiteRun) -> Issued:
+    if run.is_outside or run.is_flat:
+        return ()
+    kind = "arithmetic" if key.kind in _LIKE_PRODUCTS else key.kind
+    waiting = _ONE
+    if run.policy.chains == "overlapped" and key.iterations is not None:
+        waiting = Fraction(key.iterations, key.iterations + _OVERLAPPED)
+    return run.issued(
+        IssuedChain("vector", key.type_name, kind),
+        IssuedChain("scalar", key.type_name, kind),
+        times=waiting,
+    )
+
+
+# }}}
+
+# {{{ accesses
+
+
+def _access(key: AccessKey, run: SiteRun) -> Issued:
+    step = _between_items(key, run)
+    alone = step if key.in_loop is None else key.in_loop
+    if not run.is_vector:
+        return _one_by_one(key, "scalar", alone, _ONE)
+    if key.direction == "store" and step == "same":
+        step = "next"
+    each = Fraction(key.bits, _LANE_BITS)
+    full, left = run.shares
+    match step:
+        case ByData() if run.policy.gathers == "apart" and key.space == "global":
+            return _led_by_data(key, step)
+        case "near" | ToOtherLines() | ByData():
+            return _one_by_one(key, "scalar", step, _ONE)
+        case "next" if key.space == "global" and _is_elsewhere(key.in_loop):
+            together = _one_by_one(key, "vector", key.in_loop, full * each) if full else ()
+        case "same" | "next" | "offset" | "shifted" | "masked":
+            issued = IssuedAccess("vector", key.space, key.direction, step)
+            together = ((issued, full * each),) if full else ()
+        case _:
+            assert_never(step)
+    return together + (_one_by_one(key, "scalar", alone, left) if left else ())
+
+
+def _is_elsewhere(step: Step | None) -> bool:
+    return isinstance(step, ToOtherLines | ByData)
+
+
+def _one_by_one(key: AccessKey, unit: Unit, step: Step | None, times: Fraction) -> Issued:
+    """Return accesses by items, or by vectors of neighbors that go on to other lines."""
+    passed: tuple[Serving, ...] = ()
+    nearest: Serving = "walk"
+    conflicts = Fraction(0)
+    match step:
+        case ToOtherLines(level, grade):
+            nearest, passed = "l1_reuse", _PASSED[level]
+            conflicts = _CONFLICTS[grade] if grade else conflicts
+        case ByData(level):
+            nearest, passed = "data", _PASSED[level]
+        case _:
+            pass
+    nearest = "strided" if unit == "vector" else nearest
+    served: list[tuple[Serving, Fraction]] = [(each, times) for each in (nearest, *passed)]
+    if conflicts:
+        served.append(("set_conflict", times * conflicts))
+    return tuple(
+        (IssuedAccess(unit, key.space, key.direction, serving), share) for serving, share in served
+    )
+
+
+def _led_by_data(key: AccessKey, step: ByData) -> Issued:
+    """Return accesses of a vector that data leads: gathers, and what farther caches serve."""
+    by_item = _one_by_one(key, "scalar", step, _ONE)
+    nearest = IssuedAccess("vector", key.space, key.direction, _apart(key.direction))
+    return ((nearest, _ONE), *by_item[1:])
+
+
+def _apart(direction: Direction) -> Serving:
+    return "gather" if direction == "load" else "scatter"
+
+
+def _between_items(key: AccessKey | GuardedAccessKey, run: SiteRun) -> Step:
+    """Return the step along local axis 0 as compilers see it; ``near`` where they take it apart."""
+    step, policy = key.between_items.along_row, run.policy
+    is_outside_loops = key.site.placement not in ("short", "loop")
+    is_local_load = key.space == "local" and key.direction == "load"
+    if is_local_load and policy.local_loads == "by item" and key.site.context == "sync":
+        return "near"
+    if is_local_load and policy.shifted == "apart" and is_outside_loops and run.rows > 1:
+        return "near" if step in _SHIFTED else step
+    is_odd = run.rows == 1 and run.row.bit_count() != 1
+    if key.space == "global" and policy.odd_rows == "apart" and is_outside_loops and is_odd:
+        return "near" if step in _NEIGHBORS else step
+    return step
+
+
+def _guarded_access(key: GuardedAccessKey, run: SiteRun) -> Issued:
+    if run.policy.guards == "free" or not run.is_vector:
+        return ()  # one branch around all of an item's work
+    step = _between_items(key, run)
+    if step == "near" or _is_elsewhere(step):
+        return ((IssuedGuard("scalar", key.space, key.direction), _ONE),)
+    full, _ = run.shares
+    guard = IssuedGuard("vector", key.space, key.direction)
+    return ((guard, full * Fraction(key.bits, _LANE_BITS)),) if full else ()
+
+
+def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
+    policy, site = run.policy, key.site
+    is_lone = policy.lone_arrays == "registers" and site.context == "sync" and run.rows == 1
+    is_large = 0 < policy.arrays < key.elements and not is_lone and run.is_vector
+    if is_large:
+        kind = "gather" if key.direction == "load" else "scatter"
+        return ((IssuedPrivateAccess("vector", kind), _ONE),)
+    if run.is_written_out:
+        return ()  # in registers
+    alone = IssuedPrivateAccess("scalar", key.direction)
+    if run.is_outside:
+        return ((alone, _ONE),)
+    return run.issued(IssuedPrivateAccess("vector", key.direction), alone)
+
+
+# }}}
+
+# {{{ loops, and what is kept over barriers
+
+
+def _event(key: EventKey, run: SiteRun) -> Issued:
+    match key.event:
+        case "passes":
+            context = key.site.context
+            rows = Fraction(run.rows)
+            return ((IssuedPasses(run.unit, context), _ONE), (IssuedRows(run.unit, context), rows))
+        case "iterations":
+            return _iterations(run)
+        case "entries":
+            return _entries(run)
+        case "carried":
+            is_kept = run.is_outside or run.is_flat
+            if key.site.context == "free" or not is_kept:
+                return ()
+            return run.issued(IssuedEvent("vector", "carried"), IssuedEvent("scalar", "carried"))
+        case "idle":
+            return run.issued(IssuedEvent("vector", "idle"), IssuedEvent("scalar", "idle"))
+        case _:
+            assert_never(key.event)
+
+
+def _iterations(run: SiteRun) -> Issued:
+    if run.is_written_out:
+        return ()
+    rows: Issued = ()
+    if run.is_outside:
+        rows = ((IssuedRows(run.unit, "loop"), Fraction(1, run.row)),)
+    vector, scalar = IssuedEvent("vector", "iterations"), IssuedEvent("scalar", "iterations")
+    return rows + run.issued(vector, scalar)
+
+
+def _entries(run: SiteRun) -> Issued:
+    if run.is_written_out:
+        return ()
+    alone = IssuedEvent("scalar", "entries")
+    if run.is_outside:
+        return ((alone, Fraction(1, run.row * run.rows)),)
+    return run.issued(IssuedEvent("vector", "entries"), alone)
+
+
+def _live_values(key: LiveValuesKey, run: SiteRun, cache: Cache) -> Issued:
+    alone = IssuedEvent("scalar", "live")
+    if run.policy.kept == "by value" and key.values >= _VALUES_PACKED_BY_ITEM:
+        late = _sharing_sets(key.values, key.site.items * key.bits // 8, cache)
+        conflicts: Issued = ((ConflictingValues(), late),) if late else ()
+        return (*conflicts, (alone, _ONE))
+    each = Fraction(key.bits, _LANE_BITS)
+    return run.issued(IssuedEvent("vector", "live"), alone, each=each)
+
+
+def _sharing_sets(values: int, apart: int, cache: Cache) -> Fraction:
+    """Return which share of an item's values comes back too late, an array apart in bytes each."""
+    stride = cache.set_stride_bytes
+    lines = Fraction(values * math.gcd(apart, stride), stride)
+    return next(
+        (share for least, share in _VALUE_CONFLICTS if lines >= least * cache.ways), Fraction(0)
+    )
+
+
+def _addresses(key: AddressesKey, run: SiteRun, cache: Cache) -> Issued:
+    number = key.loads * key.site.items * _ADDRESS_BYTES
+    beyond = max(Fraction(0), 1 - Fraction(cache.size_bytes, number))
+    if run.policy.addresses != "kept" or not beyond:
+        return ()
+    vector, scalar = IssuedEvent("vector", "addresses"), IssuedEvent("scalar", "addresses")
+    return run.issued(vector, scalar, times=beyond)
+
+
+# }}}

@@ -1,0 +1,242 @@
+"""Keys of counts by how a device executes them: sites, steps of addresses, footprints.
+
+A key says what is counted and where it stands. `countperf.execution.count` counts them,
+`countperf.execution.issue` turns them into what a device issues, and
+`countperf.properties.site_names` prints and parses them as names of properties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from countperf.counting.keys import Operation
+
+Context = Literal["free", "sync"]
+Placement = Literal["flat", "long", "packed", "short", "loop"]
+Space = Literal["global", "local"]
+Direction = Literal["load", "store"]
+Density = Literal["dense", "sparse"]
+Beside = Literal["same", "next", "offset", "shifted", "masked", "near"]
+Level = Literal["l1", "l2", "beyond_l2"]
+Grade = Literal[0, 1, 2, 3]
+Event = Literal["idle", "carried", "iterations", "entries", "passes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Place of an operation: context, loop nest and shape of the group.
+
+    Attributes
+    ----------
+    context : {"free", "sync"}
+        Whether the device program has local barriers.
+    placement : {"flat", "long", "packed", "short", "loop"}
+        Whether it is in a loop that each work item runs at its own pace: in none, in none but in
+        too much code for narrow rows to be unrolled, in none but beside copies of minima or maxima
+        that compilers pack, in one (or several) of at most 32 iterations in all, known beforehand,
+        or in another one.
+    shape : tuple of (int, int)
+        Work items along local axis 0, and rows of them.
+    slp_values : int
+        How many values the loop updates alike that one vector may take; 1: no others.
+    """
+
+    context: Context
+    placement: Placement
+    shape: tuple[int, int]
+    slp_values: int = 1
+
+    @property
+    def items(self) -> int:
+        """Work items of a group."""
+        return self.shape[0] * self.shape[1]
+
+
+@dataclass(frozen=True, slots=True)
+class ToOtherLines:
+    """Step of an address to another cache line.
+
+    Attributes
+    ----------
+    level : {"l1", "l2", "beyond_l2"}
+        Nearest cache that still keeps the line when the walk comes back to it.
+    set_conflict : {0, 1, 2, 3}
+        How many more lines share sets of a cache than these keep: 0 for none; 1, 2, 3 for about a
+        quarter, five eighths, and nearly all of the accesses that miss.
+    """
+
+    level: Level
+    set_conflict: Grade = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ByData:
+    """Step of an address that data decides, or that is uneven.
+
+    Attributes
+    ----------
+    level : {"l1", "l2", "beyond_l2"}
+        Nearest cache that keeps the array.
+    """
+
+    level: Level
+
+
+Step = Beside | ToOtherLines | ByData
+"""Change of an address between neighboring work items, or between iterations of a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItemStep:
+    """Step of an address from one work item to the next.
+
+    Attributes
+    ----------
+    along_row : Step
+        Along local axis 0.
+    across_rows : Step or None
+        Along local axis 1, where rows are so narrow that compilers may unroll them.
+    """
+
+    along_row: Step
+    across_rows: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationKey:
+    """Operations at a site."""
+
+    site: Site
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKey:
+    """Accesses at a site.
+
+    Attributes
+    ----------
+    site : Site
+        Where they stand.
+    space : {"global", "local"}
+        Address space.
+    direction : {"load", "store"}
+        Direction.
+    bits : int
+        Size of an element.
+    between_items : WorkItemStep
+        How the address changes from one item to the next.
+    in_loop : Step or None
+        How it changes in the innermost loop of the item; None outside such loops.
+    """
+
+    site: Site
+    space: Space
+    direction: Direction
+    bits: int
+    between_items: WorkItemStep
+    in_loop: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedAccessKey:
+    """Accesses under a condition that tells neighboring items apart; fields as in `AccessKey`."""
+
+    site: Site
+    space: Space
+    direction: Direction
+    bits: int
+    between_items: WorkItemStep
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateAccessKey:
+    """Accesses to private arrays, by how many elements each item has (0: no constant says it)."""
+
+    site: Site
+    direction: Direction
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainKey:
+    """Operations of carried chains.
+
+    Attributes
+    ----------
+    site : Site
+        Where they stand.
+    kind, type_name : str
+        Of the operation, such as ``fma`` and ``f32``.
+    iterations : int or None
+        Of the loops that carry them, if they are known.
+    """
+
+    site: Site
+    kind: str
+    type_name: str
+    iterations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveValuesKey:
+    """Private values that live across barriers, by how many an item has, and their bits."""
+
+    site: Site
+    values: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressesKey:
+    """Loads in loops with barriers, by how many an item has in such a loop."""
+
+    site: Site
+    loads: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventKey:
+    """Idle slots, carried values, iterations, entries of loops, or passes through regions."""
+
+    site: Site
+    event: Event
+
+
+SiteKey = (
+    OperationKey
+    | AccessKey
+    | GuardedAccessKey
+    | PrivateAccessKey
+    | ChainKey
+    | LiveValuesKey
+    | AddressesKey
+    | EventKey
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBytesKey:
+    """Distinct bytes of global memory that each group accesses, over all groups."""
+
+    direction: Direction
+    density: Density
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSegmentsKey:
+    """Contiguous pieces of global memory that each group accesses, over all groups."""
+
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBytesKey:
+    """Distinct bytes of global memory that the kernel accesses, and those between them."""
+
+    direction: Direction
+
+
+FootprintKey = GroupBytesKey | GroupSegmentsKey | KernelBytesKey
+ExecutionKey = SiteKey | FootprintKey

@@ -1,0 +1,158 @@
+"""Names of what a device issues: ``run.<unit>.<what>``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import assert_never, cast, get_args
+
+from countperf.execution.issue_keys import (
+    ConflictingValues,
+    IssuedAccess,
+    IssuedChain,
+    IssuedEvent,
+    IssuedEvents,
+    IssuedGuard,
+    IssuedOperation,
+    IssuedPasses,
+    IssuedPrivateAccess,
+    IssuedRows,
+    IssueKey,
+    Serving,
+    Unit,
+)
+from countperf.execution.keys import (
+    Context,
+    GroupBytesKey,
+    GroupSegmentsKey,
+    KernelBytesKey,
+    Space,
+)
+from countperf.properties.site_names import footprint_name, parse_footprint
+
+__all__ = ["ISSUE_ROOT", "issue_name", "parse_issue"]
+
+ISSUE_ROOT = "run"
+"""First part of the names of what a device issues."""
+
+_SPACES: Mapping[Space, str] = {"global": "gmem", "local": "lmem"}
+_SPACE_OF: Mapping[str, Space] = {text: space for space, text in _SPACES.items()}
+_RENAMED: Mapping[Serving, str] = {
+    "l1_reuse": "far",
+    "l2_reuse": "wide",
+    "beyond_l2": "vast",
+    "set_conflict": "pitch",
+}
+_ALL_SERVINGS: tuple[Serving, ...] = get_args(Serving)
+_SERVINGS: Mapping[str, Serving] = {
+    _RENAMED.get(serving, serving): serving for serving in _ALL_SERVINGS
+}
+_ALL_EVENTS: tuple[IssuedEvents, ...] = get_args(IssuedEvents)
+_EVENT_TEXTS: Mapping[IssuedEvents, str] = {
+    event: "kept" if event == "live" else event for event in _ALL_EVENTS
+}
+_EVENTS: Mapping[str, IssuedEvents] = {text: event for event, text in _EVENT_TEXTS.items()}
+_CONFLICTING = f"{ISSUE_ROOT}.scalar.crowded"
+_OPERATIONS = ("minor", "divide", "div", "pow", "special", "conditional")
+_REAL = re.compile(r"f(?:16|32|64)")
+_WORD = re.compile(r"\w+")
+
+
+def issue_name(key: IssueKey) -> str:
+    """Return the name of what is issued.
+
+    Examples
+    --------
+    >>> issue_name(IssuedOperation("vector", "arithmetic", "f32", "fma"))
+    'run.vector.arithmetic.f32.fma'
+    """
+    match key:
+        case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
+            return footprint_name(key)
+        case ConflictingValues():
+            return _CONFLICTING
+        case _:
+            return f"{ISSUE_ROOT}.{key.unit}.{_what(key)}"
+
+
+def _what(
+    key: IssuedOperation
+    | IssuedChain
+    | IssuedAccess
+    | IssuedPrivateAccess
+    | IssuedGuard
+    | IssuedEvent
+    | IssuedPasses
+    | IssuedRows,
+) -> str:
+    match key:
+        case IssuedOperation(_, kind, type_name, detail):
+            return ".".join(filter(None, (kind, type_name, detail)))
+        case IssuedChain(_, type_name, kind):
+            return ".".join(filter(None, ("chain", type_name, kind)))
+        case IssuedAccess(_, space, direction, serving):
+            last = "" if serving is None else f".{_RENAMED.get(serving, serving)}"
+            return f"{_SPACES[space]}.{direction}{last}"
+        case IssuedPrivateAccess(_, kind):
+            return f"pmem.{kind}"
+        case IssuedGuard(_, space, direction):
+            return f"guarded.{_SPACES[space]}.{direction}"
+        case IssuedEvent(_, event):
+            return _EVENT_TEXTS[event]
+        case IssuedPasses(_, context):
+            return f"passes.{context}"
+        case IssuedRows(_, context):
+            return f"rows.{context}"
+        case _:
+            assert_never(key)
+
+
+def parse_issue(name: str) -> IssueKey | None:
+    """Return what is issued that a name stands for; None if it is none.
+
+    Examples
+    --------
+    >>> parse_issue("run.scalar.gmem.load.far")
+    IssuedAccess(unit='scalar', space='global', direction='load', serving='l1_reuse')
+    """
+    if name == _CONFLICTING:
+        return ConflictingValues()
+    root, *rest = name.split(".")
+    if root != ISSUE_ROOT:
+        return parse_footprint(name)
+    if not rest or rest[0] not in get_args(Unit):
+        return None
+    return _key(cast("Unit", rest[0]), rest[1:])
+
+
+def _key(unit: Unit, what: list[str]) -> IssueKey | None:
+    match what:
+        case [event] if event in _EVENTS:
+            return IssuedEvent(unit, _EVENTS[event])
+        case ["chain", *detail] if 1 <= len(detail) <= 2 and _are_words(detail):
+            return IssuedChain(unit, *detail)
+        case ["gmem" | "lmem" as space, "load" | "store" as direction]:
+            return IssuedAccess(unit, _SPACE_OF[space], direction)
+        case ["gmem" | "lmem" as space, "load" | "store" as direction, serving]:
+            served = _SERVINGS.get(serving)
+            return served and IssuedAccess(unit, _SPACE_OF[space], direction, served)
+        case ["pmem", "load" | "store" | "gather" | "scatter" as kind]:
+            return IssuedPrivateAccess(unit, kind)
+        case ["guarded", "gmem" | "lmem" as space, "load" | "store" as direction]:
+            return IssuedGuard(unit, _SPACE_OF[space], direction)
+        case ["passes", context] if context in get_args(Context):
+            return IssuedPasses(unit, cast("Context", context))
+        case ["rows", "free" | "sync" | "loop" as context]:
+            return IssuedRows(unit, context)
+        case ["arithmetic", type_name, *detail] if len(detail) <= 1:
+            if not (_REAL.fullmatch(type_name) and _are_words(detail)):
+                return None
+            return IssuedOperation(unit, "arithmetic", type_name, *detail)
+        case [kind, *detail] if kind in _OPERATIONS and len(detail) <= 2:
+            return IssuedOperation(unit, kind, *detail) if _are_words(detail) else None
+        case _:
+            return None
+
+
+def _are_words(parts: list[str]) -> bool:
+    return all(map(_WORD.fullmatch, parts))

@@ -1,0 +1,82 @@
+"""What a device issues for counts by name: names are parsed here, and printed again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+
+from countperf.execution.issue import issue
+from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
+from countperf.execution.policy import ExecutionPolicy
+from countperf.properties.issue_names import ISSUE_ROOT, issue_name
+from countperf.properties.site_names import parse_execution
+
+__all__ = ["apply_policy"]
+
+_LAUNCHED = ("groups", "launches", "barrier.local")
+"""Counts of which a policy changes nothing."""
+
+_Issued = tuple[tuple[str, Fraction], ...]
+
+
+def apply_policy(
+    policy: ExecutionPolicy, counts: Mapping[str, Any], memory: MemoryHierarchy | None = None
+) -> dict[str, Any]:
+    """Turn counts of the structure view into what the device issues.
+
+    Parameters
+    ----------
+    policy : ExecutionPolicy
+        How the device runs work groups.
+    counts : Mapping from str to int, Fraction, ndarray, or anything to add and scale
+        By property name.
+    memory : MemoryHierarchy, optional
+        Of the device, whose first-level cache keeps what items need again; by default
+        `countperf.execution.memory_hierarchy.ASSUMED`.
+
+    Returns
+    -------
+    dict
+        By name (``run...``, ``bytes...``, ``groups``, ``launches``, ``barrier.local``); what is
+        there already is left as it is.
+
+    Examples
+    --------
+    >>> policy = ExecutionPolicy(width=8)
+    >>> apply_policy(policy, {"exec.free.flat.16x1.flop.fma.f32": 64, "groups": 4})
+    {'run.vector.arithmetic.f32.fma': Fraction(8, 1), 'groups': 4}
+    """
+    found: dict[str, Any] = {}
+    first = (memory or load_hierarchy(ASSUMED)).first
+    known = _issued_by(cast("Hashable", policy), cast("Hashable", first))  # frozen
+    for name, count in counts.items():
+        if name not in known:
+            known[name] = _issued(name, policy, first)
+        for issued, share in known[name]:
+            part = (
+                count
+                if share == 1
+                else count * (float(share) if isinstance(count, np.ndarray) else share)
+            )
+            found[issued] = found[issued] + part if issued in found else part
+    return found
+
+
+@lru_cache(maxsize=2**8)
+def _issued_by(policy: Hashable, first: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
+    """Remember what units of properties are issued as under a policy, once asked for."""
+    return {}
+
+
+def _issued(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
+    """Return what a unit of a property is issued as; nothing of what is only emitted."""
+    if name in _LAUNCHED or name.startswith(f"{ISSUE_ROOT}."):
+        return ((name, Fraction(1)),)
+    key = parse_execution(name)
+    if key is None:
+        return ()
+    return tuple((issue_name(each), share) for each, share in issue(key, policy, first_cache))

@@ -1,0 +1,270 @@
+"""Names of executions: ``exec.<context>.<placement>.<row>x<rows>.<what>`` and footprints.
+
+What is counted follows the site: ``flop.fma.f32``, ``gmem.load.32.next.far`` (space, direction,
+bits, step between items, step in the innermost loop), ``chain.fma.f32.8``, ``pmem.load.4``,
+``guarded.gmem.load.32.next``, ``kept.2.32``, ``addresses.3``, ``idle``, ``carried``,
+``iterations``, ``entries``, ``passes``. Footprints are ``bytes.group.load.dense``,
+``segments.group.load`` and ``bytes.kernel.load``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import assert_never, cast, get_args
+
+from countperf.counting.keys import Operation
+from countperf.execution.keys import (
+    AccessKey,
+    AddressesKey,
+    Beside,
+    ByData,
+    ChainKey,
+    Context,
+    Direction,
+    Event,
+    EventKey,
+    ExecutionKey,
+    FootprintKey,
+    Grade,
+    GroupBytesKey,
+    GroupSegmentsKey,
+    GuardedAccessKey,
+    KernelBytesKey,
+    Level,
+    LiveValuesKey,
+    OperationKey,
+    Placement,
+    PrivateAccessKey,
+    Site,
+    SiteKey,
+    Space,
+    Step,
+    ToOtherLines,
+    WorkItemStep,
+)
+
+__all__ = [
+    "FOOTPRINT_ROOTS",
+    "SITE_ROOT",
+    "execution_name",
+    "footprint_name",
+    "parse_execution",
+    "parse_footprint",
+]
+
+SITE_ROOT = "exec"
+"""First part of the names of executions."""
+
+FOOTPRINT_ROOTS = ("bytes", "segments")
+"""First parts of the names of footprints."""
+
+_LINES: Mapping[Level, str] = {"l1": "far", "l2": "wide", "beyond_l2": "vast"}
+_DATA: Mapping[Level, str] = {"l1": "data", "l2": "widedata", "beyond_l2": "vastdata"}
+_NEXT_AXIS = "_"
+_SPACES: Mapping[Space, str] = {"global": "gmem", "local": "lmem"}
+_SPACE_OF: Mapping[str, Space] = {text: space for space, text in _SPACES.items()}
+_STEPS: Mapping[str, Step] = {
+    **{step: step for step in get_args(Beside)},
+    **{text: ByData(level) for level, text in _DATA.items()},
+    **{
+        f"{text}{grade or ''}": ToOtherLines(level, grade)
+        for level, text in _LINES.items()
+        for grade in get_args(Grade)
+    },
+}
+_STEP_TEXTS: Mapping[Step, str] = {step: text for text, step in _STEPS.items()}
+_PLACEMENT = re.compile(r"(flat|long|packed|short|loop)(?:(?<=loop)([248]))?")
+_NUMBER = re.compile(r"0|[1-9]\d*")
+_POSITIVE = re.compile(r"[1-9]\d*")
+_REAL = re.compile(r"f(?:16|32|64)")
+_INTEGER = re.compile(r"[iu](?:8|16|32|64)")
+_WORD = re.compile(r"\w+")
+
+
+# {{{ printing
+
+
+def execution_name(key: ExecutionKey) -> str:
+    """Return the name of a count of executions.
+
+    Examples
+    --------
+    >>> site = Site("free", "flat", (16, 4))
+    >>> execution_name(EventKey(site, "passes"))
+    'exec.free.flat.16x4.passes'
+    """
+    match key:
+        case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
+            return footprint_name(key)
+        case _:
+            site = key.site
+            values = str(site.slp_values) if site.slp_values > 1 else ""
+            shape = f"{site.shape[0]}x{site.shape[1]}"
+            return f"{SITE_ROOT}.{site.context}.{site.placement}{values}.{shape}.{_what(key)}"
+
+
+def footprint_name(key: FootprintKey) -> str:
+    """Return the name of a footprint."""
+    match key:
+        case GroupBytesKey(direction, density):
+            return f"bytes.group.{direction}.{density}"
+        case GroupSegmentsKey(direction):
+            return f"segments.group.{direction}"
+        case KernelBytesKey(direction):
+            return f"bytes.kernel.{direction}"
+        case _:
+            assert_never(key)
+
+
+def _what(key: SiteKey) -> str:
+    match key:
+        case OperationKey(_, operation):
+            family = "flop" if operation.type_name.startswith("f") else "iop"
+            function = f".{operation.function}" if operation.function else ""
+            return f"{family}.{operation.kind}.{operation.type_name}{function}"
+        case AccessKey(_, space, direction, bits, between, in_loop):
+            last = "" if in_loop is None else f".{_STEP_TEXTS[in_loop]}"
+            return f"{_SPACES[space]}.{direction}.{bits}.{_between(between)}{last}"
+        case GuardedAccessKey(_, space, direction, bits, between):
+            return f"guarded.{_SPACES[space]}.{direction}.{bits}.{_between(between)}"
+        case PrivateAccessKey(_, direction, elements):
+            return f"pmem.{direction}.{elements}"
+        case ChainKey(_, kind, type_name, iterations):
+            return f"chain.{kind}.{type_name}{'' if iterations is None else f'.{iterations}'}"
+        case LiveValuesKey(_, values, bits):
+            return f"kept.{values}.{bits}"
+        case AddressesKey(_, loads):
+            return f"addresses.{loads}"
+        case EventKey(_, event):
+            return event
+        case _:
+            assert_never(key)
+
+
+def _between(step: WorkItemStep) -> str:
+    first = _STEP_TEXTS[step.along_row]
+    if step.across_rows is None:
+        return first
+    return f"{first}{_NEXT_AXIS}{_STEP_TEXTS[step.across_rows]}"
+
+
+# }}}
+
+# {{{ parsing
+
+
+def parse_execution(name: str) -> ExecutionKey | None:
+    """Return the count of executions that a name stands for; None if it is none.
+
+    Examples
+    --------
+    >>> parse_execution("exec.free.flat.16x4.passes")
+    EventKey(site=Site(context='free', placement='flat', shape=(16, 4), slp_values=1), \
+event='passes')
+    >>> parse_execution("exec.free.flat.16x4.passed") is None
+    True
+    """
+    root, *parts = name.split(".")
+    if root != SITE_ROOT:
+        return parse_footprint(name)
+    if len(parts) < 4:
+        return None
+    site = _site(*parts[:3])
+    return None if site is None else _key(site, parts[3:])
+
+
+def parse_footprint(name: str) -> FootprintKey | None:
+    """Return the footprint that a name stands for; None if it is none."""
+    match name.split("."):
+        case ["bytes", "group", "load" | "store" as direction, "dense" | "sparse" as density]:
+            return GroupBytesKey(direction, density)
+        case ["segments", "group", "load" | "store" as direction]:
+            return GroupSegmentsKey(direction)
+        case ["bytes", "kernel", "load" | "store" as direction]:
+            return KernelBytesKey(direction)
+        case _:
+            return None
+
+
+def _site(context: str, placement: str, shape: str) -> Site | None:
+    placed = _PLACEMENT.fullmatch(placement)
+    row, _, rows = shape.partition("x")
+    if placed is None or context not in get_args(Context):
+        return None
+    if not (_POSITIVE.fullmatch(row) and _POSITIVE.fullmatch(rows)):
+        return None
+    return Site(
+        cast("Context", context),
+        cast("Placement", placed[1]),
+        (int(row), int(rows)),
+        int(placed[2] or 1),
+    )
+
+
+def _key(site: Site, what: list[str]) -> SiteKey | None:
+    match what:
+        case ["flop" | "iop" as family, kind, type_name, *function] if len(function) <= 1:
+            return _operation(site, family, kind, type_name, *function)
+        case ["gmem" | "lmem", "load" | "store", bits, between, *walk] if len(walk) <= 1:
+            return _access(site, what, walk)
+        case ["guarded", "gmem" | "lmem" as space, "load" | "store" as direction, bits, between]:
+            step = _work_item_step(between)
+            if step is None or not _are_bits(bits):
+                return None
+            return GuardedAccessKey(site, _SPACE_OF[space], direction, int(bits), step)
+        case ["pmem", "load" | "store" as direction, elements] if _NUMBER.fullmatch(elements):
+            return PrivateAccessKey(site, direction, int(elements))
+        case ["chain", kind, type_name, *iterations] if len(iterations) <= 1:
+            return _chain(site, kind, type_name, *iterations)
+        case ["kept", values, bits] if _NUMBER.fullmatch(values) and _NUMBER.fullmatch(bits):
+            return LiveValuesKey(site, int(values), int(bits))
+        case ["addresses", loads] if _NUMBER.fullmatch(loads):
+            return AddressesKey(site, int(loads))
+        case [event] if event in get_args(Event):
+            return EventKey(site, cast("Event", event))
+        case _:
+            return None
+
+
+def _operation(
+    site: Site, family: str, kind: str, type_name: str, function: str = ""
+) -> OperationKey | None:
+    types = _REAL if family == "flop" else _INTEGER
+    words = [kind, function] if function else [kind]
+    if not (types.fullmatch(type_name) and all(map(_WORD.fullmatch, words))):
+        return None
+    return OperationKey(site, Operation(kind=kind, type_name=type_name, function=function))
+
+
+def _access(site: Site, what: list[str], walk: list[str]) -> AccessKey | None:
+    between = _work_item_step(what[3])
+    in_loop = _STEPS.get(walk[0]) if walk else None
+    if between is None or (walk and in_loop is None) or not _are_bits(what[2]):
+        return None
+    direction = cast("Direction", what[1])
+    return AccessKey(site, _SPACE_OF[what[0]], direction, int(what[2]), between, in_loop)
+
+
+def _chain(site: Site, kind: str, type_name: str, iterations: str | None = None) -> ChainKey | None:
+    if not (_WORD.fullmatch(kind) and _WORD.fullmatch(type_name)):
+        return None
+    if iterations is None:
+        return ChainKey(site, kind, type_name)
+    known = _NUMBER.fullmatch(iterations)
+    return ChainKey(site, kind, type_name, int(iterations)) if known else None
+
+
+def _work_item_step(text: str) -> WorkItemStep | None:
+    first, separator, second = text.partition(_NEXT_AXIS)
+    along, across = _STEPS.get(first), _STEPS.get(second)
+    if along is None or (separator and across is None):
+        return None
+    return WorkItemStep(along, across)
+
+
+def _are_bits(text: str) -> bool:
+    return _POSITIVE.fullmatch(text) is not None and int(text) % 8 == 0
+
+
+# }}}
