@@ -69,6 +69,7 @@ UNITS: Mapping[str, str] = {
     "latency_steps": "step",
     "chunk": "access/transaction",
     "max_work_items_per_core": "work item/core",
+    "lambda_k": "1",
 }
 """Unit of every numeric field of `DeviceParameters`, as a catalogue file must write it."""
 
@@ -192,6 +193,8 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
         Memory clock, width of the bus, transfers per clock.
     latency_steps, chunk, max_work_items_per_core : float
         Machine constants of Ma, Chamberlain & Agrawal (2014).
+    lambda_k : float
+        Factor of the architecture in MERPSYS: estimated over measured times.
     links : dict from {"h2d", "d2h"} to LinkParameters
         Transfers to and from the device.
     sources : dict from str to str
@@ -240,6 +243,7 @@ max_registers_per_work_item, registers_per_compute_unit, local_bytes_per_compute
     latency_steps: _PositiveFloat | None = None
     chunk: _PositiveFloat | None = None
     max_work_items_per_core: _PositiveFloat | None = None
+    lambda_k: _PositiveFloat | None = None
 
     classes: dict[str, InstructionClass] = Field(default_factory=dict)
     links: dict[TransferDirection, LinkParameters] = Field(default_factory=dict)

@@ -349,8 +349,9 @@ class MerpsysModel(ScaledModel):
 
     Attributes
     ----------
-    lambda_k : float
-        Factor of the architecture; below 1 it makes kernels take longer.
+    lambda_k : float or None
+        Factor of the architecture; below 1 it makes kernels take longer. None: the device's, and 1
+        where it states none.
 
     Raises
     ------
@@ -369,10 +370,16 @@ class MerpsysModel(ScaledModel):
         }
     )
 
-    lambda_k: float = 1.0
+    lambda_k: float | None = None
 
     def __post_init__(self) -> None:
-        check_positive(self.lambda_k, "lambda_k")
+        if self.lambda_k is not None:
+            check_positive(self.lambda_k, "lambda_k")
+
+    @property
+    def factor(self) -> float:
+        """The factor of the architecture that is applied."""
+        return self.lambda_k or self.device.lambda_k or 1.0
 
     @property
     def model(self) -> str:
@@ -394,7 +401,7 @@ class MerpsysModel(ScaledModel):
         wpc = min(geometry.occupancy / latency, use.wpc)  # Eq. (4.3)
         time_s = (  # Eq. (4.1)
             seconds_from_throughput(wpc, geometry.total_sub_groups, device, model=model)
-            / self.lambda_k
+            / self.factor
         )
         kind = _BOUNDS[use.bound]
         busy_s = time_s * wpc / use.wpc

@@ -31,9 +31,11 @@ MWP, CWP, N            ``mwp``, ``cwp``, ``occupancy``   sub-group/compute unit
 lambda, Lambda         ``cpi``, ``latency``              cycle/instruction, cycle
 =====================  ================================  ==========================
 
-Accesses to local memory count as computations. Left out: caches, bank conflicts, branches, special
-function units. The bandwidth bound counts useful bytes, so it is optimistic for uncoalesced access.
-The time jumps where the case changes.
+Accesses to local memory count as computations, and so do barriers, which are issued like them (27
+computations in the paper's example, 6 of them barriers): a profile that states instructions by kind
+alone states them so, of one with counts by class they are added. Left out: caches, bank conflicts,
+branches, special function units. The bandwidth bound counts useful bytes, so it is optimistic for
+uncoalesced access. The time jumps where the case changes.
 
 Where this departs from the paper: the second half of the condition of Eq. (23), "or Comp_cycles >
 Mem_cycles", contradicts the paper's own case 5 and is dropped, unless ``case_rule="printed"``;
@@ -446,6 +448,9 @@ class MwpCwpModel(MechanisticModel):
         geometry = launch_geometry(profile, launch, device)
         per_group = geometry.sub_groups_per_group
         uncoalesced = float(profile.require("alpha_mem_uncoal", model=model))
+        barriers = profile.count_of("barrier", device, model=model)
+        by_class = bool(profile.alpha) or profile.idg is not None
+        issued_barriers = barriers if by_class else 0.0
         return MwpCwpInputs(
             clock_hz=device.require("clock_hz", model=model),
             bandwidth_byte_per_s=device.require("bandwidth_byte_per_s", model=model),
@@ -457,10 +462,10 @@ class MwpCwpModel(MechanisticModel):
             sub_groups_per_group=per_group,
             num_groups=launch.num_groups,
             active_groups=geometry.occupancy / per_group,
-            alpha_comp=profile.count_of("compute", device, model=model),
+            alpha_comp=profile.count_of("compute", device, model=model) + issued_barriers,
             alpha_mem_coal=float(profile.require("alpha_mem_coal", model=model)),
             alpha_mem_uncoal=uncoalesced,
-            alpha_sync=profile.count_of("barrier", device, model=model),
+            alpha_sync=barriers,
             uncoal_per_mw=float(profile.require("uncoal_per_mw", model=model))
             if uncoalesced
             else 1.0,

@@ -7,7 +7,10 @@ Conventions
 - A *transaction* is a line of memory that a sub-group touches (``cache_line_bytes``; 128 bytes on
   NVIDIA devices that state none); traffic moves in sectors (32 bytes there). Nothing is taken to be
   cached.
-- A memory instruction is coalesced if it touches at most twice the lines that its bytes fill.
+- A memory instruction is coalesced if it touches no more lines than its bytes fill. An uncoalesced
+  one takes as many transactions as it touches lines; on compute capability 1.0 and 1.1, it takes
+  one for each work item, and one address for all work items is not coalesced either (Hong & Kim
+  2009, section 3.4.5).
 - ``total_flops`` counts fused operations twice, functions and powers once; ``work`` counts all
   operations, on integers too; ``ins_issued`` has one more issue for each line beyond the fewest.
 - Address arithmetic and loop control are no part of the profile, as they are not counted.
@@ -35,6 +38,8 @@ _SECTOR_BYTES = 32
 _BANKS = 32
 _OLD_BANKS = 16
 _FLOPS = {"add": 1, "mul": 1, "div": 1, "pow": 1, "special": 1, "minmax": 1, "fma": 2}
+_SPLIT_FULLY = ("1.0", "1.1")
+"""Compute capabilities on which an uncoalesced access takes a transaction for each work item."""
 _MOST_INSTRUCTIONS = 200_000
 """Instructions of all graphs of a work group together, beyond which one stands for all."""
 
@@ -103,6 +108,7 @@ class ProgramAtSizes:
         self.max_instructions = max_instructions
         self.sub_group_size = device.require_int("sub_group_size", model="the kernel's profile")
         self.shape = memory_shape(device)
+        self.splits_fully = device.compute_capability in _SPLIT_FULLY
         self.launches = int(program.launches.evaluate(values))
         self.groups = int(program.grid.work_groups.evaluate(values))
         self.per_group = program.sub_groups_per_group(self.sub_group_size)
@@ -233,11 +239,11 @@ class ProgramAtSizes:
             bytes_asked = self.sub_group_size * each.node.key.bits // 8
             size += number * bytes_asked
             moved += number * each.cost.bytes_moved
-            if each.cost.lines <= 2 * -(-bytes_asked // self.shape.line_bytes):
+            if self._is_coalesced(each.cost, bytes_asked):
                 coalesced += number
             else:
                 uncoalesced += number
-                lines += number * each.cost.lines
+                lines += number * (self.sub_group_size if self.splits_fully else each.cost.lines)
         accesses = coalesced + uncoalesced
         return {
             "alpha_mem_coal": float(coalesced),
@@ -246,6 +252,11 @@ class ProgramAtSizes:
             "load_bytes_per_sub_group": float(size / accesses) if accesses else None,
             "gmem_bytes": float(moved),
         }
+
+    def _is_coalesced(self, cost: AccessCost, bytes_asked: int) -> bool:
+        if cost.lines > -(-bytes_asked // self.shape.line_bytes):
+            return False
+        return not self.splits_fully or cost.bytes_moved >= bytes_asked
 
     def _totals(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
         flops, work, lines, moved, cuda, issued = (Fraction(0) for _ in range(6))

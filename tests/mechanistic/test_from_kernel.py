@@ -16,8 +16,10 @@ from countperf.errors import (
 )
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
+from countperf.mechanistic.classes import with_kernel_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, profile_kernel
 from countperf.mechanistic.model import ParametricProfile
+from countperf.mechanistic.mwp_cwp import MwpCwpModel
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile
 from measurement_kernels import catalog
 from tests.counting import profiled
@@ -85,7 +87,9 @@ def test_neighbors_of_a_stencil_reach_into_the_next_line() -> None:
         "store.global.32": 1,
     }
     assert profile.gmem_bytes == 128 + 160 + 160 + 128
-    assert profile.alpha_mem_coal == 4  # at most two lines where one would do
+    assert profile.alpha_mem_coal == 2
+    assert profile.alpha_mem_uncoal == 2
+    assert profile.uncoal_per_mw == 2  # two lines where one would do
 
 
 def test_tiled_matrix_product() -> None:
@@ -156,7 +160,7 @@ def test_counts_without_contraction() -> None:
 def test_registers_that_nobody_declared_are_asked_for() -> None:
     profiler = profile_kernel(profiled.saxpy(), K620)
 
-    with pytest.raises(ModelNotApplicableError, match="pass registers_per_work_item=") as raised:
+    with pytest.raises(ModelNotApplicableError, match=r"state them.*--registers N") as raised:
         profiler.at({"n": 64})
     assert raised.value.parameter == "registers_per_work_item"
 
@@ -310,3 +314,55 @@ def test_all_refusals_are_ours() -> None:
 
     with pytest.raises(CountperfError, match="plain assignment"):
         profile_kernel(unit, K620)
+
+
+@pytest.mark.parametrize(
+    ("slug", "stride", "coalesced", "transactions"),
+    [
+        ("nvidia-8800-gtx", 1, True, 1),
+        ("nvidia-8800-gtx", 2, False, 32),
+        ("nvidia-8800-gtx", 3, False, 32),
+        ("nvidia-8800-gtx", 0, False, 32),  # one address is not the k-th word for the k-th item
+        ("nvidia-gtx-280", 2, False, 2),
+        ("nvidia-gtx-280", 3, False, 3),
+        ("nvidia-gtx-280", 32, False, 32),
+        ("nvidia-gtx-280", 0, True, 1),
+    ],
+)
+def test_coalescing_is_that_of_hong_and_kim(
+    slug: str, stride: int, coalesced: bool, transactions: float
+) -> None:
+    unit = lp.make_kernel(
+        "{ [i]: 0 <= i < n }",
+        f"y[i] = x[{stride}*i]",
+        [
+            lp.GlobalArg("x", "float32", shape=f"{max(stride, 1)}*n"),
+            lp.GlobalArg("y", "float32", shape="n"),
+            lp.ValueArg("n", "int32"),
+        ],
+        assumptions="n mod 128 = 0 and n >= 128",
+        lang_version=(2018, 2),
+    )
+    unit = profiled.spread(unit, "i", 128)
+
+    found = profile_kernel(unit, load_device(slug), registers_per_work_item=10).at({"n": 1280})
+
+    profile = found.profile
+    assert profile.alpha_mem_coal == (2 if coalesced else 1)
+    assert profile.alpha_mem_uncoal == (0 if coalesced else 1)
+    assert profile.uncoal_per_mw == transactions
+
+
+def test_barriers_are_issued_like_computations_in_mwp_cwp() -> None:
+    device = load_device("nvidia-8800-gtx")
+    unit = catalog.entry("matmul-tiled/square/16x16").builder()
+    found = profile_kernel(unit, device, registers_per_work_item=10).at({"n": 64, "m": 64, "l": 64})
+    costed = device.replaced(classes=load_device("nvidia-c2050").classes)
+    adapted = with_kernel_classes(costed, found.profile.alpha)
+
+    inputs = MwpCwpModel(device=adapted).inputs(found.profile, found.launch)
+
+    assert found.profile.alpha_sync is not None
+    assert found.profile.alpha_sync > 0
+    assert inputs.alpha_comp == found.profile.alpha_comp + found.profile.alpha_sync  # pyright: ignore[reportOptionalOperand] - kernels have it
+    assert inputs.alpha_sync == found.profile.alpha_sync
