@@ -124,6 +124,7 @@ def tuning_object(result: TuningResult) -> dict[str, Any]:
         "stopped": result.stopped,
         "spent_s": result.spent_s,
         "ranking_s": result.ranking_s,
+        "numbers_checked": result.numbers_checked,
         "predicted": result.predicted,
         "complete": result.ranking_complete,
         "tried": [_tried_object(tried) for tried in result.tried],
@@ -153,7 +154,7 @@ def tuning_text(result: TuningResult) -> str:
     parts = [
         f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
         f"{format_quantity(winner.predicted_s, 's')}{_interval(winner)})",
-        f"{result.space} on {result.device}, {_sizes(result.sizes)}; numbers checked",
+        f"{result.space} on {result.device}, {_sizes(result.sizes)}; {_checked(result)}",
         f"  {_choice(winner)}",
     ]
     for tried in result.within_noise[:5]:
@@ -169,6 +170,12 @@ def tuning_text(result: TuningResult) -> str:
         f"{format_quantity(result.ranking_s, 's')} of it on predictions; {_STOPS[result.stopped]}",
     ]
     return "\n".join([*parts, *_refusal_lines(result.refusals)])
+
+
+def _checked(result: TuningResult) -> str:
+    if result.numbers_checked:
+        return "numbers checked"
+    return "numbers not checked, for the space has no reference"
 
 
 def _bound(result: TuningResult) -> str:

@@ -18,9 +18,7 @@ _PROBED = 8  # variants, to find out which sizes kernels of a space have
 _PROBE_S = 10.0  # for each of them
 
 
-def checked_space(
-    space: SearchSpace | str, sizes: Mapping[str, int], *, to_measure: bool = False
-) -> SearchSpace:
+def checked_space(space: SearchSpace | str, sizes: Mapping[str, int]) -> SearchSpace:
     """Find a space, and see to it before any work that it can be asked for these sizes.
 
     Parameters
@@ -29,19 +27,15 @@ def checked_space(
         The space, or a text for `user_space`.
     sizes : Mapping from str to int
         In place of the space's.
-    to_measure : bool
-        Whether variants are to run.
 
     Raises
     ------
     ParameterError
         A size is not positive, or neither the space nor its kernels have one of the name.
     SearchSpaceError
-        There is no such space; or it says nothing of arguments or reference, and is to be measured.
+        There is no such space.
     """
     found = user_space(space) if isinstance(space, str) else space
-    if to_measure:
-        found.check_can_run()
     for name, value in sizes.items():
         if value < 0 or (not value and name not in _known_sizes(found)[1]):
             raise ParameterError(

@@ -49,7 +49,8 @@ _JITTER = 1e-6
 _SPREAD_FROM = 40  # configurations among which the one farthest from those before is taken
 _ITERATIONS = 15
 _OFTEN = 20  # measurements up to which length scales are found anew after each
-_SELDOM = 4  # measurements after which they are found anew beyond
+_SELDOM = 5  # of that many, one more is waited for beyond
+_MOST_SCALED = 256  # measurements by which length scales are found
 _FAILED = 1.5  # what failed counts as this multiple of the slowest time
 _SLOPE_VARIANCE = 0.25  # of the power of predicted times, whose mean is 1
 
@@ -58,6 +59,26 @@ _SLOPE_VARIANCE = 0.25  # of the power of predicted times, whose mean is 1
 class _Scales:
     lengths: Array
     noise: float
+
+
+@dataclass(slots=True, kw_only=True)
+class _Factors:
+    """Factors of the covariances under some scales, to which measurements are appended.
+
+    Attributes
+    ----------
+    places : list of int
+        Positions of n measured configurations.
+    lower : ndarray, shape (n, n)
+        Cholesky factor of their covariance.
+    white : ndarray, shape (n, N)
+        Covariances with all N configurations, solved by that factor.
+    """
+
+    scales: _Scales
+    places: list[int]
+    lower: Array
+    white: Array
 
 
 class ConfigurationSearch:
@@ -114,8 +135,11 @@ class ConfigurationSearch:
         self._first = first
         self._log_times: dict[int, float] = {}  # nan of those that failed
         self._costs_s: dict[int, float] = {}
-        self._scales: _Scales | None = None
+        self._factors: _Factors | None = None
         self._scaled_at = 0
+        self._slopes = np.zeros(len(self._inputs))
+        if self._prior is not None:
+            self._slopes = np.sqrt(_SLOPE_VARIANCE) * (_unit(self._prior) - 0.5)
 
     @property
     def told(self) -> tuple[int, ...]:
@@ -202,29 +226,52 @@ class ConfigurationSearch:
 
     def _process(self, places: NDArray[np.intp], values: Array) -> tuple[Array, Array]:
         """Return mean and deviation of all configurations, given standardised values of some."""
-        there = self._inputs[places]
-        slopes = None if self._prior is None else _unit(self._prior) - 0.5
-        base = np.zeros((len(places), len(places)))
-        if slopes is not None:
-            base = _SLOPE_VARIANCE * np.outer(slopes[places], slopes[places])
-        every = 1 if len(places) < _OFTEN else _SELDOM
-        if self._scales is None or len(places) >= self._scaled_at + every:
-            self._scales = _most_probable(there, values, base, self._scales)
+        every = 1 if len(places) < _OFTEN else len(places) // _SELDOM
+        factors = self._factors
+        if factors is None or len(places) >= self._scaled_at + every:
+            scales = self._scales_of(places, values, None if factors is None else factors.scales)
+            factors = self._factors = _Factors(
+                scales=scales,
+                places=[],
+                lower=np.zeros((0, 0)),
+                white=np.zeros((0, len(self._inputs))),
+            )
             self._scaled_at = len(places)
-        scales = self._scales
-        own = scales.noise + _JITTER
-        among = _similarity(there, there, scales.lengths) + base + own * np.eye(len(places))
-        lower = np.linalg.cholesky(among)
-        solved = np.linalg.solve(lower.T, np.linalg.solve(lower, values))
-        square = (values @ solved + 1) / (len(values) + 1)
-        reach = _similarity(self._inputs, there, scales.lengths)
-        whole = np.full(len(self._inputs), 1 + own)
-        if slopes is not None:
-            reach = reach + _SLOPE_VARIANCE * np.outer(slopes, slopes[places])
-            whole = whole + _SLOPE_VARIANCE * slopes**2
-        white = np.linalg.solve(lower, reach.T)
-        left = np.maximum(whole - (white**2).sum(axis=0), _JITTER)
-        return reach @ solved, np.sqrt(square * left)
+        self._append(factors, places[len(factors.places) :])
+        whitened = _solved(factors.lower, values)
+        square = (whitened @ whitened + 1) / (len(values) + 1)
+        whole = 1 + factors.scales.noise + _JITTER + self._slopes**2
+        left = np.maximum(whole - (factors.white**2).sum(axis=0), _JITTER)
+        return whitened @ factors.white, np.sqrt(square * left)
+
+    def _scales_of(self, places: NDArray[np.intp], values: Array, start: _Scales | None) -> _Scales:
+        """Find length scales and noise, by some of the measurements where there are many."""
+        if len(places) > _MOST_SCALED:
+            drawn = np.random.default_rng(0).permutation(len(places))[:_MOST_SCALED]
+            places, values = places[drawn], values[drawn]
+        base = np.outer(self._slopes[places], self._slopes[places])
+        return _most_probable(self._inputs[places], values, base, start)
+
+    def _append(self, factors: _Factors, places: NDArray[np.intp]) -> None:
+        """Add measured configurations to the factors."""
+        if not len(places):
+            return
+        scales = factors.scales
+        reach = _similarity(self._inputs[places], self._inputs, scales.lengths)
+        reach += np.outer(self._slopes[places], self._slopes)
+        known = len(factors.places)
+        there = factors.white[:, places]
+        among = reach[:, places] + (scales.noise + _JITTER) * np.eye(len(places))
+        corner = np.asarray(np.linalg.cholesky(among - there.T @ there), np.float64)
+        size = known + len(places)
+        lower = np.zeros((size, size))
+        lower[:known, :known] = factors.lower
+        lower[known:, :known] = there.T
+        lower[known:, known:] = corner
+        rows = _solved(corner, reach - there.T @ factors.white)
+        factors.white = np.concatenate([factors.white, rows])
+        factors.lower = lower
+        factors.places += [int(place) for place in places]
 
     def _log_cost(self, mean: Array) -> Array:
         """Return the logarithm of what measuring is expected to take: as told, by the run time."""
@@ -290,6 +337,13 @@ def _prior(predicted_s: Sequence[float] | Array | None, count: int) -> Array | N
             parameter="predicted_s",
         )
     return np.log(np.where(known, times, times[known].max()))
+
+
+def _solved(lower: Array, right: Array) -> Array:
+    """Return ``x`` of ``lower @ x = right``."""
+    from scipy.linalg import solve_triangular
+
+    return np.asarray(solve_triangular(lower, right, lower=True))
 
 
 def _similarity(some: Array, others: Array, lengths: Array) -> Array:

@@ -203,7 +203,7 @@ class TuningResult(Table, Drawable):
     sizes : Mapping from str to int
         Sizes of the kernel.
     winner : Trial
-        The fastest; its numbers were compared with the reference.
+        The fastest.
     within_noise : tuple of Trial
         Others that may be as fast, as far as the noise of both tells.
     tried : tuple of Trial
@@ -233,6 +233,8 @@ class TuningResult(Table, Drawable):
         Time spent over all sessions, s.
     ranking_s : float
         How much of it went into predicting, s.
+    numbers_checked : bool
+        Whether each variant's numbers were compared with the space's reference.
     """
 
     space: str
@@ -252,6 +254,7 @@ class TuningResult(Table, Drawable):
     unbounded: int
     spent_s: float
     ranking_s: float
+    numbers_checked: bool = True
 
     def __repr__(self) -> str:
         return short_repr(self)

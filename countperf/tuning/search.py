@@ -115,7 +115,7 @@ def tune_space(
         The store is of another search, is damaged, or cannot be written.
     """
     plan = plan or Plan()
-    space = checked_space(question.space, question.sizes, to_measure=True)
+    space = checked_space(question.space, question.sizes)
     with ExitStack() as stack:
         journal = None
         if store is not None:
@@ -568,6 +568,7 @@ class _Search:
             unbounded=unbounded,
             spent_s=spent_s,
             ranking_s=self._ranking.seconds,
+            numbers_checked=self._space.reference is not None,
         )
 
     def _unbounded(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from countperf.display import short_repr
 from countperf.errors import SearchSpaceError
 from countperf.tuning.expressions import check_expression, holds
+from countperf.tuning.function_parameters import parameters_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +59,8 @@ class SearchSpace:
     check_sizes : callable or None
         From a choice to small sizes at which its numbers are checked; by default `sizes`.
     make_arguments, reference, tolerance
-        As for `KernelCase`; needed for tuning and not for ranking.
+        As for `KernelCase`: by default inputs are made from the kernel's arguments, and without a
+        reference numbers of variants are not checked, which results then say.
     element_type : str
         Type of the kernel's numbers.
     together : tuple of str
@@ -116,6 +118,54 @@ class SearchSpace:
         for constraint in self.constraints:
             if isinstance(constraint, str):
                 check_expression(constraint, tuple(self.parameters))
+
+    @classmethod
+    def from_function(
+        cls,
+        build: Callable[..., Any],
+        *,
+        constraints: Sequence[Constraint] = (),
+        sizes: Mapping[str, int] | None = None,
+        name: str = "",
+        **more: Any,
+    ) -> SearchSpace:
+        """Make a space from the function that builds a variant; its signature says the values.
+
+        Parameters
+        ----------
+        build : callable
+            From a choice, as keyword arguments, to the ``loopy.TranslationUnit``. Values of an
+            argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its default (a
+            list, tuple or ``range``); see `countperf.tuning.function_parameters`.
+        constraints : sequence of str or callable, optional
+            What a choice has to satisfy: ``"tile * unroll <= 64"``.
+        sizes : Mapping from str to int, optional
+            Sizes for which variants are compared.
+        name : str, optional
+            By default that of the function.
+        **more
+            Other attributes, such as `reference` or `make_arguments`.
+
+        Raises
+        ------
+        SearchSpaceError
+            An argument has neither values nor a default.
+
+        Examples
+        --------
+        >>> def variant(tile=(8, 16, 32), unroll=range(1, 5)): ...
+        >>> space = SearchSpace.from_function(variant, constraints=["tile % unroll == 0"])
+        >>> space.name, sum(1 for _ in space.choices())
+        ('variant', 9)
+        """
+        return cls(
+            name=name or getattr(build, "__name__", "space"),
+            parameters=parameters_of(build),
+            build=build,
+            constraints=tuple(constraints),
+            sizes=dict(sizes or {}),
+            **more,
+        )
 
     @property
     def cardinality(self) -> int:
@@ -241,21 +291,6 @@ class SearchSpace:
         """Write a choice as text: ``tile=8,unroll=2``."""
         return ",".join(f"{name}={choice[name]}" for name in self.parameters)
 
-    def check_can_run(self) -> tuple[MakeArguments, Reference]:
-        """Return what makes arguments and what says which numbers are right.
-
-        Raises
-        ------
-        SearchSpaceError
-            The space lacks one of them.
-        """
-        if self.make_arguments is None or self.reference is None:
-            raise SearchSpaceError(
-                f"space '{self.name}' has no make_arguments and reference: without them its "
-                "variants can be ranked, not measured and checked"
-            )
-        return self.make_arguments, self.reference
-
     def case(
         self,
         choice: Choice,
@@ -272,15 +307,9 @@ class SearchSpace:
             In place of the space's sizes, or of some of them.
         group_shape : sequence of int, optional
             Work items per group along the local axes, as far as known.
-
-        Raises
-        ------
-        SearchSpaceError
-            The space says nothing of arguments or reference.
         """
         from countperf.measurements import KernelCase
 
-        make_arguments, reference = self.check_can_run()
         wanted = {**self.sizes, **(sizes or {})}
         kernel = f"{self.name}/{self.label(choice)}"
         rows = [1 if extent is None else extent for extent in (*group_shape, 1, 1)]
@@ -302,11 +331,11 @@ class SearchSpace:
             element_type=self.element_type,
             build=build,
             parameters=wanted,
-            make_arguments=make_arguments,
-            reference=reference,
+            make_arguments=self.make_arguments,
+            reference=self.reference,
             tolerance=self.tolerance,
             purpose="test",
             global_memory_bytes=0,
             check_parameters=wanted if self.check_sizes is None else self.check_sizes(choice),
-            inputs=self.name,
+            inputs="" if self.make_arguments is None else self.name,
         )

@@ -202,7 +202,7 @@ def tune(
     plan = Plan(confidence=confidence, tolerance=tolerance)
     sizes = {**(parameters or {}), **more}
     space = named_in_processes(space)
-    checked_space(space, sizes, to_measure=True)
+    checked_space(space, sizes)
     found = find_device(device)
     question = PredictionTask(
         space=space,
@@ -273,7 +273,7 @@ def tune_devices(
     """
     sizes = {**(parameters or {}), **more}
     space = named_in_processes(space)
-    checked_space(space, sizes, to_measure=True)
+    checked_space(space, sizes)
 
     def search(device: Device) -> DeviceSearch:
         question = PredictionTask(

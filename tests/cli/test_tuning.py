@@ -17,7 +17,6 @@ from tests.tuning.test_ranking import WEIGHTS
 __all__ = ["_needs_device", "device"]
 
 SPACE = "tests.tuning.spaces:DOUBLE"
-UNMEASURED = "tests.tuning.spaces:UNMEASURED"
 
 
 @pytest.fixture
@@ -93,7 +92,6 @@ def test_rank_as_json_and_every_point_as_a_line(
         (["rank", SPACE, "--workers", "0"], "workers"),
         (["rank", SPACE, "q=4"], "space 'double' has no size q; there are n"),
         (["tune", SPACE, "n=-4", "--device", "nowhere:7"], "n = -4; sizes are positive"),
-        (["tune", UNMEASURED, "--device", "nowhere:7"], "has no make_arguments and reference"),
         (["tune", SPACE, "--budget", "-1"], "a budget of -1.0 seconds is none"),
     ],
 )

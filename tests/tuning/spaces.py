@@ -74,7 +74,6 @@ DOUBLE = SearchSpace(
 )
 
 FATAL = replace(DOUBLE, name="fatal", build=build_or_end)
-UNMEASURED = replace(DOUBLE, name="unmeasured", make_arguments=None)
 WRONG = replace(DOUBLE, name="wrong", reference=tripled)
 
 

@@ -1,5 +1,7 @@
 """Search of configurations without a model."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from itertools import product
@@ -135,6 +137,30 @@ def test_gradient_of_the_evidence_is_that_of_finite_differences() -> None:
     steps = 1e-6 * np.eye(4)
     numeric = [(evidence(at + step)[0] - evidence(at - step)[0]) / 2e-6 for step in steps]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-7)
+
+
+def test_factors_that_grow_are_those_of_all_measurements_at_once() -> None:
+    """The mean and deviation are compared with the textbook's formulas (Rasmussen, Williams)."""
+    random = np.random.default_rng(1)
+    search = ConfigurationSearch(SPACE, predicted_s=random.uniform(1, 2, len(SPACE)))
+    places = random.permutation(len(SPACE))[:60]
+    values = random.normal(size=60)
+    for count in (30, 33, 34):  # the scales are kept from 30 on
+        mean, deviation = search._process(places[:count], values[:count])
+    factors = search._factors
+    assert factors is not None
+    scales, inputs, slopes = factors.scales, search._inputs, search._slopes
+    similar = np.exp(-(np.abs(inputs[:, None] - inputs[None]) / scales.lengths).sum(axis=2))
+    covariance = similar + np.outer(slopes, slopes)
+    own = scales.noise + 1e-6
+    some = places[:34]
+    inverse = np.linalg.inv(covariance[np.ix_(some, some)] + own * np.eye(34))
+    square = (values[:34] @ inverse @ values[:34] + 1) / 35
+    reach = covariance[:, some]
+    variance = np.diag(covariance) + own - np.einsum("ij,jk,ik->i", reach, inverse, reach)
+
+    np.testing.assert_allclose(mean, reach @ inverse @ values[:34], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(deviation, np.sqrt(square * variance), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

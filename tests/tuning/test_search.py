@@ -17,7 +17,6 @@ from countperf.errors import (
     KernelBuildError,
     MeasurementError,
     ParameterError,
-    SearchSpaceError,
     TuningError,
     WrongResultError,
 )
@@ -25,6 +24,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.device import Device
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
+from countperf.report.tuning import tuning_object, tuning_text
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranking import Ranking
@@ -197,10 +197,19 @@ def test_if_nothing_is_predicted_that_is_an_error_with_the_reasons() -> None:
         tune_space(question, scripted(), MANY, executor=Inline())
 
 
+def test_a_space_without_a_reference_is_searched_and_the_result_says_so() -> None:
+    question = replace(QUESTION, space=replace(LARGE, reference=None))
+
+    result = tune_space(question, scripted(), Budget(measurements=3), executor=Inline())
+
+    assert not result.numbers_checked
+    assert "numbers not checked, for the space has no reference" in tuning_text(result)
+    assert tuning_object(result)["numbers_checked"] is False
+
+
 @pytest.mark.parametrize(
     ("changes", "kind", "said"),
     [
-        ({"space": replace(LARGE, reference=None)}, SearchSpaceError, "no make_arguments and ref"),
         ({"sizes": {"q": 4}}, ParameterError, "has no size q; there are n"),
         ({"sizes": {"n": -4}}, ParameterError, "n = -4; sizes are positive"),
     ],

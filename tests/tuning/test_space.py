@@ -4,7 +4,8 @@ import itertools
 import pickle
 import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from countperf.errors import SearchSpaceError
 from countperf.tuning.expressions import check_expression, holds
+from countperf.tuning.space import SearchSpace
 from tests.tuning.spaces import DOUBLE, is_planar, make_space
 
 
@@ -134,15 +136,42 @@ def test_a_case_has_what_the_harness_needs() -> None:
     assert case.build() is case.build()
 
 
-@pytest.mark.parametrize("missing", ["make_arguments", "reference"])
-def test_a_space_without_inputs_or_reference_makes_no_case(missing: str) -> None:
-    space = make_space(**{missing: None})
+@pytest.mark.parametrize("lacking", ["make_arguments", "reference"])
+def test_a_space_without_inputs_or_reference_makes_cases_with_the_defaults(lacking: str) -> None:
+    case = replace(DOUBLE, **{lacking: None}).case({"group": 16, "each": 1, "fetch": False})
 
-    with pytest.raises(SearchSpaceError, match="ranked, not measured"):
-        space.case(space.at(0))
+    assert getattr(case, lacking) is None
+    assert case.inputs == ("" if lacking == "make_arguments" else "double")
 
 
 def test_choices_are_made_from_any_sequence() -> None:
     make: Callable[..., Any] = make_space
 
     assert make(parameters={"x": (3, 1)}).at(1) == {"x": 1}
+
+
+def test_the_signature_of_a_function_says_the_values() -> None:
+    def build(tile: Literal[8, 16], prefetch: bool, unroll: Any = (1, 2), flags: str = "") -> None:
+        """Build nothing."""
+
+    space = SearchSpace.from_function(build, constraints=["tile % unroll == 0"], sizes={"n": 8})
+
+    assert space.parameters == {"tile": (8, 16), "prefetch": (False, True), "unroll": (1, 2)}
+    assert (space.name, space.constraints, space.sizes) == (
+        "build",
+        ("tile % unroll == 0",),
+        {"n": 8},
+    )
+    assert sum(1 for _ in space.choices()) == 8
+
+
+def test_an_argument_without_values_is_refused_with_what_to_write() -> None:
+    def build(tile: int) -> None:
+        """Build nothing."""
+
+    with pytest.raises(SearchSpaceError, match="argument tile of 'build' has no values: annotate"):
+        SearchSpace.from_function(build)
+    with pytest.raises(SearchSpaceError, match="has no argument with values"):
+        SearchSpace.from_function(lambda: None)
+    with pytest.raises(SearchSpaceError, match="pass a function of Python"):
+        SearchSpace.from_function(dict)
