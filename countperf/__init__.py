@@ -14,6 +14,7 @@ from countperf.version import __version__
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis, analyze_kernel
+    from countperf.counting.unused_local import with_unused_local
     from countperf.errors import CountperfError
     from countperf.harness.campaign import measure
     from countperf.harness.doctor import examine as doctor
@@ -78,6 +79,7 @@ _HOMES = {
     "tune_devices": "countperf.workflow.tuning",
     "with_compiled_code": "countperf.workflow.prediction",
     "with_transactions": "countperf.workflow.analyzing",
+    "with_unused_local": "countperf.counting.unused_local",
 }
 
 __all__ = [
@@ -120,6 +122,7 @@ __all__ = [
     "tune_devices",
     "with_compiled_code",
     "with_transactions",
+    "with_unused_local",
 ]
 
 _FUNCTIONS_OF_METHODS = {
