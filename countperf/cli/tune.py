@@ -20,7 +20,7 @@ from countperf.report.tuning import (
     tuning_text,
 )
 from countperf.tuning.devices import DevicesInterrupt, device_store
-from countperf.tuning.export import kernel_tuner_cache, t4_results
+from countperf.tuning.export import builder_script, kernel_tuner_cache, t4_results
 from countperf.tuning.recorded_space import RecordedSpace, read_value
 from countperf.tuning.replay import replay, replay_object
 from countperf.tuning.result import SearchInterrupt
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
             "name a space, such as matmul, or --replay FILE (which --where and --prior need)",
             parameter="space",
         )
-    wanted = (options.kernel_tuner_cache, options.figure, options.t4)
+    wanted = (options.kernel_tuner_cache, options.figure, options.t4, options.export)
     check_writable(options.store, *wanted)  # before any time is spent
     seconds = options.budget
     if seconds is None and options.measurements is None:
@@ -144,5 +144,7 @@ def _export(options: argparse.Namespace, result: TuningResult, label: str = "") 
         write_rescued(path(options.kernel_tuner_cache), json.dumps(content))
     if options.figure is not None:
         result.plot(path(options.figure))
+    if options.export is not None:
+        write_rescued(path(options.export), builder_script(result, options.space))
     if options.t4 is not None:
         write_rescued(path(options.t4), json.dumps(t4_results(result)))

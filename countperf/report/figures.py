@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -46,6 +46,7 @@ from countperf.report.drawing import (
 )
 from countperf.report.names import GROUPS
 from countperf.report.numbers import format_quantity
+from countperf.report.parameters import parameters_figure
 from countperf.report.replay import replay_figure
 from countperf.report.sweeps import model_roofline_figure, sweep_figure
 from countperf.report.timeline import timeline_figure
@@ -405,14 +406,22 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
 # {{{ searches
 
 
-def tuning_figure(result: TuningResult) -> Figure:
-    """Draw measured against predicted times, the winner marked, and the best time over the search.
+def tuning_figure(
+    result: TuningResult, *, show: Literal["times", "parameters"] = "times"
+) -> Figure:
+    """Draw measured against predicted times and the best time over the search, or the parameters.
 
     Parameters
     ----------
     result : TuningResult
         What was found.
+    show : {"times", "parameters"}, optional
+        The times, or how much each parameter matters (`countperf.report.parameters`).
     """
+    if show == "parameters":
+        return parameters_figure(result)
+    if show != "times":
+        raise ParameterError(f"show={show!r}: there are 'times' and 'parameters'", parameter="show")
     return variants_figure(result.tried, f"{result.space} on {result.device}", result.ranking_s)
 
 

@@ -1,4 +1,4 @@
-"""Searches in the formats of others: Kernel Tuner's cache file, the T4 results format, pandas.
+"""Searches in the formats of others: Kernel Tuner's cache, T4 results, pandas, a Python script.
 
 Kernel Tuner writes times in ms, a variant that failed as the name of one of its error classes, and
 a configuration as the values of its parameters in order. A cache holds what was measured: to open
@@ -105,6 +105,35 @@ def _t4_failed(refused: Refused) -> dict[str, Any]:
         "measurements": [],
         "objectives": ["time"],
     }
+
+
+def builder_script(result: TuningResult, specification: str) -> str:
+    """Return a Python script that builds the fastest variant, and prints its code when it is run.
+
+    Parameters
+    ----------
+    result : TuningResult
+        What was found.
+    specification : str
+        The space by name: a family of the library, ``path/file.py:name`` or
+        ``package.module:name``.
+
+    Returns
+    -------
+    str
+        The script; it defines ``kernel``, a ``loopy.TranslationUnit``.
+    """
+    sizes = ", ".join(f"{name}={value}" for name, value in result.sizes.items())
+    values = "".join(f"    {name}={value!r},\n" for name, value in result.winner.choice.items())
+    return (
+        f'"""Fastest variant of {result.space} on {result.device}: {result.winner.time_s:.4g} s'
+        f'{f" at {sizes}" if sizes else ""}."""\n\n'
+        "import loopy as lp\n\n"
+        "from countperf.workflow.spaces import load_space\n\n"
+        f"kernel = load_space({specification!r}).build(\n{values})\n\n"
+        'if __name__ == "__main__":\n'
+        "    print(lp.generate_code_v2(kernel).device_code())\n"
+    )
 
 
 def tuning_frame(result: TuningResult) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -16,7 +17,12 @@ import pytest
 
 import countperf.tuning
 from countperf.errors import KernelBuildError, MeasurementError, ParameterError, WrongResultError
-from countperf.tuning.export import kernel_tuner_cache, t4_results, tuning_frame
+from countperf.tuning.export import (
+    builder_script,
+    kernel_tuner_cache,
+    t4_results,
+    tuning_frame,
+)
 from countperf.tuning.result import Budget, TuningResult
 from tests.tuning.test_search import LARGE, scripted, search
 
@@ -125,3 +131,24 @@ def test_a_figure_of_no_known_format_is_refused(result: TuningResult, tmp_path: 
     pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
         result.plot(tmp_path / "search.doc")
+
+
+def test_the_script_builds_the_winner(result: TuningResult, tmp_path: Path) -> None:
+    script = builder_script(result, "tests.tuning.test_search:LARGE")
+    path = tmp_path / "winner.py"
+    path.write_text(script)
+
+    space: dict[str, Any] = runpy.run_path(str(path))
+
+    assert f"{result.winner.time_s:.4g} s at n=4096" in (space["__doc__"] or "")
+    assert space["kernel"] == LARGE.build(**result.winner.choice)
+
+
+def test_the_figure_shows_which_parameters_matter(result: TuningResult, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
+    result.plot(tmp_path / "parameters.svg", show="parameters")
+
+    drawn = (tmp_path / "parameters.svg").read_text()
+    assert 'id="fastest"' in drawn
+    with pytest.raises(ParameterError, match="there are 'times' and 'parameters'"):
+        result.plot(show="nothing")
