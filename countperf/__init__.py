@@ -126,9 +126,15 @@ __all__ = [
 ]
 
 _FUNCTIONS_OF_METHODS = {
+    "cause_text": "countperf.report.against",
+    "comparison_text": "countperf.report.against",
+    "explained_pair": "countperf.report.against",
     "figure_of": "countperf.report.figures",
     "frame_of": "countperf.report.tables",
     "html_of": "countperf.report.tables",
+    "prediction_text": "countperf.report.text",
+    "ranking_text": "countperf.report.tuning",
+    "tuning_text": "countperf.report.tuning",
 }
 
 front_door.register(_HOMES)

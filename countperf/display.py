@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ _SHOWN = 3  # entries of a collection
 
 
 def shortened(text: str, most: int = MOST_LINES) -> str:
-    r"""Cut a text to a number of lines, and say how many are left out.
+    r"""Break the long lines of a text, cut it to a number of lines, and say how many are left out.
 
     Examples
     --------
@@ -33,13 +34,19 @@ def shortened(text: str, most: int = MOST_LINES) -> str:
     b
     ... 2 more lines
     """
-    lines = [
-        line if len(line) <= _WIDTH else f"{line[: _WIDTH - 4]} ..." for line in text.splitlines()
-    ]
+    lines = [part for line in text.splitlines() for part in _broken(line)]
     if len(lines) <= most:
         return "\n".join(lines)
     kept = most - 1
     return "\n".join([*lines[:kept], f"... {len(lines) - kept} more lines"])
+
+
+def _broken(line: str) -> list[str]:
+    """Break a line that is too long; what follows is indented by four more."""
+    if len(line) <= _WIDTH:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return wrap(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
 
 
 def short_repr(value: object) -> str:

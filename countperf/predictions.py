@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import Drawable, Table, short_repr
-from countperf.errors import PredictionError
+from countperf import front_door
+from countperf.display import MOST_LINES, Drawable, Table, shortened
+from countperf.errors import ParameterError, PredictionError
 
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
@@ -95,7 +96,27 @@ class Prediction(Table, Drawable):
     origin: Origin | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        return short_repr(self)
+        return shortened(front_door.function("prediction_text")(self))
+
+    def against(self, other: Prediction) -> PredictionPair:
+        """Compare with another prediction: of another kernel, size, device or model.
+
+        Parameters
+        ----------
+        other : Prediction
+            What this one is compared with.
+
+        Returns
+        -------
+        PredictionPair
+            Both side by side; its ``cause`` says in a sentence what makes the difference.
+
+        Raises
+        ------
+        ParameterError
+            One of them is of several sizes.
+        """
+        return PredictionPair(first=self, second=other)
 
     def anchored(self, *runs: Any) -> Prediction:
         """Return the prediction, corrected by measured runs of its kernel.
@@ -137,6 +158,45 @@ class Prediction(Table, Drawable):
     def caveats(self) -> tuple[Verdict, ...]:
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PredictionPair(Table, Drawable):
+    """Two predictions side by side.
+
+    Attributes
+    ----------
+    first, second : Prediction
+        Each at one size.
+    """
+
+    first: Prediction
+    second: Prediction
+
+    def __post_init__(self) -> None:
+        for each in (self.first, self.second):
+            if isinstance(each.time_s, np.ndarray):
+                raise ParameterError(
+                    f"predictions are compared at one size each, and that of {each.kernel!r} is of"
+                    " several: predict each size by itself",
+                    parameter="prediction",
+                )
+
+    @property
+    def explained(self) -> Any:
+        """Both with counts and costs (`countperf.explain`); None where weights are not known."""
+        return front_door.function("explained_pair")(self.first, self.second)
+
+    @property
+    def cause(self) -> str:
+        """A sentence on what makes the difference."""
+        return front_door.function("cause_text")(self.first, self.second, self.explained)
+
+    def __repr__(self) -> str:
+        text = front_door.function("comparison_text")(self.first, self.second, self.explained)
+        body, _, cause = text.rpartition("\n")
+        last = shortened(cause, 4)
+        return f"{shortened(body, MOST_LINES - len(last.splitlines()))}\n{last}"
 
 
 class TimeModel(Protocol):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import countperf
-from countperf.display import MOST_LINES, short_repr
+from countperf.display import MOST_LINES, short_repr, shortened
 from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
@@ -22,9 +24,9 @@ from countperf.measurements import KernelCase, MeasurementSet
 from countperf.metrics import Evaluation
 from countperf.models.anchored import AnchoredWeights
 from countperf.models.library import load_weights
+from countperf.predictions import Prediction
 from countperf.properties.vector import PropertyVector
 from countperf.report.tables import frame_of
-from countperf.tuning.result import TuningResult
 from countperf.workflow.spaces import load_space
 from measurement_kernels.catalog import entry
 from tests.fitting.builders import KERNELS, measure
@@ -32,6 +34,11 @@ from tests.fitting.builders import KERNELS, measure
 FITS = Path(__file__).resolve().parent.parent / "fits" / "pocl-epyc-zen5"
 KERNEL = "matmul-skinny/16x16/f32"
 SIZES = {"n": 256, "m": 256, "l": 256}
+LARGER = {"n": 1024, "m": 1024, "l": 1024}
+
+
+def _predicted(sizes: Mapping[str, int]) -> Prediction:
+    return load_weights("pocl-epyc-zen5").predict(KERNEL, sizes, incomplete_ok=True)
 
 
 @cache
@@ -45,6 +52,7 @@ RESULTS: Mapping[str, Callable[[], object]] = {
     "Prediction": lambda: countperf.predict(
         KERNEL, SIZES, weights="pocl-epyc-zen5", model="structural", incomplete_ok=True
     ),
+    "PredictionPair": lambda: _predicted(SIZES).against(_predicted(LARGER)),
     "Explanation": lambda: countperf.explain(
         KERNEL, SIZES, weights="pocl-epyc-zen5", model="structural", incomplete_ok=True
     ),
@@ -68,6 +76,10 @@ RESULTS: Mapping[str, Callable[[], object]] = {
 }
 
 
+IN_WORDS = ("AvailableWeights", "Prediction", "PredictionPair", "Ranking")
+"""Results that are shown as the command line prints them."""
+
+
 @pytest.mark.parametrize("name", sorted(RESULTS))
 def test_results_show_at_most_25_lines(name: str) -> None:
     result = RESULTS[name]()
@@ -77,12 +89,12 @@ def test_results_show_at_most_25_lines(name: str) -> None:
     assert max(map(len, lines)) <= 200
     assert len(str(result)) <= 100_000  # a FitResult prints itself with all of its verdicts
     kind = name.partition(" ")[0]
-    assert kind == "AvailableWeights" or shown.startswith(kind)
+    assert kind in IN_WORDS or shown.startswith(kind)
 
 
 TABLES = (
     *("WeightSet", "Prediction", "Explanation", "Coverage", "PropertyVector", "MeasurementSet"),
-    *("FitResult", "Evaluation", "Comparison", "Ranking", "AvailableWeights"),
+    *("FitResult", "Evaluation", "Comparison", "Ranking", "AvailableWeights", "PredictionPair"),
 )
 
 
@@ -110,7 +122,7 @@ def test_what_is_no_table_is_refused() -> None:
         frame_of([])
 
 
-@pytest.mark.parametrize("kind", [AnchoredWeights, Characterization, KernelCase, TuningResult])
+@pytest.mark.parametrize("kind", [AnchoredWeights, Characterization, KernelCase])
 def test_results_that_take_long_to_make_are_shown_field_by_field_too(kind: type) -> None:
     assert "short_repr" in kind.__dict__["__repr__"].__code__.co_names
 
@@ -148,3 +160,30 @@ def test_many_fields_are_cut_too() -> None:
     lines = short_repr(kind(*range(60))).splitlines()
     assert len(lines) == MOST_LINES
     assert lines[-2] == "  ... 38 more fields"
+
+
+def test_a_comparison_ends_in_its_cause() -> None:
+    first, second = _predicted(SIZES), _predicted(LARGER)
+    pair: Any = first.against(second)
+    assert pair.cause.startswith("cause: n = 1024, m = 1024, l = 1024 takes ")
+    assert "times as many" in pair.cause or "which only n = 1024" in pair.cause
+    assert " ".join(repr(pair).split()).endswith(" ".join(pair.cause.split()))
+    frame = pair.to_frame()
+    difference = float(second.time_s) - float(first.time_s)
+    assert float(frame["difference_s"].sum()) == pytest.approx(difference)
+    assert html.escape(pair.cause) in pair._repr_html_()
+
+
+def test_predictions_of_several_sizes_are_not_compared() -> None:
+    several = load_weights("pocl-epyc-zen5").predict(
+        KERNEL, {name: np.array([64, 128]) for name in SIZES}, incomplete_ok=True
+    )
+    with pytest.raises(ParameterError, match="at one size each"):
+        _predicted(SIZES).against(several)
+
+
+def test_long_lines_are_broken_and_lose_nothing() -> None:
+    text = "  bound by " + "memory " * 60
+    shown = shortened(text)
+    assert " ".join(shown.split()) == " ".join(text.split())
+    assert max(map(len, shown.splitlines())) <= 160

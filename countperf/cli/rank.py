@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 from countperf.cli.common import as_dict, print_json
 from countperf.cli.mechanistic import asked_cost
-from countperf.documents import LineFile
+from countperf.documents import LineFile, check_writable
+from countperf.report.drawing import check_figure_path
 from countperf.report.tuning import point_object, ranking_object, ranking_text
 from countperf.workflow.tuning import rank
 
 
 def run(options: argparse.Namespace) -> None:
     """Predict all points and print the best."""
+    if options.figure is not None:
+        check_figure_path(options.figure)
+    check_writable(options.figure)
     with LineFile(options.output) as file:
         ranking = rank(
             options.space,
@@ -32,9 +37,13 @@ def run(options: argparse.Namespace) -> None:
             else lambda point: file.write(json.dumps(point_object(point))),
         )
     ranking.check_predicted()
+    if ranking.model_choice:
+        print(f"countperf: {ranking.model_choice}", file=sys.stderr)
     if options.json:
         print_json(ranking_object(ranking))
     else:
         print(ranking_text(ranking, written_to=options.output))
+    if options.figure is not None:
+        ranking.plot(options.figure)
     if file.failure is not None:
         raise file.failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ def run(options: argparse.Namespace) -> None:
             cold=options.cold,
             progress=progress,
         )
+    if timing.model_choice:
+        print(f"countperf: {timing.model_choice}", file=sys.stderr)
     if options.save is not None:  # first, whatever becomes of the output
         timing.write_file(options.save, rescue=True)
     if options.figure is not None:

@@ -8,7 +8,7 @@ function's namespace notes the events of all launches, since a translation unit 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -44,14 +44,20 @@ class OpenClSession(Protocol):
         ...
 
 
+Extents = tuple[int, ...]
+ChooseGroups = Callable[[Extents, Extents], Extents]
+"""Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
+
+
 class _Recorder:
     """Stands for the module ``pyopencl`` in generated code, and notes every launch."""
 
-    def __init__(self, session: OpenClSession) -> None:
+    def __init__(self, session: OpenClSession, choose_groups: ChooseGroups | None) -> None:
         import pyopencl as cl
 
         self._module = cl
         self._session = session
+        self._choose_groups = choose_groups
         self.events: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -68,12 +74,16 @@ class _Recorder:
         """Check the group against the device's limits, and launch."""
         if not self.events:
             check_group(self._session, kernel, group_shape)
+        if self._choose_groups is not None:
+            groups = self._choose_groups(groups, group_shape)
         event = self._module.enqueue_nd_range_kernel(queue, kernel, groups, group_shape, *more)
         self.events.append(event)
         return event
 
 
-def build_kernel(session: OpenClSession, t_unit: Any) -> Kernel:
+def build_kernel(
+    session: OpenClSession, t_unit: Any, *, choose_groups: ChooseGroups | None = None
+) -> Kernel:
     """Generate OpenCL C for a translation unit and build it.
 
     Parameters
@@ -82,6 +92,8 @@ def build_kernel(session: OpenClSession, t_unit: Any) -> Kernel:
         Device to build for.
     t_unit : loopy.TranslationUnit
         With one entry point whose argument types are known.
+    choose_groups : callable, optional
+        Says which of the groups of a launch run: the first ones along each axis; by default all.
 
     Returns
     -------
@@ -106,7 +118,7 @@ def build_kernel(session: OpenClSession, t_unit: Any) -> Kernel:
     check_offsets(t_unit)
     code = generated(t_unit)
     program = session.build(code.device_code(), tuple(entry.options.build_options))
-    recorder = _Recorder(session)
+    recorder = _Recorder(session, choose_groups)
     namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}
     exec("from struct import pack as _lpy_pack", namespace)  # names that Loopy's code relies on
     exec(DEF_EVEN_DIV_FUNCTION, namespace)

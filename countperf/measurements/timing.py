@@ -103,6 +103,8 @@ class TimingDocument(Document):
     weights, model : str
         Slug of the device of the weights that predicted, and name of their model; empty if nothing
         predicted.
+    model_choice : str
+        Which model was chosen and why, where none was asked for; else empty.
     interval_level : float
         In which share of cases intervals are to hold the time.
     sizes : tuple of TimedSize
@@ -122,6 +124,7 @@ class TimingDocument(Document):
     counting_rules: PositiveInt = COUNTING_RULES_VERSION
     weights: str = ""
     model: str = ""
+    model_choice: str = ""
     interval_level: float = Field(default=0.95, gt=0, lt=1)
     sizes: tuple[TimedSize, ...] = Field(min_length=1)
     failures: tuple[FailedCase, ...] = ()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from countperf.display import Table, short_repr
+from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
 
 
-class FittedWeights(Table, Document):
+class FittedWeights(Table, Drawable, Document):
     """Weights of a fitted model on a device; `WeightSet` documents the fields."""
 
     format: Literal["countperf-weights"] = "countperf-weights"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countperf.models.anchored import WeightsAndKernel
+from countperf.models.explanation import explain
+from countperf.models.library import short_name
 from countperf.report.breakdown import (
     MOST_ROWS,
     bound_text,
@@ -46,7 +48,7 @@ def comparison_text(
         The last column is what each part adds to the difference of the times. The parts include the
         correction of each prediction.
     """
-    names = _names_apart(first, second)
+    names = names_apart(first, second)
     whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
     factors = [correction_factor(each) for each in (first, second)]
@@ -78,7 +80,7 @@ def cause_text(
     first, second, explained
         As for `comparison_text`.
     """
-    names = _names_apart(first, second)
+    names = names_apart(first, second)
     whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     difference = whole[1] - whole[0]
     if abs(difference) < _ALIKE * max(whole):
@@ -136,29 +138,47 @@ def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
 def _table(
     names: tuple[str, str], first: Prediction, second: Prediction, whole: list[float]
 ) -> str:
-    parts = [corrected_parts(each) for each in (first, second)]
-    both = sorted(
-        {*parts[0], *parts[1]},
-        key=lambda n: (-abs(parts[1].get(n, 0.0) - parts[0].get(n, 0.0)), n),
-    )
+    both = compared_parts(first, second)
     shown = both if len(both) <= MOST_ROWS else both[: MOST_ROWS - 1]
-    rows = [_row("time", whole[0], whole[1])]
-    rows += [
-        _row(plain_name(part).text, parts[0].get(part, 0.0), parts[1].get(part, 0.0))
-        for part in shown
-    ]
+    rows = [_row("time", whole[0], whole[1]), *(_row(*part) for part in shown)]
     if len(shown) < len(both):
-        rest = [_sum_of(each, set(both[len(shown) :])) for each in parts]
-        rows.append(_row(f"{len(both) - len(shown)} more", *rest))
+        rest = both[len(shown) :]
+        rows.append(_row(f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
     return format_table(rows, header=("", *names, "difference"), right=(1, 2, 3))
+
+
+def compared_parts(first: Prediction, second: Prediction) -> list[tuple[str, float, float]]:
+    """Return name and time, s, of each part in two predictions, that which differs most first."""
+    parts = [corrected_parts(each) for each in (first, second)]
+    found = [
+        (plain_name(part).text, parts[0].get(part, 0.0), parts[1].get(part, 0.0))
+        for part in sorted({*parts[0], *parts[1]})
+    ]
+    return sorted(found, key=lambda row: -abs(row[2] - row[1]))
+
+
+def explained_pair(first: Prediction, second: Prediction) -> tuple[Explanation, Explanation] | None:
+    """Explain two predictions if both know their weights and kernels; else None.
+
+    Parameters
+    ----------
+    first, second : Prediction
+        Each at one size.
+    """
+    found = [_explained(each) for each in (first, second)]
+    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+
+
+def _explained(prediction: Prediction) -> Explanation | None:
+    origin = prediction.origin
+    if not isinstance(origin, WeightsAndKernel):
+        return None
+    vector = origin.weights.counted(origin.kernel)
+    return explain(origin.weights, vector, prediction)
 
 
 def _row(title: str, first: float, second: float) -> list[str]:
     return [title, *(format_quantity(t, "s") for t in (first, second, second - first))]
-
-
-def _sum_of(parts: Mapping[str, float], names: set[str]) -> float:
-    return sum(part for name, part in parts.items() if name in names)
 
 
 def _incomplete_ones(names: tuple[str, str], *predictions: Prediction) -> str:
@@ -166,11 +186,14 @@ def _incomplete_ones(names: tuple[str, str], *predictions: Prediction) -> str:
     return f" (incomplete, a lower bound: {' and '.join(found)})" if found else ""
 
 
-def _names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
+def names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
+    """Return the names of two predictions: what they differ in, kernel, device, model or sizes."""
     for field in ("kernel", "device", "model"):
         names = getattr(first, field), getattr(second, field)
-        if names[0] != names[1]:
-            return names
+        if names[0] == names[1]:
+            continue
+        short = (short_name(names[0]), short_name(names[1]))
+        return short if field == "model" and short[0] != short[1] else names
     apart = [n for n, v in second.parameters.items() if first.parameters.get(n) != v]
     if not apart:
         return "first", "second"

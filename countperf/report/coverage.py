@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countperf.hardware.parameters import some_of
+from countperf.models.library import short_name
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import verdict_object
 from countperf.report.text import NAMED_OTHERS
@@ -29,7 +30,7 @@ def coverage_text(coverage: Coverage) -> str:
     lines = [
         f"{coverage.grade}: {coverage.verdict.message}",
         *([f"  mend: {coverage.verdict.remedy}"] if coverage.verdict.remedy else []),
-        f"{coverage.kernel}{', ' if given else ''}{given}: {coverage.model} model on"
+        f"{coverage.kernel}{', ' if given else ''}{given}: {short_name(coverage.model)} model on"
         f" {coverage.device}{_time(coverage)}",
     ]
     if coverage.needs_sizes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,15 +79,33 @@ def new_figure(size: tuple[float, float]) -> Figure:
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError(
             "drawing needs matplotlib; install it with: pip install 'countperf[plot]'",
             extra="plot",
         ) from error
-    figure = Figure(figsize=size, layout="constrained")
+    figure = _figure_class()(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+@cache
+def _figure_class() -> type[Figure]:
+    """Return the class of our figures; it is made here, since matplotlib is an optional extra."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        """A figure that notebooks show although pyplot does not know it."""
+
+        def _repr_png_(self) -> bytes:
+            content = BytesIO()
+            self.savefig(content, format="png", dpi=_NOTEBOOK_DPI)
+            return content.getvalue()
+
+    return ShownFigure
+
+
+_NOTEBOOK_DPI = 110
 
 
 def plain_ticks(axis: Any) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.result import FitResult
+from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.simulation import Simulation
@@ -24,8 +25,10 @@ from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
-from countperf.predictions import Prediction
+from countperf.models.weights import WeightSet
+from countperf.predictions import Prediction, PredictionPair
 from countperf.report.accuracy import PURPOSES
+from countperf.report.bars import pair_figure, ranking_figure, rates_figure
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
 from countperf.report.drawing import (
     BLUE,
@@ -50,6 +53,7 @@ from countperf.report.parameters import parameters_figure
 from countperf.report.replay import replay_figure
 from countperf.report.sweeps import model_roofline_figure, sweep_figure
 from countperf.report.timeline import timeline_figure
+from countperf.tuning.ranking import Ranking
 from countperf.tuning.replay import ReplayResult
 from countperf.tuning.result import Trial, TuningResult
 
@@ -76,7 +80,8 @@ def figure_of(result: object, path: Path | str | None = None, **options: Any) ->
 
     Parameters
     ----------
-    result : Prediction, Explanation, FitResult, Evaluation, Comparison, TuningResult, ReplayResult
+    result : Prediction, PredictionPair, Explanation, WeightSet, FitResult, Evaluation, \
+Comparison, Ranking, TuningResult, ReplayResult
         What to draw.
     path : Path or str, optional
         Where to write it; the ending chooses the format (.svg, .png, .pdf).
@@ -263,6 +268,30 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     return figure
 
 
+def _explanation_figure(
+    explanation: Explanation,
+    kind: Literal["parts", "roofline"] = "parts",
+    device: DeviceParameters | None = None,
+) -> Figure:
+    """Draw where a time goes, or the kernel below the ceilings of its device.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        Of the kernel, at one size.
+    kind : {"parts", "roofline"}, optional
+        What to draw.
+    device : DeviceParameters, optional
+        For the roofline; by default the catalogue's, if it has the device.
+    """
+    if kind == "parts":
+        return prediction_figure(explanation.prediction)
+    slug = explanation.prediction.device
+    if device is None and slug in available_devices():
+        device = load_device(slug)
+    return roofline_figure(explanation, device)
+
+
 # }}}
 # {{{ accuracy
 
@@ -325,9 +354,9 @@ def fit_figure(fit: FitResult) -> Figure:
     Parameters
     ----------
     fit : FitResult
-        A fit; where no family could be left out, its own predictions are drawn.
+        A fit; where no left-out family is predicted, its own predictions are drawn.
     """
-    held_out = {case.name: case.predicted_s for case in fit.held_out}
+    held_out = {c.name: c.predicted_s for c in fit.held_out if c.predicted_s and c.predicted_s > 0}
     what = "left-out families" if held_out else "the fit's own cases"
     points = [
         (1e3 * time_s, predicted / time_s)
@@ -500,7 +529,10 @@ def variants_figure(
 
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
-    Explanation: lambda found, **more: prediction_figure(found.prediction, **more),
+    PredictionPair: pair_figure,
+    Explanation: _explanation_figure,
+    WeightSet: rates_figure,
+    Ranking: ranking_figure,
     FitResult: fit_figure,
     Evaluation: evaluation_figure,
     Comparison: lambda found: comparisons_figure([found]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from countperf.models.library import short_name
 from countperf.report.numbers import format_percent, format_quantity, format_table
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
     incomplete = sum(each.incomplete for each in evaluation.sets)
     return "\n".join(
         [
-            f"ranking of variants: {evaluation.model} model on {evaluation.device}",
+            f"ranking of variants: {short_name(evaluation.model)} model on {evaluation.device}",
             *("  " + line for line in table.splitlines()),
             "  tau: Kendall's, with noise as ties; top k: time of the best of the k predicted to be"
             " fastest over the fastest; refused ones rank last; of all sets: means, of times"

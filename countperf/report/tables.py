@@ -21,9 +21,10 @@ from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.models.units import unit_of
 from countperf.models.weights import WeightSet
-from countperf.predictions import Prediction
+from countperf.predictions import Prediction, PredictionPair
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
+from countperf.report.against import compared_parts, names_apart
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
@@ -52,7 +53,7 @@ def rows_of(result: object) -> Rows:
     ----------
     result : WeightSet, PropertyVector, MeasurementSet, FitResult, Ranking, TuningResult, \
 ReplayResult, Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy, \
-Sweep or Prediction
+Sweep, Prediction or PredictionPair
         The result.
 
     Returns
@@ -311,6 +312,14 @@ def _tuning_head(result: TuningResult) -> list[str]:
     ]
 
 
+def _pair_rows(pair: PredictionPair) -> Rows:
+    names = names_apart(pair.first, pair.second)
+    return [
+        {"part": text, names[0]: first, names[1]: second, "difference_s": second - first}
+        for text, first, second in compared_parts(pair.first, pair.second)
+    ]
+
+
 def _of(result: Any) -> str:
     sizes = getattr(result, "sizes", None) or getattr(result, "parameters", None) or {}
     given = ", ".join(
@@ -356,4 +365,5 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     Sweep: (sweep_rows, lambda found: [sweep_head(found)]),
     KernelOccupancy: (occupancy_rows, lambda found: [answers_head(found)]),
     Prediction: (_prediction_rows, _prediction_title),
+    PredictionPair: (_pair_rows, lambda pair: [repr(pair).splitlines()[0], pair.cause]),
 }

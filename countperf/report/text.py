@@ -106,7 +106,8 @@ def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
         where = f"{prediction.kernel} on {prediction.device}"
         mark = _incomplete(prediction)
         parts = [
-            f"{where}, {prediction.model} model{mark and f'; at least these times{mark}'}",
+            f"{where}; {short_name(prediction.model)} model"
+            f"{mark and f'; at least these times{mark}'}",
             _indented(_times_table(prediction)),
         ]
     else:
@@ -260,8 +261,9 @@ def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:
     return "\n".join(
         [
             f"error: {', '.join(errors)} (geometric means of relative errors)",
-            f"{fit.weights.model} model on {fit.weights.device.slug}, {len(fit.observations)}"
-            f" cases, rank {fit.diagnosis.rank} of {len(fit.weights.unknowns)}",
+            f"{short_name(fit.weights.model)} model on {fit.weights.device.slug},"
+            f" {len(fit.observations)} cases,"
+            f" rank {fit.diagnosis.rank} of {len(fit.weights.unknowns)}",
             *(
                 [f"time_s = {fit.weights.expression}"]
                 if fit.weights.definition.formula.names != tuple(fit.weights.definition.terms)
@@ -294,7 +296,7 @@ def evaluation_text(evaluation: Evaluation, *, floor: float = 0.0) -> str:
     parts = evaluation.by_purpose()
     return "\n".join(
         [
-            f"{evaluation.model} model on {evaluation.device}",
+            f"{short_name(evaluation.model)} model on {evaluation.device}",
             *(_purpose_text(purpose, part, floor) for purpose, part in parts.items()),
         ]
     )

@@ -6,6 +6,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from countperf.models.library import short_name
 from countperf.report.numbers import format_percent, format_quantity, format_table
 from countperf.report.text import point_text
 
@@ -198,7 +199,7 @@ def _how(timing: TimingDocument) -> str:
         f" {number} round{'' if rounds == [1] else 's'}"
     )
     predicts = any(each.predicted_s is not None for each in timing.sizes)
-    return f"{how}; predicted by the {timing.model} model" if predicts else how
+    return f"{how}; predicted by the {short_name(timing.model)} model" if predicts else how
 
 
 def _notes(timing: TimingDocument) -> list[str]:

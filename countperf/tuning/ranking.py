@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from countperf.display import Table, short_repr
+from countperf import front_door
+from countperf.display import Drawable, Table, shortened
 from countperf.errors import TuningError
 from countperf.tuning.points import Point, Predicted, Refused
 from countperf.tuning.space import SearchSpace
@@ -94,7 +95,7 @@ def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking(Table):
+class Ranking(Table, Drawable):
     """Points of a space by predicted time.
 
     Attributes
@@ -119,6 +120,8 @@ class Ranking(Table):
         Whether that is all of it.
     seconds : float
         Time that it took, s.
+    model_choice : str
+        Which model put the best in order and why, where none was asked for; else empty.
     """
 
     space: str
@@ -131,9 +134,10 @@ class Ranking(Table):
     ahead: tuple[int, ...] = ()
     complete: bool
     seconds: float
+    model_choice: str = ""
 
     def __repr__(self) -> str:
-        return short_repr(self)
+        return shortened(front_door.function("ranking_text")(self))
 
     @property
     def refused(self) -> int:

@@ -9,7 +9,8 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
-from countperf.display import Drawable, Table, short_repr
+from countperf import front_door
+from countperf.display import Drawable, Table, shortened
 from countperf.errors import ParameterError
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.ranking import Ranking, Reason, RefusalCount
@@ -257,7 +258,7 @@ class TuningResult(Table, Drawable):
     numbers_checked: bool = True
 
     def __repr__(self) -> str:
-        return short_repr(self)
+        return shortened(front_door.function("tuning_text")(self))
 
 
 class SearchInterrupt(KeyboardInterrupt):

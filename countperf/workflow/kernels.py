@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from countperf.properties.taxonomy import View
 
 
+_UNNAMED = "loopy_kernel"
+"""Name that Loopy gives to a kernel without one."""
+
+
 def load_kernel(specification: str) -> Any:
     """Find the kernel that a text names.
 
@@ -35,6 +39,7 @@ def load_kernel(specification: str) -> Any:
     Returns
     -------
     loopy.TranslationUnit or PropertyVector
+        A kernel to which no name was given has that of the object.
 
     Raises
     ------
@@ -58,13 +63,17 @@ def load_kernel(specification: str) -> Any:
     def error(message: str) -> KernelSpecificationError:
         return KernelSpecificationError(message, specification=specification)
 
-    return find_in_user_code(
+    found: Any = find_in_user_code(
         specification,
         lp.TranslationUnit,
         kind_name="loopy.TranslationUnit",
         error=error,
         convert=_unit_or_itself,
     )
+    name = specification.rpartition(":")[2]
+    if found.entrypoints == {_UNNAMED} and name.isidentifier():
+        return lp.rename_callable(found, _UNNAMED, name)
+    return found
 
 
 def _unit_or_itself(found: object) -> object:

@@ -192,16 +192,16 @@ def predict_in_detail(
         return predicted(weights_for(weights, target, model=model), "")
     reason = _why_not_compiled(found, sizes)
     if not reason:
-        reading = _weights_that_read_code(weights, target)
+        reading = reading_weights(weights, target)
         if not isinstance(reading, str):
             try:
-                return predicted(reading, _COMPILED_CHOICE, is_attempt=True)
+                return predicted(reading, COMPILED_CHOICE, is_attempt=True)
             except CountperfError as error:
-                reason = f"the one that reads compiled code fails: {error}"
+                reason = failed_reading(error)
         else:
             reason = reading
     usual = weights_for(weights, target)
-    return predicted(usual, f"model {short_name(usual.model)}: {reason}")
+    return predicted(usual, choice_text(usual.model, reason))
 
 
 def _anchor(given: Any) -> Any:
@@ -211,9 +211,20 @@ def _anchor(given: Any) -> Any:
     return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
 
 
-_COMPILED_CHOICE = (
+COMPILED_CHOICE = (
     f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
 )
+"""What is said where the model that reads compiled code was chosen."""
+
+
+def choice_text(model: str, reason: str) -> str:
+    """Say that a model was chosen, and why it is not the one that reads compiled code."""
+    return f"model {short_name(model)}: {reason}"
+
+
+def failed_reading(error: object) -> str:
+    """Say that the model that reads compiled code was tried, as a reason for another one."""
+    return f"the one that reads compiled code fails: {error}"
 
 
 def _why_not_compiled(kernel: Any, sizes: Mapping[str, Any]) -> str:
@@ -230,7 +241,7 @@ def is_fit(weights: object) -> bool:
     return isinstance(weights, str | Path) and find_fit(str(weights)) is not None
 
 
-def _weights_that_read_code(weights: object, identity: DeviceIdentity | None) -> WeightSet | str:
+def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightSet | str:
     """Return weights of the model that reads compiled code if their device is here, else why not.
 
     Parameters

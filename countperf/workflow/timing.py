@@ -24,7 +24,21 @@ from countperf.measurements import (
 )
 from countperf.sizes import Sizes, combine_sizes
 from countperf.workflow.kernels import is_in_catalogue, kernel_itself, kernel_statistics
-from countperf.workflow.timing_predictions import KernelAtPoints, count_digests, predict_times
+from countperf.workflow.prediction import (
+    COMPILED_CHOICE,
+    choice_text,
+    default_weights,
+    failed_reading,
+    is_fit,
+    reading_weights,
+    weights_for,
+)
+from countperf.workflow.timing_predictions import (
+    KernelAtPoints,
+    PredictedTime,
+    count_digests,
+    predict_times,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,7 +175,8 @@ def time_kernel(
     weights : WeightSet, Path or str, optional
         What predicts; by default the weights fitted on the device, if there are any.
     model : str, optional
-        Which model's weights, where they are looked up; by default the one chosen for the device.
+        Which model's weights, where they are looked up; by default the best one that can be had, as
+        for `predict`. The attribute ``model_choice`` of the timing says which it is and why.
     force : bool, optional
         Whether to compare with weights of another device.
     incomplete_ok : bool, optional
@@ -219,9 +234,12 @@ def time_kernel(
             "cold=True flushes caches by a ColdRunner; pass runner=ColdRunner(...), or no runner",
             parameter="cold",
         )
-    found = _weights(weights, runner, model=model, force=force)
-    predicted = predict_times(
-        work, found, level=level, incomplete_ok=incomplete_ok, progress=progress
+    found, choice, predicted = _predicted(
+        work,
+        _weights(weights, runner, model=model, force=force),
+        level=level,
+        incomplete_ok=incomplete_ok,
+        progress=progress,
     )
     counts = count_digests(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
@@ -259,6 +277,7 @@ def time_kernel(
         cold=isinstance(runner, ColdRunner),
         weights="" if isinstance(found, str) else found.device.slug,
         model="" if isinstance(found, str) else found.model,
+        model_choice=choice,
         interval_level=level,
         sizes=tuple(rows),
         failures=tuple(measured.failures),
@@ -329,20 +348,54 @@ def _runner(device: str | Device | None, clock: Clock | None, *, cold: bool) -> 
     return kind.open(device if isinstance(device, Device) else find_device(device), clock)
 
 
+_Choices = list[tuple["WeightSet | str", str]]
+"""Weights, or why there are none, and what to say of the choice; the best ones first."""
+
+
 def _weights(
     weights: WeightSet | Path | str | None, runner: CaseRunner, *, model: str | None, force: bool
-) -> WeightSet | str:
-    """Return what predicts, or why nothing does; weights that were named have to be right."""
-    from countperf.workflow.prediction import default_weights, weights_for
+) -> _Choices:
+    """Return what may predict, as `predict` chooses it; weights that were named have to be right.
 
+    Weights that read compiled code come first. Nothing is chosen where a model or a document is
+    named.
+    """
+    identity = runner.identity
     if weights is None:
         try:
-            return default_weights(runner.identity, model=model)
+            usual: WeightSet | str = default_weights(identity, model=model)
         except DeviceMismatchError as error:
-            return str(error)
-    found = weights_for(weights, model=model)
-    found.check_device(runner.identity, force=force)
-    return found
+            return [(str(error), "")]
+    else:
+        usual = weights_for(weights, model=model)
+        usual.check_device(identity, force=force)
+    if isinstance(usual, str) or model is not None or not (weights is None or is_fit(weights)):
+        return [(usual, "")]
+    reading = reading_weights(weights, identity)
+    if isinstance(reading, str):
+        return [(usual, choice_text(usual.model, reading))]
+    return [(reading, COMPILED_CHOICE), (usual, "")]
+
+
+def _predicted(
+    work: KernelAtPoints,
+    choices: _Choices,
+    *,
+    level: float,
+    incomplete_ok: bool,
+    progress: Progress,
+) -> tuple[WeightSet | str, str, list[PredictedTime]]:
+    """Predict by the first weights that predict all sizes, else by the last; and say why."""
+    *better, (last, choice) = choices
+    for weights, said in better:
+        found = predict_times(work, weights, level=level, incomplete_ok=False, progress=progress)
+        reason = next((each.reason for each in found if each.time_s is None), None)
+        if reason is None:
+            return weights, said, found
+        if not isinstance(last, str):
+            choice = choice_text(last.model, failed_reading(reason))
+    found = predict_times(work, last, level=level, incomplete_ok=incomplete_ok, progress=progress)
+    return last, choice, found
 
 
 def _check_some(measured: MeasurementSet) -> None:

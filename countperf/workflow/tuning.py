@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.errors import (
-    ParameterError,
-)
+from countperf.errors import CountperfError, ParameterError
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
-from countperf.models.library import load_weights
+from countperf.models.compiled import COMPILED
+from countperf.models.library import load_weights, short_name
 from countperf.models.weights import WeightSet
+from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.checked_space import checked_space
 from countperf.tuning.devices import DeviceSearch
 from countperf.tuning.devices import tune_devices as search_devices
@@ -27,7 +27,11 @@ from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.prediction import (
+    choice_text,
     default_weights,
+    failed_reading,
+    is_fit,
+    reading_weights,
 )
 from countperf.workflow.prediction import explain as explain
 from countperf.workflow.prediction import predict as predict
@@ -54,7 +58,7 @@ def rank(
     incomplete_ok: bool = False,
     keep: int = 20,
     points: int | None = None,
-    by_code: int = 0,
+    by_code: int | None = None,
     executor: Executor | None = None,
     workers: int | None = None,
     on_point: Callable[[Point], None] | None = None,
@@ -78,7 +82,9 @@ def rank(
         Predict only so many, scattered over the space.
     by_code : int, optional
         Compile so many of the best on `device`, and put them in order by what their code executes
-        (`countperf.tuning.by_code`), with the weights of the model ``compiled``. None is timed.
+        (`countperf.tuning.by_code`), with the weights of the model ``compiled``. None is timed. By
+        default 16 if no model is named, the weights' device is here and it has such weights; else
+        none. The attribute ``model_choice`` of the ranking says which and why.
     executor : concurrent.futures.Executor, optional
         What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
         other; by default a pool of `workers` processes, one for each processor.
@@ -106,7 +112,9 @@ def rank(
     if by_code and found is None:
         message = "variants are compiled on a device: name it (device=, --device)"
         raise ParameterError(message, parameter="device")
+    reading = _reading(weights, found) if by_code is None else ""
     weights = _matching_weights(weights, found, force)
+    first = _FIRST_BY_CODE if by_code is None and isinstance(reading, WeightSet) else by_code or 0
     question = PredictionTask(
         space=space,
         weights=weights,
@@ -118,19 +126,56 @@ def rank(
         ranking = rank_points(
             question,
             executor=pool,
-            keep=max(keep, by_code),
+            keep=max(keep, first),
             points=points,
             on_point=on_point,
             longest_s=longest_s,
         )
-    if by_code and found is not None:
-        from countperf.models.compiled import COMPILED
-        from countperf.models.library import load_weights
-        from countperf.tuning.by_code import ranked_by_code
-
-        reading = load_weights(weights.device.slug, model=COMPILED)
-        ranking = ranked_by_code(ranking, asked, reading, found, first=by_code)
+    if isinstance(reading, WeightSet):
+        ranking = _ordered_if_readable(ranking, asked, reading, weights.model, first)
+    elif reading:
+        ranking = replace(ranking, model_choice=choice_text(weights.model, reading))
+    elif first and found is not None:
+        by_name = load_weights(weights.device.slug, model=COMPILED)
+        ranking = ranked_by_code(ranking, asked, by_name, found, first=first)
     return replace(ranking, best=ranking.best[:keep])
+
+
+_SEARCHES_RUN = "to compile a variant takes about as long as to run it, which a search does"
+"""Why a search does not read the code of variants before it runs them."""
+
+_FIRST_BY_CODE = 16
+"""Number of variants that are compiled where no number is asked for."""
+
+
+def _reading(
+    weights: WeightSet | MechanisticCost | Path | str | None, device: Device | None
+) -> WeightSet | str:
+    """Return weights that read compiled code as `predict` chooses them, or why not.
+
+    The reason is empty where weights were given that leave no choice.
+    """
+    if isinstance(weights, WeightSet | MechanisticCost) or not (weights is None or is_fit(weights)):
+        return ""
+    if weights is None and device is None:
+        device = find_device()
+    return reading_weights(weights, None if device is None else device.identity)
+
+
+def _ordered_if_readable(
+    ranking: Ranking, space: SearchSpace, reading: WeightSet, usual: str, first: int
+) -> Ranking:
+    """Order the first variants by their code; leave them if it cannot be read on the device."""
+    try:
+        device = find_device(reading.device.slug)
+        ordered = ranked_by_code(ranking, space, reading, device, first=first)
+    except CountperfError as error:
+        return replace(ranking, model_choice=choice_text(usual, failed_reading(error)))
+    choice = (
+        f"model {short_name(usual)} for all variants, then model {COMPILED} for the first"
+        f" {min(first, len(ranking.best))}: the device of the weights is here"
+    )
+    return replace(ordered, model_choice=choice)
 
 
 def tune(
@@ -211,6 +256,8 @@ def tune(
         limits=_limits(found),
         incomplete_ok=incomplete_ok,
     )
+    if progress is not None and (weights is None or is_fit(weights)):
+        progress(choice_text(question.weights.model, _SEARCHES_RUN))
     with pool_or(executor, workers) as pool:
         return tune_space(
             question,

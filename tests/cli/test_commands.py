@@ -52,7 +52,7 @@ def test_count_prints_symbols_and_values(
 ) -> None:
     assert main(["count", f"{kernel_file}:scale", "n=128", "--json"]) == 0
     printed = _json(capsys)
-    assert printed["kernel"] == "loopy_kernel"
+    assert printed["kernel"] == "scale"
     assert printed["properties"]["flop.mul.f32"] == {
         "symbolic": "[n] -> { n }",
         "exact": True,

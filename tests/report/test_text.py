@@ -74,7 +74,7 @@ def test_a_prediction_at_arrays_is_a_table_of_times() -> None:
     )
 
     assert text == (
-        "by hand on pocl-testchip, linear model\n"
+        "by hand on pocl-testchip; linear model\n"
         "      n     time\n"
         "     10  1.01 µs\n"
         "  10000  11.0 µs"
@@ -87,7 +87,7 @@ def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
     lacking = WEIGHTS.predict({"launches": 1, "flop.div.f32": 2}, incomplete_ok=True)
 
     assert prediction_text(several).splitlines()[0] == (
-        "by hand on pocl-testchip, linear model; at least these times"
+        "by hand on pocl-testchip; linear model; at least these times"
         " (incomplete: without the cost of flop.div.f32)"
     )
     assert (

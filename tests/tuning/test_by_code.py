@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from countperf.errors import ParameterError, PredictionError
+from countperf.errors import DeviceError, ParameterError, PredictionError
 from countperf.harness.device import Device
 from countperf.models.library import load_weights
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.ranking import Ranking
 from countperf.workflow import tuning
 from measurement_kernels.variants import spaces
+from tests.harness.fakes import make_device
 
 SLUG, DEVICE = "pocl-epyc-zen5", "pocl:0"
 SIZES = {"n": 256, "m": 256}
 
 
-def ranked(by_code: int = 0) -> Ranking:
+def ranked(by_code: int | None = 0) -> Ranking:
     return tuning.rank(
         "transpose", SIZES, weights=SLUG, incomplete_ok=True, points=8, keep=6, by_code=by_code
     )
@@ -45,3 +48,41 @@ def test_the_first_are_in_order_by_their_code(device: Device) -> None:
     assert {p.time_s for p in first}.isdisjoint({p.time_s for p in plain.best})
     none = ranked_by_code(plain, spaces()["transpose"], weights, device, first=0)
     assert none.best == plain.best
+
+
+def test_the_first_are_compiled_where_the_device_of_the_weights_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def reversed_first(ranking: Ranking, *_: object, first: int) -> Ranking:
+        asked.append(first)
+        return replace(ranking, best=ranking.best[first - 1 :: -1] + ranking.best[first:])
+
+    reading = load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(tuning, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(tuning, "find_device", lambda name: make_device(name, "a processor"))
+    monkeypatch.setattr(tuning, "ranked_by_code", reversed_first)
+    plain = ranked(by_code=0)
+    found = ranked(by_code=None)
+    assert asked == [16]
+    assert found.best[2:] == plain.best[:1:-1]  # of 8 in reverse order, 6 are kept
+    assert found.model_choice.startswith("model structural for all variants, then model compiled")
+
+    def unreadable(*_: object, **__: object) -> Ranking:
+        raise DeviceError("no objdump found")
+
+    monkeypatch.setattr(tuning, "ranked_by_code", unreadable)
+    found = ranked(by_code=None)
+    assert found.best == plain.best
+    assert found.model_choice == (
+        "model structural: the one that reads compiled code fails: no objdump found"
+    )
+
+
+def test_a_ranking_says_why_no_code_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "reading_weights", lambda *_: "the device is not here")
+    found = ranked(by_code=None)
+    assert found.model_choice == "model structural: the device is not here"
+    assert found.best == ranked(by_code=0).best
+    assert tuning.rank("transpose", SIZES, weights=load_weights(SLUG), points=1).model_choice == ""

@@ -161,7 +161,7 @@ def test_code_that_cannot_be_followed_leaves_the_structural_model(
         raise error
 
     reading = load_weights(SLUG, model="compiled")
-    monkeypatch.setattr(predicting, "_weights_that_read_code", lambda *_: reading)
+    monkeypatch.setattr(predicting, "reading_weights", lambda *_: reading)
     monkeypatch.setattr(predicting, "_with_code", fails)
     found = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
 

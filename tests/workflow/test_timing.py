@@ -34,6 +34,8 @@ from countperf.models.records import Calibration, FitQuality
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
+from countperf.workflow import timing as timing_module
+from countperf.workflow.prediction import COMPILED_CHOICE
 from countperf.workflow.timing import Timing, time_kernel
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
 from tests.models.builders import make_device, make_weights
@@ -179,7 +181,7 @@ def test_without_weights_times_are_measured_and_the_reason_is_told() -> None:
 
 def test_what_has_no_weight_is_a_reason() -> None:
     weights = linear(
-        weights=tuple(w for w in linear().weights if w.feature != "flop.add.f32"),
+        weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")),
         covariance_s2=None,
     )
 
@@ -191,7 +193,7 @@ def test_what_has_no_weight_is_a_reason() -> None:
 
 def test_what_has_no_weight_can_be_left_out() -> None:
     weights = linear(
-        weights=tuple(w for w in linear().weights if w.feature != "flop.add.f32"),
+        weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")),
         covariance_s2=None,
     )
 
@@ -200,7 +202,7 @@ def test_what_has_no_weight_can_be_left_out() -> None:
     # what is left is the launch
     assert only.predicted_s == pytest.approx(1e-6)
     assert only.verdict == "no interval"
-    assert only.reason == "incomplete: without the cost of flop.add.f32"
+    assert only.reason == "incomplete: without the cost of flop.add.f32, flop.mul.f32"
 
 
 def test_a_kernel_without_sizes_is_timed() -> None:
@@ -315,6 +317,42 @@ def test_named_weights_of_another_device_are_refused_before_a_launch() -> None:
     assert runner.rounds == []
     timing = time_kernel(AXPY, n=1000, runner=runner, weights=other, force=True, protocol=PROTOCOL)
     assert timing.sizes[0].predicted_s == pytest.approx(3e-6)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_the_model_is_chosen_as_for_a_prediction(
+    monkeypatch: pytest.MonkeyPatch, *, reads: bool
+) -> None:
+    # stands for weights that read code: with another time, or of old counting rules
+    values = {weight.feature: weight.value_s for weight in linear().weights} | {"launches": 5e-6}
+    older = {} if reads else {"counting_rules": 1}
+    reading = make_weights(values, device=IDENTITY, model="compiled", **older)
+    monkeypatch.setattr(timing_module, "default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr(timing_module, "reading_weights", lambda *_: reading)
+    timing = timed({1000: 3.3e-6}, weights=None)
+
+    predicted_s = timing.sizes[0].predicted_s
+    if reads:
+        assert predicted_s == pytest.approx(7e-6)
+        assert timing.model_choice == COMPILED_CHOICE
+    else:
+        assert predicted_s == pytest.approx(3e-6)
+        start = "model linear: the one that reads compiled code fails: "
+        assert timing.model_choice.startswith(start)
+        assert "counting rules" in timing.model_choice
+    assert Timing.from_object(timing.to_object()) == timing
+
+
+def test_no_code_is_read_where_a_model_or_weights_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> WeightSet:
+        raise AssertionError("asked for weights that read code")
+
+    monkeypatch.setattr(timing_module, "reading_weights", fails)
+    monkeypatch.setattr(timing_module, "default_weights", lambda *_, **__: linear())
+    assert timed({1000: 3.3e-6}).model_choice == ""
+    assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
 
 
 # }}}
@@ -678,7 +716,7 @@ def test_an_interrupted_timing_does_not_say_that_it_goes_on(
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("countperf.workflow.timing.time_kernel", interrupted)
+    monkeypatch.setattr("countperf.cli.time.time_kernel", interrupted)
 
     assert main(["time", "n-body", "n=256"]) == 1
     said = "countperf: interrupted; nothing is kept: the same command begins anew\n"

@@ -31,10 +31,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--by-code",
         type=natural,
-        default=0,
         metavar="N",
         help="compile the best N on --device (PoCL or Intel's runtime) and order them by what their"
-        " code executes; none is timed",
+        " code executes; none is timed (default: 16 where no model is named and the device of the"
+        " weights, which has weights of the model compiled, is here)",
+    )
+    command.add_argument(
+        "--figure", metavar="FILE", help="draw the best by predicted time (.svg, .png, .pdf)"
     )
     command.add_argument(
         "--output", metavar="FILE", help="write every point there as it comes, a JSON line each"

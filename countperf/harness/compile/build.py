@@ -2,8 +2,8 @@
 
 PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
 once in a process; and a kernel that fails may end the process. So this module is run as a program,
-with a fresh cache and arrays full of zeros. Intel's runtime hands out the object within the
-program's binary.
+with a fresh cache and arrays full of zeros, and launches the first group alone, or as few groups as
+PoCL makes the same code for. Intel's runtime hands out the object within the program's binary.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ OUTCOMES = "outcomes.jsonl"
 """For each unit a line: the objects that were compiled for it, or what went wrong."""
 CACHE = "cache"
 _ELF = b"\x7fELF"
+_WIDE_GRID = 65536
+"""Work items along an axis: PoCL makes other code for grids that are narrower along every axis."""
 
 
 class _Apart(Session):
@@ -96,8 +98,39 @@ def _object_of(program: cl.Program) -> bytes:
     return binary[start:]
 
 
+def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the groups of the smallest launch for which PoCL makes the same code.
+
+    One group, but along an axis so long that PoCL takes the grid for a wide one, as many as make it
+    wide (PoCL 3.1, ``pocl_cmd_max_grid_dim_width``).
+
+    Parameters
+    ----------
+    groups, group_shape : tuple of int
+        Number of groups, and work items of each, by axis; 1 along axes that are left out.
+
+    Examples
+    --------
+    >>> fewest_groups((128, 64), (16, 16))
+    (1, 1)
+    >>> fewest_groups((1000000, 4), (128, 1))
+    (512, 1)
+    >>> fewest_groups((0, 4), (128, 1))
+    (0, 1)
+    >>> fewest_groups((3, 70000), (32,))
+    (1, 65536)
+    """
+    shape = [*group_shape, *[1] * (len(groups) - len(group_shape))]
+    extents = [n * items for n, items in zip(groups, shape, strict=False)]
+    longest = max(range(len(extents)), key=extents.__getitem__)
+    fewest = [min(n, 1) for n in groups]
+    if extents[longest] >= _WIDE_GRID - 1:
+        fewest[longest] = min(groups[longest], -(-_WIDE_GRID // shape[longest]))
+    return tuple(fewest)
+
+
 def _launch(session: Session, unit: Any, parameters: Mapping[str, int]) -> None:
-    kernel = build_kernel(session, unit)
+    kernel = build_kernel(session, unit, choose_groups=fewest_groups)
     given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
     bound = bind_arguments(session, kernel, given)
     kernel.launch(bound.arguments)

@@ -266,7 +266,7 @@ def read_compiled(
     ----------
     units : sequence of (loopy.TranslationUnit, mapping from str to int)
         Kernels with one entry point whose argument types are known, and values of their integer
-        arguments: PoCL compiles for a launch, and launches each once, with arrays of zeros.
+        arguments: PoCL compiles for a launch, of which one group runs, with arrays of zeros.
     device : Device
         A processor that PoCL or Intel's runtime runs kernels on.
 

@@ -39,7 +39,7 @@ def compile_with_pocl(
 ) -> dict[str, CompiledCode]:
     """Compile a kernel with PoCL, as for a launch at given sizes, and read its machine code.
 
-    The kernel is launched once, with arrays of zeros, in a process of its own.
+    A group of the kernel is launched, with arrays of zeros, in a process of its own.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def compile_with_pocl(
     device : Device
         A processor that PoCL runs kernels on.
     parameters : mapping from str to int
-        Values of all integer arguments; small ones take less time. Other scalars are 1.
+        Values of all integer arguments. Other scalars are 1.
 
     Returns
     -------

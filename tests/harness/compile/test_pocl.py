@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +16,8 @@ import numpy as np
 import pytest
 
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
+from countperf.harness.binding import bind_arguments
+from countperf.harness.compile import build
 from countperf.harness.compile import pocl as module
 from countperf.harness.compile.pocl import (
     Compiled,
@@ -20,6 +26,8 @@ from countperf.harness.compile.pocl import (
 )
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
+from countperf.harness.launch import build_kernel
+from countperf.harness.session import Session
 from countperf.machine_code.objdump import disassemble, find_objdump
 from measurement_kernels import catalog
 from tests.harness.fakes import make_device
@@ -218,3 +226,49 @@ def test_llvm_is_found_by_its_highest_version(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert find_objdump() == tmp_path / "llvm-objdump-14"
+
+
+_EVERY_GROUP = """
+import os, sys
+from pathlib import Path
+from countperf.harness.compile import build
+place = Path(sys.argv[1])
+os.environ["POCL_CACHE_DIR"] = str(place / build.CACHE)
+if sys.argv[2] == "all":
+    build.fewest_groups = lambda groups, group_shape: groups
+build.main(place)
+"""
+
+
+def _code_of_launch(folder: Path, unit: Any, sizes: dict[str, int], groups: str) -> dict[str, str]:
+    """Return the disassembled code by the name that PoCL gives its folder."""
+    (folder / build.CACHE).mkdir(parents=True)
+    (folder / build.UNITS).write_bytes(pickle.dumps(("pocl:0", [(unit, sizes)])))
+    subprocess.run([sys.executable, "-c", _EVERY_GROUP, str(folder), groups], check=True)
+    (outcome,) = (folder / build.OUTCOMES).read_text().splitlines()
+    assert json.loads(outcome)["problem"] == ""
+    return {
+        Path(path).parent.name: disassemble(Path(path)).replace(str(folder), "")
+        for path in json.loads(outcome)["objects"]
+    }
+
+
+@needs_objdump
+@pytest.mark.parametrize("n", [4096, 64 * 1023, 65536, 2**20])
+def test_few_groups_give_the_code_of_a_launch_of_all(tmp_path: Path, pocl: Device, n: int) -> None:
+    assert pocl.label == "pocl:0"
+    whole = _code_of_launch(tmp_path / "all", axpy(), {"n": n}, "all")
+    few = _code_of_launch(tmp_path / "few", axpy(), {"n": n}, "few")
+    assert few == whole
+    assert any(name.endswith("smallgrid") for name in few) == (n < 65535)
+
+
+def test_a_launch_runs_the_groups_that_are_chosen(pocl: Device) -> None:
+    session = Session.open(pocl)
+    kernel = build_kernel(session, axpy(), choose_groups=lambda *_: (2,))
+    n = 640
+    ones = np.ones(n, np.float32)
+    bound = bind_arguments(session, kernel, {"n": n, "factor": 2}, {"x": ones, "y": ones.copy()})
+    kernel.launch(bound.arguments)
+    session.finish()
+    assert bound.read("y").tolist() == [3.0] * 128 + [1.0] * 512

@@ -1,0 +1,217 @@
+"""Bar charts: two predictions side by side, ranked variants, and weights as rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.errors import ParameterError
+from countperf.hardware.library import available_devices, load_device
+from countperf.models.library import short_name
+from countperf.report.against import cause_text, compared_parts, names_apart
+from countperf.report.breakdown import MOST_ROWS
+from countperf.report.drawing import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    RED,
+    SKY,
+    new_figure,
+    plain_ticks,
+    scale_of,
+)
+from countperf.report.names import plain_name
+from countperf.report.plausibility import rate_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from countperf.hardware.parameters import DeviceParameters
+    from countperf.models.weights import WeightSet
+    from countperf.predictions import PredictionPair
+    from countperf.tuning.ranking import Ranking
+
+_LINE = 34
+"""Characters of a label."""
+_MOST_VARIANTS = 20
+_MOST_RATES = 10
+_WIDTH = 7.0
+_COLORS = {"flop/s": BLUE, "byte/s": ORANGE}
+_AXES = {"flop/s": (1e9, "arithmetic, Gflop/s"), "byte/s": (1e9, "memory, Gbyte/s")}
+_IMPLIED = "rate that a weight implies, with its standard error"
+_OTHERS = (1e6, "other, million per second")
+
+
+def pair_figure(pair: PredictionPair) -> Figure:
+    """Draw what takes the time in two predictions, side by side; the cause stands below.
+
+    Parameters
+    ----------
+    pair : PredictionPair
+        Each at one size.
+    """
+    names = names_apart(pair.first, pair.second)
+    parts = compared_parts(pair.first, pair.second)
+    rows = [*parts[:MOST_ROWS]]
+    rest = parts[MOST_ROWS:]
+    if rest:
+        rows.append((f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
+    scale, unit = scale_of([max(first, second) for _, first, second in rows])
+    figure = new_figure((_WIDTH, 1.9 + 0.46 * len(rows)))
+    panel = figure.subplots()
+    places = np.arange(len(rows))
+    for side, (name, color) in enumerate(zip(names, (BLUE, ORANGE), strict=True)):
+        panel.barh(
+            places + 0.4 * (side - 0.5),
+            [(second if side else first) / scale for _, first, second in rows],
+            0.38,
+            color=color,
+            label=name,
+            gid=f"bars-{side}",
+        )
+    panel.set_yticks(places, [fill(row[0], _LINE) for row in rows], fontsize=8)
+    panel.invert_yaxis()
+    panel.set_xlabel(f"part of the predicted time, {unit}s")
+    plain_ticks(panel.xaxis)
+    panel.legend(fontsize=8)
+    figure.suptitle(fill(cause_text(pair.first, pair.second, pair.explained), 86), fontsize=9)
+    return figure
+
+
+def ranking_figure(ranking: Ranking) -> Figure:
+    """Draw the predicted times of the best variants, with their intervals.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        At least one variant has a prediction.
+    """
+    best = ranking.best[:_MOST_VARIANTS]
+    if not best:
+        raise ParameterError("no variant has a prediction: nothing to draw", parameter="ranking")
+    scale, unit = scale_of([point.time_s for point in best])
+    figure = new_figure((_WIDTH, 1.8 + 0.28 * len(best)))
+    panel = figure.subplots()
+    held = [(place, p.interval_s) for place, p in enumerate(best) if p.interval_s is not None]
+    if held:
+        panel.hlines(
+            [place for place, _ in held],
+            [low / scale for _, (low, _) in held],
+            [high / scale for _, (_, high) in held],
+            color=SKY,
+            linewidth=4,
+            label=f"{100 * best[0].interval_level:.0f} % interval",
+            gid="intervals",
+        )
+    panel.plot(
+        [point.time_s / scale for point in best],
+        range(len(best)),
+        "o",
+        color=BLUE,
+        markersize=5,
+        label="predicted",
+        gid="predicted",
+    )
+    panel.plot([best[0].time_s / scale], [0], "*", color=RED, markersize=13, label="fastest")
+    panel.set_yticks(
+        range(len(best)),
+        [" ".join(f"{n}={_value(v)}" for n, v in point.choice.items()) for point in best],
+        fontsize=7,
+    )
+    panel.invert_yaxis()
+    panel.set_xscale("log")
+    panel.set_xlabel(f"predicted time, {unit}s")
+    panel.set_ylabel("variant, fastest first")
+    plain_ticks(panel.xaxis)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=3)
+    sizes = ", ".join(f"{name} = {value}" for name, value in ranking.sizes.items())
+    figure.suptitle(f"{ranking.space} on {ranking.device}{', ' if sizes else ''}{sizes}")
+    return figure
+
+
+def _value(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def rates_figure(weights: WeightSet, device: DeviceParameters | None = None) -> Figure:
+    """Draw weights as the rates that they amount to, beside the peaks of the device.
+
+    A panel shows arithmetic, one memory, one all else. Weights that are not told from zero are no
+    rates. Of many, those with the smallest relative errors are drawn.
+
+    Parameters
+    ----------
+    weights : WeightSet
+        The fit.
+    device : DeviceParameters, optional
+        Peaks of the device; by default those of the catalogue, if it has the device.
+
+    Raises
+    ------
+    ParameterError
+        No weight is a rate.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    if device is None and weights.device.slug in available_devices():
+        device = load_device(weights.device.slug)
+    found: dict[str, list[tuple[float, float, str]]] = {}
+    for name, weight in weights.by_feature.items():
+        rate = rate_of(weight, weights.definition)
+        if rate is None or weight.standard_error_s is None:
+            continue
+        kind = rate[1] if rate[1] in _AXES else ""
+        error = weight.standard_error_s / weight.value_s
+        found.setdefault(kind, []).append((error, rate[0], plain_name(name).text))
+    kinds = [kind for kind in (*_AXES, "") if kind in found]
+    if not kinds:
+        raise ParameterError("no weight is a rate: nothing to draw", parameter="weights")
+    shown = {kind: sorted(found[kind])[:_MOST_RATES] for kind in kinds}
+    heights = [len(shown[kind]) + 2.5 for kind in kinds]
+    figure = new_figure((_WIDTH, 0.8 + 0.27 * sum(heights)))
+    panels = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=heights)[:, 0]
+    limits = {
+        "flop/s": None if device is None else device.peak_flops,
+        "byte/s": None if device is None else device.bandwidth_byte_per_s,
+    }
+    for panel, kind in zip(panels, kinds, strict=True):
+        _rates_panel(panel, kind, shown[kind], limits.get(kind))
+    marks: list[Any] = [Patch(color=_COLORS.get(kinds[0], GREEN), label=_IMPLIED)]
+    if any(limits.get(kind) is not None for kind in kinds):
+        marks.append(Line2D([], [], color=RED, linestyle="--", label="limit of the device"))
+    figure.legend(handles=marks, fontsize=8, loc="outside lower center", ncols=2)
+    total, drawn = (sum(map(len, each.values())) for each in (found, shown))
+    some = "" if drawn == total else f"; the {drawn} best known of {total}"
+    figure.suptitle(
+        f"{short_name(weights.model)} model of {weights.device.slug}: weights as rates{some}",
+        fontsize=10,
+    )
+    return figure
+
+
+def _rates_panel(
+    panel: Axes, kind: str, rates: Sequence[tuple[float, float, str]], limit: float | None
+) -> None:
+    scale, title = _AXES.get(kind, _OTHERS)
+    rows = sorted(rates, key=lambda row: -row[1])
+    values = [rate / scale for _, rate, _ in rows]
+    panel.barh(
+        range(len(rows)),
+        values,
+        xerr=[error * value for (error, *_), value in zip(rows, values, strict=True)],
+        color=_COLORS.get(kind, GREEN),
+        ecolor="#444444",
+        capsize=2,
+    )
+    if limit is not None:
+        panel.axvline(limit / scale, color=RED, linestyle="--", gid=f"limit-{kind}")
+    panel.set_yticks(range(len(rows)), [fill(text, _LINE + 14) for *_, text in rows], fontsize=7)
+    panel.invert_yaxis()
+    panel.set_xscale("log")
+    panel.set_xlabel(title, fontsize=9)
+    plain_ticks(panel.xaxis)
