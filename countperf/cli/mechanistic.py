@@ -10,6 +10,7 @@ from countperf.cli.common import as_dict, points, print_json
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
+from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.report.drawing import check_figure_path
 from countperf.report.mechanistic import answers_object, answers_text
 from countperf.workflow.mechanistic import (
@@ -34,6 +35,8 @@ def profile_options(options: argparse.Namespace) -> dict[str, Any]:
         "occupancy": options.occupancy,
         "statistics": as_dict(getattr(options, "statistics", None)) or None,
     }
+    if getattr(options, "metrics", None):
+        given["metrics"] = read_profiler_csv(options.metrics)
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     if (models := mechanistic_models(options)) is not None:
         predict_by_models(options, models)
         return
-    for name in ("figure", "timeline"):
+    for name in ("figure", "timeline", "metrics"):
         if getattr(options, name):
             raise ParameterError(
                 f"--{name} is for mechanistic models; name them and a device, such as --model all"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from countperf.display import Drawable, Table, shortened
@@ -33,6 +33,8 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
         The device.
     total_flops, total_bytes : float
         Floating-point operations, and bytes that its memory moves, of all launches.
+    measured : Mapping from str to str
+        Fields of the kernel's profile that a profiler measured, and its metrics.
     """
 
     kernel: str
@@ -42,6 +44,7 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
     described: DeviceParameters
     total_flops: float
     total_bytes: float
+    measured: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __getitem__(self, model: str) -> Answer:
         return self.answers[model]

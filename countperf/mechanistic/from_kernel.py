@@ -8,7 +8,7 @@ sub-group touches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     ProfiledKernel,
 )
+from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
 from countperf.mechanistic.program_profile import ProgramAtSizes
 from countperf.properties.vector import PropertyVector
 from countperf.symbolic.cardinality import assumptions_text, guards_of
@@ -46,6 +47,9 @@ class KernelProfiler:
         Lines that a sub-group touches in accesses to arrays whose addresses are read from data.
     max_instructions : int
         Longest graph of a sub-group.
+    metrics : tuple of KernelMetrics
+        What a profiler measured, in the place of counts; see
+        `countperf.mechanistic.profiler_csv`.
     """
 
     programs: tuple[KernelProgram, ...]
@@ -55,6 +59,7 @@ class KernelProfiler:
     active_groups: int | None = None
     lines: Mapping[str, float] = field(default_factory=dict[str, float])
     max_instructions: int = MAX_INSTRUCTIONS
+    metrics: tuple[KernelMetrics, ...] = ()
 
     def at(self, parameters: Mapping[str, Any], /) -> ProfiledKernel:
         """Return profile and launch at parameter values.
@@ -112,7 +117,10 @@ class KernelProfiler:
                 occupancy=self.occupancy,
                 active_groups=self._active_groups(profile),
             )
-            found.append((ProfiledKernel(profile=profile, launch=launch), at_sizes.launches))
+            profiled = ProfiledKernel(profile=profile, launch=launch)
+            if self.metrics:
+                profiled = with_measured(profiled, self.metrics, self.device)
+            found.append((profiled, at_sizes.launches))
         if not found:
             message = f"kernel '{self.kernel}' launches nothing at {values}"
             raise ModelNotApplicableError(message, parameter="kernel")
@@ -138,6 +146,7 @@ class KernelProfiler:
             and self.device.registers_per_compute_unit is not None
             and self.occupancy is None
             and self.active_groups is None
+            and "occupancy" not in profile.measured
         )
 
     def _checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
@@ -176,6 +185,7 @@ def profile_kernel(
     lines: Mapping[str, float] | None = None,
     contract: bool = True,
     max_instructions: int = MAX_INSTRUCTIONS,
+    metrics: Sequence[KernelMetrics] = (),
 ) -> KernelProfiler:
     """Profile a Loopy kernel for the mechanistic models.
 
@@ -198,6 +208,9 @@ def profile_kernel(
         Whether compilers fuse multiplications and additions (by default they do).
     max_instructions : int, optional
         Graphs of longer programs are shortened.
+    metrics : sequence of KernelMetrics, optional
+        What a profiler measured of this kernel at the sizes that are asked for
+        (`countperf.mechanistic.profiler_csv.read_profiler_csv`): it takes the place of counts.
 
     Returns
     -------
@@ -226,6 +239,7 @@ def profile_kernel(
         active_groups=active_groups,
         lines=dict(lines or {}),
         max_instructions=max_instructions,
+        metrics=tuple(metrics),
     )
 
 

@@ -156,6 +156,7 @@ def predict_all(
         described=device,
         total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
         total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
+        measured={k: v for each, _ in launches for k, v in each.profile.measured.items()},
     )
 
 

@@ -220,6 +220,8 @@ class KernelProfile:
         Static resources.
     work, span, transactions : float or None
         Operations, critical path and memory transactions of the whole kernel (TMM).
+    measured : Mapping from str to str
+        Fields (and ``occupancy``) that a profiler measured: where from. The others are counted.
 
     Raises
     ------
@@ -256,6 +258,7 @@ class KernelProfile:
     work: float | None = None
     span: float | None = None
     transactions: float | None = None
+    measured: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", MappingProxyType(dict(self.alpha)))
@@ -363,7 +366,8 @@ class KernelProfile:
         given = ", ".join(
             entry.name
             for entry in fields(self)
-            if entry.name != "name" and getattr(self, entry.name) not in (None, {}, False)
+            if entry.name not in ("name", "measured")
+            and getattr(self, entry.name) not in (None, {}, False)
         )
         message = (
             f"kernel {self.name!r}: no {name}, which {model} needs (given: {given or 'nothing'});"

@@ -47,7 +47,8 @@ def answers_text(answers: ModelAnswers) -> str:
         for answer in answers.values()
         if not isinstance(answer, MechanisticPrediction)
     )
-    return "\n".join([answers_head(answers), table, *reasons])
+    measured = [f"measured: {name} ({where})" for name, where in answers.measured.items()]
+    return "\n".join([answers_head(answers), table, *measured, *reasons])
 
 
 def _sentence(error: Exception) -> str:
@@ -91,7 +92,7 @@ def answers_rows(answers: ModelAnswers) -> list[dict[str, Any]]:
 
 
 def answers_object(answers: ModelAnswers) -> dict[str, Any]:
-    """Return ``{"kernel", "device", "parameters", "models": {name: {...}}}``.
+    """Return ``{"kernel", "device", "parameters", "measured", "models": {name: {...}}}``.
 
     A model has ``time_s``, ``bound``, ``breakdown_s``, ``results`` and ``ignored``, or ``lacks``
     and ``reason``.
@@ -100,6 +101,7 @@ def answers_object(answers: ModelAnswers) -> dict[str, Any]:
         "kernel": answers.kernel,
         "device": answers.device,
         "parameters": dict(answers.parameters),
+        "measured": dict(answers.measured),
         "models": {name: _answer_object(answer) for name, answer in answers.items()},
     }
 

@@ -47,6 +47,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="in which share of cases the interval is to hold the time (default: 0.95)",
     )
     command.add_argument(
+        "--metrics",
+        metavar="FILE",
+        help="mechanistic models: what ncu --csv or nvprof --csv measured of this kernel at these"
+        " sizes, in the place of counts",
+    )
+    command.add_argument(
         "--figure",
         metavar="FILE",
         help="mechanistic models: draw the roofline with the kernel as each model predicts it"
