@@ -10,7 +10,9 @@ array with twelve columns has stride 1. Where lanes do not step evenly,
 3. else the step of more than half of the lanes, in the long run, decides for all of them;
 4. else each step counts apart where it is made.
 
-What has no class by these rules is refused, unless the caller states one.
+What has no class by these rules, as ``a[i*j]`` in a loop over i, counts as the coarsest one, an
+element of each stretch of memory, and is marked as not exact, unless the caller states a class.
+Where what data reads leaves a strided access without a class, it is refused.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ from countperf.symbolic.affine import ALWAYS, Condition
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
-__all__ = ["AccessCount", "Occurrence", "access_counts"]
+__all__ = ["AccessCount", "Occurrence", "access_counts", "reads_data"]
 
 Cases = tuple[Case | FirstIteration, ...]
 
@@ -100,6 +102,10 @@ class Occurrence(NamedTuple):
 Place = tuple[Address, frozenset[str], Cases]
 """Where an array is accessed: address, loops around it, conditions."""
 Places = Mapping[tuple[MemoryAccess, frozenset[str]], Sequence[Occurrence]]
+
+
+class _NoStrideError(UnsupportedExpressionError):
+    """An address that reads no data changes by no rule."""
 
 
 class _Stride(NamedTuple):
@@ -148,7 +154,7 @@ def access_counts(
         if access.address_space != "global":
             result.append(_plain(access, None, (), executions, why))
             continue
-        if address is None and footprints.reads_data(access):
+        if address is None and reads_data(access, footprints.domains):
             result.append(_through_data(access, statistics, executions, why))
             continue
         try:
@@ -156,10 +162,14 @@ def access_counts(
                 raise footprints.refusal(access, "is no quasi-polynomial of loops and sizes")
             strides = footprints.strides(access, within, address)
             classes = [footprints.classes(access, layout, each) for each in strides]
-        except (UnsupportedExpressionError, DataDependentControlFlowError):
-            if statistics.pattern_of(access.array, access.text) is None:
+        except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
+            if statistics.pattern_of(access.array, access.text) is not None:
+                result.append(_through_data(access, statistics, executions, why))
+            elif isinstance(error, _NoStrideError):
+                coarse = class_without_neighbors(None, str(error))
+                result.append(_plain(access, None, (coarse,), executions, why))
+            else:
                 raise
-            result.append(_through_data(access, statistics, executions, why))
             continue
         if layout.assumed and any(each.flat for each in strides):
             why |= {layout.assumed}
@@ -210,6 +220,13 @@ def _executions_where(
             for part in parts
         ]
     )
+
+
+def reads_data(access: MemoryAccess, domains: Domains) -> bool:
+    """Return whether data decides the address of an access."""
+    known = domains.inames | domains.sizes | domains.definitions.keys()
+    parts = (part.index if isinstance(part, LinearSubscript) else part for part in access.index)
+    return any(not names_in(part) <= known for part in parts)
 
 
 class Footprints:
@@ -265,18 +282,12 @@ class Footprints:
         """Return the address of an access; None if data decides, or if it has no formula."""
         return address_of(access, self.layout(access), self.to_address)
 
-    def reads_data(self, access: MemoryAccess) -> bool:
-        """Return whether data decides the address of an access."""
-        known = self.domains.inames | self.domains.sizes | self.domains.definitions.keys()
-        parts = (part.index if isinstance(part, LinearSubscript) else part for part in access.index)
-        return any(not names_in(part) <= known for part in parts)
-
     def refusal(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
-        """Return the error for an access without a class, with the way out."""
-        return UnsupportedExpressionError(
-            f"kernel '{self.kernel.name}': the address of {access.text} {what}; there is no stride "
-            f"class for it, though it reads no data; state one, statistics="
-            f"{{{access.array!r}: 'stride1'}} (or {', '.join(ACCESS_CLASSES[:4])} ...)",
+        """Return why an access has no class of its own, with the way out."""
+        return _NoStrideError(
+            f"the address of {access.text} {what}, and counts as an element of each stretch of "
+            f"memory; state its class, statistics={{{access.array!r}: 'stride1'}} (or "
+            f"{', '.join(ACCESS_CLASSES[:4])} ...)",
             kernel=self.kernel.name,
             where=access.array,
         )
@@ -347,7 +358,7 @@ class Footprints:
                     return self._by_footprint(access, layout, stride, in_blocks=in_blocks)
             except CountingError as error:
                 refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
-                is_refused = isinstance(error, refusals)
+                is_refused = isinstance(error, refusals) and not isinstance(error, _NoStrideError)
                 if is_refused and not self.domains.counter.approximate:
                     raise
                 reason = reason or str(error)
@@ -436,7 +447,7 @@ class Footprints:
                 )
             address = self.address(other)
             address = address and address.simplified()
-            if (address is None and self.reads_data(other)) or (
+            if (address is None and reads_data(other, self.domains)) or (
                 address is not None and self._is_ragged(address)
             ):
                 raise DataDependentControlFlowError(

@@ -495,7 +495,7 @@ class InstructionCounter(RefusingMapper):
         if dtype is not None and dtype.kind not in "iub":
             raise self._refusal(
                 f"{text_of(expr)} of real numbers, for which Loopy generates no code",
-                "call fmod, or floor of the quotient",
+                "write it as a - b*floor(a / b)",
             )
         if not all(is_constant(child) for child in children):
             self._operation(kind, dtype)

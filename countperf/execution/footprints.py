@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -15,7 +15,7 @@ from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.domains import Domains, Grid
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.places import Place
-from countperf.errors import CountingError
+from countperf.errors import CountingError, UncountableSetError
 from countperf.execution.instructions import Conditions, Instruction
 from countperf.execution.keys import (
     Direction,
@@ -194,7 +194,8 @@ class Footprints:
         """Count distinct elements by group, contiguous pieces by group, and elements in all.
 
         Pieces are counted twice: also for where steps by a symbol stay in a line. None where data
-        decides them, or where subscripts divide by sizes in many ways or multiply them.
+        decides them, where subscripts divide by sizes in many ways or multiply them, or where that
+        takes too long.
         """
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
@@ -212,6 +213,19 @@ class Footprints:
                 self._count_cells(members, ())
             except CountingError:
                 return None
+        try:
+            return self._counted(array, members, by_axes, repeats)
+        except UncountableSetError as error:
+            self._steps.assumed.add(str(error))
+            return None
+
+    def _counted(
+        self,
+        array: str,
+        members: Sequence[_GlobalAccess],
+        by_axes: Mapping[tuple[int, ...], list[_GlobalAccess]],
+        repeats: Mapping[tuple[int, ...], PiecewiseQuasiPolynomial],
+    ) -> _Touched:
         what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
         with sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.access_classes import reads_data
 from countperf.counting.accesses import address_of
 from countperf.counting.domains import Domains
 from countperf.counting.keys import MemoryAccess
@@ -44,7 +45,7 @@ class StepSorter:
     Attributes
     ----------
     assumed : set of str
-        Assumptions on the layout of arrays that entered.
+        Assumptions on layouts and addresses that entered, and what was not counted exactly.
     """
 
     def __init__(self, domains: Domains, analyzer: AccessAnalyzer, statistics: Statistics) -> None:
@@ -63,6 +64,8 @@ class StepSorter:
             layout = self._analyzer.layout(access.array, access.component_of)
             self.assumed |= {layout.assumed} - {""}
             address = address_of(access, layout, self._domains.to_address)
+            if address is None and not reads_data(access, self._domains):
+                self.assumed.add(f"uneven steps of {access.text}, as if data led there")
             opaque = address or address_of(access, layout, self._analyzer.to_opaque)
             changing = self._analyzer.changing
             strides = strides_of(place, opaque, found.kinds, changing, of_most=True)

@@ -12,7 +12,7 @@ import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import remainder, sets
-from countperf.symbolic.elimination import Polyhedron, Term, sum_weight
+from countperf.symbolic.elimination import Polyhedron, Term, is_limited, sum_weight
 from countperf.symbolic.factors import canonical_form
 from countperf.symbolic.memory import kept_by_hand, kept_in_process
 from countperf.symbolic.piecewise import (
@@ -136,6 +136,8 @@ class Counter:
             try:
                 found = sum_weight(polyhedron, weight, self.context.simplify)
             except UncountableSetError as error:
+                if is_limited():  # without the limit it may be counted
+                    raise
                 found = error
             self._memo[key] = found
         if isinstance(found, UncountableSetError):

@@ -20,6 +20,7 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Monomial, QuasiPolynomial
 
 _SAFE = float(2**62)
+_LONGEST_SUM = 200
 _BLOCK = 8192
 """Points that are evaluated together: few enough that intermediate values stay in the cache."""
 
@@ -176,7 +177,7 @@ class _Source:
                 guards = [f"{self.polynomial(g, 1)} >= 0" for g in term.nonnegative]
                 guards += [f"{self.polynomial(g, 1)} == 0" for g in term.zero]
                 parts.append(_guarded(value, guards, arrays=arrays))
-            total = " + ".join(parts) or "0"
+            total = self.added(parts) or "0"
             if arrays:
                 results.append(f"({total}, {denominator})")
             elif denominator == 1:
@@ -199,18 +200,28 @@ class _Source:
             for term in count.terms:
                 total.append(self.absolute(term.value, denominator))
                 parts += [self.absolute(g, 1) for g in (*term.nonnegative, *term.zero)]
-            parts.append(" + ".join(total))
+            parts.append(self.added(total))
         arguments = ", ".join(self.variables.values())
-        return _executed(
-            f"def counts({arguments}):\n    return max([{', '.join(parts) or '0.0'}])\n"
-        )
+        body = "\n    ".join([*self.lines, f"return max([{', '.join(parts) or '0.0'}])"])
+        return _executed(f"def counts({arguments}):\n    {body}\n")
 
     def polynomial(self, polynomial: QuasiPolynomial, scale: int) -> str:
         terms = [
             self.product(monomial, int(value * scale))
             for monomial, value in polynomial.terms.items()
         ]
-        return f"({' + '.join(terms)})" if terms else "0"
+        return f"({self.added(terms)})" if terms else "0"
+
+    def added(self, terms: list[str]) -> str:
+        """Return a sum; Python compiles none of thousands of terms at once."""
+        while len(terms) > _LONGEST_SUM:
+            sums: list[str] = []
+            for start in range(0, len(terms), _LONGEST_SUM):
+                sums.append(f"u{len(self.lines)}")
+                part = " + ".join(terms[start : start + _LONGEST_SUM])
+                self.lines.append(f"{sums[-1]} = {part}")
+            terms = sums
+        return " + ".join(terms)
 
     def product(self, monomial: Monomial, coefficient: int) -> str:
         factors = [self.power(atom, exponent) for atom, exponent in monomial]
@@ -245,7 +256,7 @@ class _Source:
                 )
                 factors.append(f"{base}**{exponent}")
             terms.append("*".join(factors))
-        return f"({' + '.join(terms)})" if terms else "0.0"
+        return f"({self.added(terms)})" if terms else "0.0"
 
 
 class _NotIntegerError(ArithmeticError):

@@ -31,8 +31,10 @@ doi:10.1145/178243.178254, with floors kept in the weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from math import gcd, lcm
 from typing import TypeAlias
@@ -160,8 +162,25 @@ def _term(
 _MAXIMUM_DEPTH = 200
 _LIFTING_DEPTH = 12
 _MAXIMUM_RESIDUES = 1024
-_MAXIMUM_TERMS = 250_000
-"""Limit of terms of all intermediate weights together, about ten seconds."""
+_MAXIMUM_TERMS = 60_000
+"""Limit of terms of all intermediate weights together, about two seconds."""
+_MAXIMUM_TERMS_IF_LIMITED = 10_000
+_is_limited: ContextVar[bool] = ContextVar("_is_limited", default=False)
+
+
+@contextmanager
+def limited_terms() -> Generator[None]:
+    """Let eliminations give up early, for what need not be counted."""
+    token = _is_limited.set(True)
+    try:
+        yield
+    finally:
+        _is_limited.reset(token)
+
+
+def is_limited() -> bool:
+    """Return whether eliminations give up early."""
+    return _is_limited.get()
 
 
 class _Search:
@@ -180,9 +199,10 @@ class _Search:
     def spend(self, terms: int) -> None:
         """Note the size of an intermediate weight."""
         self._spent += terms + 1
-        if self._spent > _MAXIMUM_TERMS:
+        limit = _MAXIMUM_TERMS_IF_LIMITED if is_limited() else _MAXIMUM_TERMS
+        if self._spent > limit:
             raise UncountableSetError(
-                f"its elimination makes more than {_MAXIMUM_TERMS} terms",
+                f"its elimination makes more than {limit} terms",
                 where=describe(self._whole),
             )
 

@@ -18,7 +18,13 @@ import islpy as isl
 from islpy.version import VERSION_TEXT
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles, without_dimension
+from countperf.symbolic.elimination import (
+    Polyhedron,
+    Row,
+    fuse_tiles,
+    limited_terms,
+    without_dimension,
+)
 from countperf.symbolic.memory import kept_in_process
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
 
@@ -702,7 +708,8 @@ def as_set(integer_set: IntegerSet) -> IntegerSet:
 def limited_operations(number: int, what: str) -> Generator[None]:
     """Let isl give up after a number of its elementary operations, the same on every machine.
 
-    Within another such limit, that one holds.
+    Eliminations give up early, too (`countperf.symbolic.elimination.limited_terms`). Within another
+    such limit, that one holds.
 
     Raises
     ------
@@ -716,7 +723,8 @@ def limited_operations(number: int, what: str) -> Generator[None]:
     context.reset_operations()
     context.set_max_operations(number)
     try:
-        yield
+        with limited_terms():
+            yield
     except (isl.Error, TypeError, ValueError) as error:  # numbers are printed as None then
         if not _is_exhausted():
             raise
