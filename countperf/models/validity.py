@@ -55,8 +55,9 @@ def check_level(level: Level) -> None:
 def log_quantile(quality: FitQuality, level: Level) -> float | None:
     """Return what ``|log(predicted / measured)|`` of new kernels stays below at a level.
 
-    It is the calibrated quantile over families left out, where the fit has one; else that of a
-    normal distribution with the scatter of left-out families, or of the fit itself; else None.
+    It is the calibrated quantile over families left out, where the fit has one; else, with too few
+    families for that, the quantile of a normal distribution with the scatter of left-out families
+    or of the fit itself, whichever is larger; else None.
 
     Raises
     ------
@@ -67,9 +68,9 @@ def log_quantile(quality: FitQuality, level: Level) -> float | None:
     if quality.calibration is not None:
         found = quality.calibration
         return found.log_errors_95 if level == 0.95 else found.log_errors_90
-    held_out = quality.held_out_scatter
-    scatter = quality.in_sample_scatter if held_out is None else held_out
-    return None if scatter is None else NORMAL_QUANTILES[level] * scatter
+    scatters = (quality.in_sample_scatter, quality.held_out_scatter)
+    known = [scatter for scatter in scatters if scatter is not None]
+    return NORMAL_QUANTILES[level] * max(known) if known else None
 
 
 def interval(

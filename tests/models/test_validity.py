@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.models.records import FitQuality
 from countperf.models.validity import (
     extrapolation_verdict,
     features_outside,
     indistinguishable_verdict,
+    log_quantile,
     sign_verdict,
 )
 from tests.models.builders import TWO_TO_ONE, make_weight
@@ -64,3 +66,23 @@ def test_a_time_of_zero_or_less_fails() -> None:
     assert sign_verdict(1.0).passed
     assert not sign_verdict(0.0).passed
     assert not sign_verdict(np.array([1.0, -1.0])).passed
+
+
+@pytest.mark.parametrize(
+    ("in_sample", "held_out", "scatter"),
+    [(0.14, 0.03, 0.14), (0.1, 0.4, 0.4), (0.2, None, 0.2), (None, None, None)],
+)
+def test_without_calibration_the_larger_scatter_counts(
+    in_sample: float | None, held_out: float | None, scatter: float | None
+) -> None:
+    """One family left out may fit by chance: the fit's own scatter is then the better guess."""
+    quality = FitQuality(
+        in_sample_error=0.1,
+        held_out_error=None,
+        in_sample_scatter=in_sample,
+        held_out_scatter=held_out,
+    )
+
+    found = log_quantile(quality, 0.9)
+
+    assert found == (None if scatter is None else pytest.approx(1.6449 * scatter, rel=1e-4))
