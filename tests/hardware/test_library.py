@@ -37,10 +37,10 @@ def test_every_description_is_valid_and_each_number_has_a_source(slug: str) -> N
 
 def test_the_published_devices_are_there() -> None:
     older = "gtx-480 gtx-970 titan-x 8800-gtx fx-5600 8800-gt gtx-280 c2050 k620"
-    newer = "gtx-650-ti gtx-1060 gtx-1070 rtx-2070 h200"
+    newer = "gtx-650-ti gtx-1060 gtx-1070 rtx-2070 h200 v100 t4 a100 rtx-2080-ti rtx-3090 h100"
     wanted = {f"nvidia-{name}" for name in f"{older} {newer}".split()}
 
-    papers = {"amd-r9-380", "amd-r9-fury", "nvidia-k40c", "nvidia-c2070"}
+    papers = {"amd-mi210", "amd-mi250x", "amd-r9-380", "amd-r9-fury", "nvidia-k40c", "nvidia-c2070"}
     assert wanted | papers | {"pocl-epyc-zen5", "intel-epyc-zen5"} == set(available_devices())
 
 

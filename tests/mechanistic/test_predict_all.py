@@ -273,3 +273,29 @@ def test_models_may_be_chosen() -> None:
     found = predict_all(profiler, GTX_970, SIZES, models=chosen)
 
     assert list(found) == ["roofline", "roofline-bytes"]
+
+
+OLD_CONSTANTS = {"device.issue_cycles", "device.latency_steps"}
+
+
+@pytest.mark.parametrize(
+    "slug",
+    ["nvidia-v100", "nvidia-t4", "nvidia-a100", "nvidia-rtx-2080-ti", "nvidia-h100", "nvidia-h200"],
+)
+def test_characterized_gpus_lack_only_what_nobody_published(slug: str) -> None:
+    found = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
+
+    lacking = set(found.lacking.values())
+    assert lacking <= {*OLD_CONSTANTS, "device.classes.barrier"}
+    assert len(found.predictions) >= 12
+    roof = float(found.predictions["roofline"].time_s)
+    assert float(found.predictions["volkov"].time_s) >= roof * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("slug", ["nvidia-rtx-3090", "amd-mi210", "amd-mi250x"])
+def test_gpus_without_published_latencies_have_the_roofline_in_bytes(slug: str) -> None:
+    found = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
+
+    assert list(found.predictions) == ["roofline-bytes"]
+    for field in found.lacking.values():
+        assert field.startswith("device.classes.") or field in OLD_CONSTANTS
