@@ -5,7 +5,6 @@ Importing this package is cheap: each name is imported from its home when it is 
 
 from __future__ import annotations
 
-from importlib import import_module
 from os import environ
 from typing import TYPE_CHECKING, Any
 
@@ -126,14 +125,18 @@ __all__ = [
 ]
 
 _FUNCTIONS_OF_METHODS = {
+    "answers_text": "countperf.report.mechanistic",
     "cause_text": "countperf.report.against",
     "comparison_text": "countperf.report.against",
     "explained_pair": "countperf.report.against",
     "figure_of": "countperf.report.figures",
     "frame_of": "countperf.report.tables",
     "html_of": "countperf.report.tables",
+    "occupancy_text": "countperf.report.mechanistic",
     "prediction_text": "countperf.report.text",
     "ranking_text": "countperf.report.tuning",
+    "start_from_environment": "countperf.workflow.recorded_program",
+    "sweep_text": "countperf.report.sweeps",
     "tuning_text": "countperf.report.tuning",
 }
 
@@ -153,4 +156,4 @@ def __dir__() -> list[str]:
 
 
 if environ.get("COUNTPERF_RECORD"):
-    import_module("countperf.workflow.recorded_program").start_from_environment()
+    front_door.function("start_from_environment")()

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import loopy as lp
+from loopy.kernel.data import IlpBaseTag, UnrollTag
 
 from countperf.counting.accesses import Address, Layout, address_of, layout_of
 from countperf.counting.automatic import offset_of
@@ -246,8 +247,6 @@ class AccessAnalyzer:
 
 
 def _copied_inames(kernel: Any) -> frozenset[str]:
-    from loopy.kernel.data import IlpBaseTag, UnrollTag
-
     return frozenset(
         name
         for name, iname in kernel.inames.items()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+import loopy as lp
+
 from countperf.counting.threads import shared_by_threads
 
 
@@ -12,8 +14,6 @@ from countperf.counting.threads import shared_by_threads
 @contextmanager
 def without_disk_caches() -> Generator[None]:
     """Have Loopy look nothing up on the disk and write nothing there, in all threads."""
-    import loopy as lp
-
     was_enabled = lp.CACHING_ENABLED
     lp.set_caching_enabled(False)
     try:

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import loopy as lp
+from loopy.translation_unit import make_program
 
 from countperf.errors import CountingError
 
@@ -164,6 +165,4 @@ def _only_compiled(caller: Any, compiled: Mapping[Any, Any]) -> Any:
 
 
 def _unit_of(kernel: Any) -> Any:
-    from loopy.translation_unit import make_program
-
     return make_program(kernel).with_entrypoints(kernel.name)

@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from loopy import AddressSpace, LoopyError
+from loopy.kernel.data import UnrolledIlpTag, UnrollTag
+
 from countperf.counting.schedule import prepared
 
 
@@ -70,9 +73,6 @@ def written_instructions(t_unit: Any) -> int:
     t_unit : loopy.TranslationUnit
         With one entry point. Loops of symbolic length count once.
     """
-    from loopy import LoopyError
-    from loopy.kernel.data import UnrolledIlpTag, UnrollTag
-
     kernel = t_unit.default_entrypoint
     copies: dict[str, int] = {}
     for name in kernel.all_inames():
@@ -88,8 +88,6 @@ def written_instructions(t_unit: Any) -> int:
 
 
 def _local_memory(kernel: Any) -> int | None:
-    from loopy import AddressSpace
-
     total = 0
     for variable in kernel.temporary_variables.values():
         if variable.address_space != AddressSpace.LOCAL or variable.base_storage is not None:

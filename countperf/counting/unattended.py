@@ -7,6 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+import loopy.check
+from loopy.schedule import ScheduleDebugger
+
 from countperf.counting.threads import shared_by_threads
 
 
@@ -20,9 +23,6 @@ def unattended() -> Generator[None]:
     does it print the kernels that its checks refuse, or warn meanwhile that what it uses of its
     dependencies will be no more.
     """
-    import loopy.check
-    from loopy.schedule import ScheduleDebugger
-
     checks: Any = loopy.check
     initialize = ScheduleDebugger.__init__
     usual = initialize.__defaults__

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import pymbolic.primitives as p
-from loopy.symbolic import get_dependencies
+from loopy.symbolic import LinearSubscript, get_dependencies
 
 from countperf.counting.domains import Domains
 from countperf.counting.functions import TupleCounter
@@ -368,14 +368,10 @@ class ValueCounter(TupleCounter):
 
 
 def _is_linear(part: Any) -> bool:
-    from loopy.symbolic import LinearSubscript
-
     return isinstance(part, LinearSubscript)
 
 
 def _index_of(assignee: Any) -> tuple[Any, ...]:
-    from loopy.symbolic import LinearSubscript
-
     if isinstance(assignee, p.Variable):
         return ()
     if isinstance(assignee, LinearSubscript):

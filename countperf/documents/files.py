@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -82,8 +83,6 @@ def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object
         The text is not TOML, is nested too deeply, or has a date, a time, an integer of more than
         64 bits, or a number that is not finite; ``field`` is the path of such a value.
     """
-    import tomllib
-
     try:
         content: dict[str, object] = tomllib.loads(text)
         field, message = next(_unlike_json(content, "$"), ("", ""))

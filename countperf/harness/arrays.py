@@ -13,6 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pymbolic import evaluate
+from pymbolic.mapper.evaluator import UnknownVariableError
 
 from countperf.errors import KernelBuildError
 
@@ -423,9 +425,6 @@ def evaluate_integer(expression: Any, parameters: Mapping[str, Any]) -> int:
     KernelBuildError
         The value of a parameter is missing.
     """
-    from pymbolic import evaluate
-    from pymbolic.mapper.evaluator import UnknownVariableError
-
     try:
         return int(evaluate(expression, dict(parameters)))
     except UnknownVariableError as error:

@@ -39,6 +39,7 @@ from countperf.measurements import (
     Resumption,
 )
 from countperf.measurements.lines import case_fields
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
@@ -369,8 +370,6 @@ def _check_names(cases: Sequence[KernelCase]) -> None:
 
 
 def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:
-    from countperf.properties.taxonomy import COUNTING_RULES_VERSION
-
     known = {entry.case: entry for entry in store.content.measurements}
     for case in cases:
         entry = known.get(case.name)

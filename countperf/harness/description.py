@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from loopy import AddressSpace
+from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
+from loopy.symbolic import get_dependencies
 
+from countperf.counting.automatic import (
+    automatic_strides,
+    offset_of,
+    offset_parameters,
+    with_arguments,
+)
+from countperf.counting.extents import AddressedElements, assumptions_hold
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import ArrayArgument, KernelArray, evaluate_integer
 
@@ -133,8 +143,6 @@ class Kernel:
         KernelBuildError
             They do not fit.
         """
-        from countperf.counting.extents import assumptions_hold
-
         if self.addressed.copied_bounds:
             name = self.addressed.copied_bounds[0]
             raise KernelBuildError(
@@ -192,9 +200,6 @@ def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
     KernelBuildError
         The type of an argument is not known, or an argument is of a kind that cannot be passed.
     """
-    from countperf.counting.automatic import offset_parameters, with_arguments
-    from countperf.counting.extents import AddressedElements
-
     entry = with_arguments(t_unit.default_entrypoint)
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
     arrays: list[KernelArray] = []
@@ -228,8 +233,6 @@ def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
 
 
 def _read_variables(kernel: Any) -> frozenset[str]:
-    from loopy.symbolic import get_dependencies
-
     found: set[str] = set()
     for instruction in kernel.instructions:
         found |= instruction.read_dependency_names()
@@ -273,10 +276,6 @@ def _array(
 
 
 def _part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> ArrayArgument:
-    from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
-
-    from countperf.counting.automatic import automatic_strides, offset_of
-
     tags: Any = array.dim_tags
     if tags is None:
         tags = (FixedStrideArrayDimTag(1),)  # a subscript of what has no axes is the address
@@ -310,8 +309,6 @@ def _part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> Arra
 
 def _temporaries(kernel: Any, target: Any, limit: int) -> list[tuple[ArrayArgument, Any]]:
     """Return the temporaries in global memory, those that share storage left out."""
-    from loopy import AddressSpace
-
     return [
         (_part(kernel, target, variable, limit), variable.nbytes)
         for variable in kernel.temporary_variables.values()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from countperf.errors import DeviceError
 from countperf.harness.device import Device
 from countperf.harness.icd import INSTALL_ADVICE, DriverSearch
+from countperf.harness.registry import backends
+from countperf.harness.trial import measure_copy_bandwidth, try_device
 
 if TYPE_CHECKING:
     from countperf.harness.trial import Trial
@@ -74,8 +76,6 @@ def discover() -> Discovery:
     Discovery
         Possibly without any device.
     """
-    from countperf.harness.registry import backends
-
     findings = [each.discover() for each in backends().values()]
     searches = [each.drivers for each in findings if each.drivers is not None]
     return Discovery(
@@ -171,8 +171,6 @@ def find_device(
     DeviceError
         No such device, or it does not work, or none does.
     """
-    from countperf.harness.trial import measure_copy_bandwidth, try_device
-
     found = discovery or discover()
     attempt = attempt or try_device
     if name is not None and (absence := found.absence(name)) is not None:

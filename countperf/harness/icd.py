@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM_VARIABLE = "OPENCL_VENDOR_PATH"
 _SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
@@ -190,8 +192,6 @@ def _read_files(paths: list[Path]) -> tuple[DriverFile, ...]:
 
 
 def _user_cache() -> Path:
-    import platformdirs
-
     return platformdirs.user_cache_path("countperf", ensure_exists=True)
 
 

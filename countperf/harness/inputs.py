@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.counting.index_arrays import index_limits, size_arguments
 from countperf.errors import CountingError, KernelBuildError
 from countperf.harness.binding import resolve_arguments
 from countperf.harness.description import Kernel
@@ -81,8 +82,6 @@ def default_inputs(
 
 def _sizes(kernel: Kernel) -> frozenset[str]:
     """Return the integer scalars that decide loops, shapes or subscripts."""
-    from countperf.counting.index_arrays import size_arguments
-
     source = kernel.addressed.kernel
     return frozenset(kernel.integers) if source is None else size_arguments(source)
 
@@ -90,8 +89,6 @@ def _sizes(kernel: Kernel) -> frozenset[str]:
 def _limits(
     kernel: Kernel, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
 ) -> Mapping[str, Any]:
-    from countperf.counting.index_arrays import index_limits
-
     source = kernel.addressed.kernel
     if source is None:
         return {}

@@ -9,10 +9,15 @@ function's namespace notes the events of all launches, since a translation unit 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import loopy as lp
 import numpy as np
+import pyopencl as cl
+from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
+from countperf.counting.copies import generated
 from countperf.errors import KernelBuildError
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
 
@@ -53,8 +58,6 @@ class _Recorder:
     """Stands for the module ``pyopencl`` in generated code, and notes every launch."""
 
     def __init__(self, session: OpenClSession, choose_groups: ChooseGroups | None) -> None:
-        import pyopencl as cl
-
         self._module = cl
         self._session = session
         self._choose_groups = choose_groups
@@ -107,11 +110,6 @@ def build_kernel(
     loopy.LoopyError
         Loopy generates no code for it.
     """
-    import loopy as lp
-    from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
-
-    from countperf.counting.copies import generated
-
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
     entry = t_unit.default_entrypoint
@@ -138,10 +136,6 @@ def build_kernel(
 
 
 def _kernels_of(program: cl.Program) -> Any:
-    from types import SimpleNamespace
-
-    import pyopencl as cl
-
     names = program.kernel_names.split(";")
     return SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})
 
@@ -154,8 +148,6 @@ def check_group(session: OpenClSession, kernel: cl.Kernel, group_shape: tuple[in
     KernelBuildError
         The group has too many work items, or needs too much local memory.
     """
-    import pyopencl as cl
-
     device = session.device
     limits = device.limits
     items = int(np.prod(group_shape))

@@ -6,6 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import loopy as lp
+import pyopencl as cl
+
+from countperf.counting.copies import generated
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.harness.backend import Findings
 from countperf.harness.device import Device, DeviceLimits
@@ -31,8 +35,6 @@ class OpenClBackend:
 
     def discover(self) -> Findings:
         """List platforms and devices; the first call decides which drivers the process sees."""
-        import pyopencl as cl
-
         drivers = find_drivers()
         with loader_setting(drivers):
             try:
@@ -59,10 +61,6 @@ class OpenClBackend:
 
     def generate(self, t_unit: Any) -> str:
         """Return the OpenCL C of a translation unit."""
-        import loopy as lp
-
-        from countperf.counting.copies import generated
-
         if not isinstance(t_unit.target, lp.PyOpenCLTarget):
             t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
         code = generated(t_unit)
@@ -70,8 +68,6 @@ class OpenClBackend:
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Return pyopencl's errors."""
-        import pyopencl as cl
-
         return (cl.Error,)
 
     def advise(self, reason: str, device: Device) -> str:
@@ -88,8 +84,6 @@ class OpenClBackend:
 
 
 def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
-    import pyopencl as cl
-
     try:
         return platform.get_devices()
     except cl.Error:  # some drivers answer "device not found" instead of nothing
@@ -129,8 +123,6 @@ def describe(handle: cl.Device, label: str) -> Device:
 
 
 def _device_type(handle: cl.Device) -> DeviceType:
-    import pyopencl as cl
-
     if handle.type & cl.device_type.CPU:
         return "cpu"
     if handle.type & cl.device_type.GPU:
@@ -152,8 +144,6 @@ def _compute_capability(handle: cl.Device) -> str:
 
 def _extension(handle: cl.Device, name: str) -> int | None:
     """Return what only some vendors' drivers answer."""
-    import pyopencl as cl
-
     try:
         return int(getattr(handle, name))
     except (cl.Error, AttributeError):

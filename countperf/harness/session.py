@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+import pyopencl as cl
+
 from countperf.errors import KernelBuildError
 from countperf.harness.device import Device
 from countperf.harness.launch import build_kernel
@@ -33,8 +36,6 @@ class Program:
         self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
     ) -> list[cl.Event]:
         """Enqueue a kernel of one axis; arguments are buffers and NumPy scalars."""
-        import pyopencl as cl
-
         if name not in self._kernels:
             self._kernels[name] = cl.Kernel(self._program, name)
         kernel = self._kernels[name]
@@ -68,8 +69,6 @@ class Session:
         pyopencl.Error
             The driver refuses.
         """
-        import pyopencl as cl
-
         context = cl.Context([device.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         return cls(device, context, cl.CommandQueue(context, properties=profiling))
@@ -98,8 +97,6 @@ class Session:
         KernelBuildError
             It does not build; the message holds the compiler's words.
         """
-        import pyopencl as cl
-
         with warnings.catch_warnings():
             # some drivers chat about builds that succeeded, and pyopencl warns of every word
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -138,21 +135,14 @@ class Session:
 
     def copy_in(self, memory: cl.Buffer, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of a buffer, and wait."""
-        import pyopencl as cl
-
         cl.enqueue_copy(self.queue, memory, array, is_blocking=True)
 
     def copy_out(self, array: NDArray[Any], memory: cl.Buffer) -> None:
         """Fill a contiguous array from the beginning of a buffer, and wait."""
-        import pyopencl as cl
-
         cl.enqueue_copy(self.queue, array, memory, is_blocking=True)
 
     def allocate(self, size: int) -> cl.Buffer:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
-        import numpy as np
-        import pyopencl as cl
-
         words = max(1, -(-size // 4))
         buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4 * words)
         cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, 4 * words)
@@ -160,8 +150,6 @@ class Session:
 
     def upload(self, array: NDArray[Any]) -> cl.Buffer:
         """Return new device memory with the elements of a contiguous array in memory order."""
-        import pyopencl as cl
-
         if array.size == 0:
             return self.allocate(0)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
@@ -169,9 +157,6 @@ class Session:
 
     def download(self, memory: cl.Buffer, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return the first elements of device memory."""
-        import numpy as np
-        import pyopencl as cl
-
         result = np.empty(count, dtype)
         if count:
             cl.enqueue_copy(self.queue, result, memory)

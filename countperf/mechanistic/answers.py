@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 
+from countperf import front_door
 from countperf.display import Drawable, Table, shortened
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -56,8 +56,7 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
         return len(self.answers)
 
     def __repr__(self) -> str:
-        # reports stand above all results: by name, when one is asked for
-        return shortened(import_module("countperf.report.mechanistic").answers_text(self))
+        return shortened(front_door.function("answers_text")(self))
 
     @property
     def predictions(self) -> dict[str, MechanisticPrediction]:

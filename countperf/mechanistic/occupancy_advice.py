@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from types import MappingProxyType
 
+from countperf import front_door
 from countperf.display import Table, shortened
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -85,7 +85,7 @@ class KernelOccupancy(Table):
     programs: tuple[ProgramOccupancy, ...]
 
     def __repr__(self) -> str:
-        return shortened(import_module("countperf.report.mechanistic").occupancy_text(self))
+        return shortened(front_door.function("occupancy_text")(self))
 
 
 def program_occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> ProgramOccupancy:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 
+from countperf import front_door
 from countperf.display import Drawable, Table, shortened
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -80,7 +80,7 @@ class Sweep(Table, Drawable):
     points: tuple[SweepPoint, ...]
 
     def __repr__(self) -> str:
-        return shortened(import_module("countperf.report.sweeps").sweep_text(self))
+        return shortened(front_door.function("sweep_text")(self))
 
     @property
     def models(self) -> tuple[str, ...]:

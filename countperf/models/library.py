@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from platformdirs import user_data_path
+
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
 from countperf.errors import DocumentError, ParameterError
@@ -40,8 +42,6 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 def user_fits_folder() -> Path:
     """Return where a user's own fits are kept, in the platform's place for data."""
-    from platformdirs import user_data_path
-
     return user_data_path("countperf", appauthor=False) / "fits"
 
 

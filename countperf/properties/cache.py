@@ -24,6 +24,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import loopy.version
+import pymbolic.version
+from loopy.tools import LoopyKeyBuilder
+from platformdirs import user_cache_path
+
 from countperf.documents import parse_json
 from countperf.errors import CacheWarning, DocumentError
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
@@ -106,8 +111,6 @@ def directory(cache: bool | str | os.PathLike[str]) -> Path | None:
     named = os.environ.get(DIRECTORY_VARIABLE)
     if named is not None:
         return Path(named) if named else None
-    from platformdirs import user_cache_path
-
     return user_cache_path("countperf")
 
 
@@ -133,8 +136,6 @@ def content_key(t_unit: Any, options: Mapping[str, Any]) -> str | None:
 
 @lru_cache(maxsize=1)
 def _key_builder() -> Callable[[Any], str]:
-    from loopy.tools import LoopyKeyBuilder
-
     class KeyBuilder(LoopyKeyBuilder):
         """Loopy's, and exact fractions, which statistics may be."""
 
@@ -146,9 +147,6 @@ def _key_builder() -> Callable[[Any], str]:
 
 @lru_cache(maxsize=1)
 def _versions() -> tuple[Any, ...]:
-    import loopy.version
-    import pymbolic.version
-
     return (
         VERSION,
         COUNTING_RULES_VERSION,

@@ -26,6 +26,7 @@ from countperf.properties.taxonomy import (
     is_emitted,
     validate_name,
 )
+from countperf.symbolic.cardinality import from_isl_text, to_isl_text
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.piecewise import (
     ZERO_COUNT,
@@ -140,8 +141,6 @@ class Count:
 
     def __str__(self) -> str:
         """Return isl's piecewise quasi-polynomial; our own notation where guards are not affine."""
-        from countperf.symbolic.cardinality import to_isl_text
-
         return to_isl_text(self.quantity) or str(self.quantity)
 
 
@@ -311,8 +310,6 @@ class PropertyVector(Table, Mapping[str, Count]):
         >>> vector.evaluate(n=3)
         {'flop.add.f32': 9}
         """
-        from countperf.symbolic.cardinality import from_isl_text
-
         return cls(
             {
                 name: Count(

@@ -17,6 +17,7 @@ from countperf.report.breakdown import (
 )
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_quantity, format_table
+from countperf.report.text import verdicts_text
 
 if TYPE_CHECKING:
     from countperf.models.explanation import ExplainedPart, Explanation
@@ -204,8 +205,6 @@ def names_apart(first: Prediction, second: Prediction) -> tuple[str, str]:
 
 
 def _caveats(prediction: Prediction) -> list[str]:
-    from countperf.report.text import verdicts_text
-
     return [verdicts_text(prediction.caveats)] if prediction.caveats else []
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from countperf.errors import MissingExtraError
 from countperf.report.drawing import svg_text
+from countperf.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,8 +113,6 @@ class Page:
                 "pages need Jinja2; install it with: pip install 'countperf[report]'",
                 extra="report",
             ) from error
-        from countperf.version import __version__
-
         numbers = count(1)
         sections = [
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from countperf.fitting.ranking import TOP
 from countperf.models.library import short_name
 from countperf.report.numbers import format_percent, format_quantity, format_table
 
@@ -43,8 +44,6 @@ def ranking_evaluation_object(evaluation: RankingEvaluation) -> dict[str, Any]:
 
 
 def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
-    from countperf.fitting.ranking import TOP
-
     return {
         "kendall_tau": of.kendall_tau,
         "pairwise_accuracy": of.pairwise_accuracy,
@@ -54,8 +53,6 @@ def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
 
 def ranking_evaluation_text(evaluation: RankingEvaluation) -> str:
     """Write a line for each set, and one for all."""
-    from countperf.fitting.ranking import TOP
-
     rows = [
         [
             each.family,

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from countperf.errors import MeasurementError
 from countperf.harness.clock import EventClock
+from countperf.harness.devices import discover, select_device
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import PredictionTask
@@ -299,8 +300,6 @@ class _Place:
     """The state of such a process."""
 
     def __init__(self, task: Task) -> None:
-        from countperf.harness.devices import discover, select_device
-
         question = task.asked.question()
         space = question.found_space()
         # that it works the search's own process has tried

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+from multiprocessing.connection import wait
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -111,8 +113,6 @@ def end_with_parent() -> None:
         os.setpgid(0, 0)  # so that it can be stopped and ended with all that it begins
     parent = multiprocessing.parent_process()
     if sys.platform == "linux":
-        import ctypes
-
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     elif parent is not None:
         threading.Thread(target=_end_after, args=(parent.sentinel,), daemon=True).start()
@@ -121,8 +121,6 @@ def end_with_parent() -> None:
 
 
 def _end_after(sentinel: int) -> None:
-    from multiprocessing.connection import wait
-
     wait([sentinel])
     kill_group(os.getpid())
     os._exit(1)

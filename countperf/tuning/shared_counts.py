@@ -11,6 +11,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from loopy import TranslationUnit
+
+from countperf.counting.equivalence import with_loops_as_loops, with_tags_of
+from countperf.counting.resources import scheduled
+from countperf.properties.cache import content_key
+from countperf.properties.count_properties import count_executed, count_kernel
+
 if TYPE_CHECKING:
     from countperf.counting.resources import LaunchResources
     from countperf.properties.taxonomy import View
@@ -61,9 +68,6 @@ def scheduled_variant(unit: Any, view: View) -> Scheduled:
     CountingError
         Loopy does not schedule it.
     """
-    from countperf.counting.equivalence import with_tags_of
-    from countperf.counting.resources import scheduled
-
     key = _structure(unit, view)
     with _lock:
         found = None if key is None else _known.get(key)
@@ -102,8 +106,6 @@ def counted_variant(variant: Scheduled, view: View, *, policy: bool) -> Property
     CountingError
         Something cannot be counted exactly.
     """
-    from countperf.properties.count_properties import count_executed, count_kernel
-
     if view == "structure" and policy:
         return count_executed(variant.unit, footprints=variant.footprints)
     if view != "source":
@@ -121,11 +123,6 @@ def forget() -> None:
 
 def _structure(unit: Any, view: View) -> str | None:
     """Return what variants with the same schedule have in common; None if nothing is known."""
-    from loopy import TranslationUnit
-
-    from countperf.counting.equivalence import with_loops_as_loops
-    from countperf.properties.cache import content_key
-
     if view == "compiled" or not isinstance(unit, TranslationUnit):
         return None
     return f"{view} {content_key(with_loops_as_loops(unit), {})}"

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from countperf.counting.producers import translation_unit
 from countperf.display import short_repr
 from countperf.errors import SearchSpaceError
+from countperf.measurements import KernelCase
 from countperf.tuning.expressions import check_expression, holds
 from countperf.tuning.function_parameters import parameters_of
 
@@ -308,16 +310,12 @@ class SearchSpace:
         group_shape : sequence of int, optional
             Work items per group along the local axes, as far as known.
         """
-        from countperf.measurements import KernelCase
-
         wanted = {**self.sizes, **(sizes or {})}
         kernel = f"{self.name}/{self.label(choice)}"
         rows = [1 if extent is None else extent for extent in (*group_shape, 1, 1)]
         built: list[Any] = []
 
         def build() -> Any:
-            from countperf.counting.producers import translation_unit
-
             if not built:
                 built.append(translation_unit(self.build(**choice)))
             return built[0]

@@ -15,6 +15,7 @@ from countperf.errors import (
 )
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.harness.compile.pocl import compile_with_pocl
+from countperf.harness.compile.ptx import compile_with_nvcc
 from countperf.harness.devices import find_device
 from countperf.harness.store import Rewriting
 from countperf.machine_code.executed_counts import CYCLES
@@ -69,8 +70,6 @@ def compiled(
     """
     found = kernel_itself(kernel, "code to compile")
     if capability is not None:
-        from countperf.harness.compile.ptx import compile_with_nvcc
-
         return compile_with_nvcc(found, capability)
     return compile_with_pocl(found, find_device(device), parameters or {})
 

@@ -17,8 +17,9 @@ from countperf.documents import (
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.hardware.library import available_devices, load_device
 from countperf.harness.characterization.document import Characterization
+from countperf.metrics import Evaluation
 from countperf.models.weights import WeightSet
-from countperf.report import ranking_evaluation_text
+from countperf.report import evaluation_text, ranking_evaluation_text
 from countperf.report.rates import implied_rates, implied_rates_text
 from countperf.workflow.gpu_stages import Options, read_checks, write_json
 
@@ -74,9 +75,6 @@ def summary(options: Options, progress: Progress) -> str:
     lines += _checks_summary(options.folder)
     lines += _device_summary(options.folder)
     for evaluation in sorted((options.folder / "fits").glob("*/evaluation.json")):
-        from countperf.metrics import Evaluation
-        from countperf.report import evaluation_text
-
         parts = Evaluation.read_file(evaluation).by_purpose()
         lines += ["", *(evaluation_text(part) for name, part in parts.items() if name != "variant")]
         lines += _ranking_summary(evaluation.with_name("ranking.json"))

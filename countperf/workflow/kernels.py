@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import loopy as lp
@@ -51,8 +52,6 @@ def load_kernel(specification: str) -> Any:
     if specification.endswith(".json"):
         return _vector_document(Path(specification))
     if is_in_catalogue(specification):
-        from measurement_kernels.catalog import entry
-
         return entry(specification).build()
     if ":" not in specification:
         raise KernelSpecificationError(
@@ -106,9 +105,6 @@ def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:
     """
     if place is None:
         return {name: load_kernel(name) for name in names}
-    from types import FunctionType
-
-    import loopy as lp
 
     def error(message: str) -> KernelSpecificationError:
         return KernelSpecificationError(message, specification=place)

@@ -16,6 +16,7 @@ from countperf.features import suppliers_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
+from countperf.measurements import TimingDocument
 from countperf.models.compiled import COMPILED
 from countperf.models.explanation import explain as explain_prediction
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
@@ -206,8 +207,6 @@ def predict_in_detail(
 
 def _anchor(given: Any) -> Any:
     """Return a timing that a file keeps; anything else as it is."""
-    from countperf.measurements import TimingDocument
-
     return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
 
 

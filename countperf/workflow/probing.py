@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from countperf.errors import CountperfError
+from countperf.harness.devices import discover
+from countperf.harness.runner import KernelRunner
+from countperf.harness.trial import try_device
 from countperf.models.fit_summaries import Probe, WeightsCheck
+from countperf.models.library import fits_for, load_weights
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
@@ -64,8 +68,6 @@ def check_weights(
 
 def check_device(device: Device) -> WeightsCheck | None:
     """Check the weights that are the default for a device; None if there are none."""
-    from countperf.models.library import fits_for, load_weights
-
     for fit in fits_for(device.identity):
         try:
             weights = load_weights(fit.name)
@@ -77,16 +79,11 @@ def check_device(device: Device) -> WeightsCheck | None:
 
 def check_here() -> tuple[WeightsCheck, ...]:
     """Check the default weights of each working device of this machine."""
-    from countperf.harness.devices import discover
-    from countperf.harness.trial import try_device
-
     found = [check_device(each) for each in discover().devices if try_device(each).works]
     return tuple(check for check in found if check is not None)
 
 
 def _fastest_run(device: Device, case: KernelCase) -> float:
-    from countperf.harness.runner import KernelRunner
-
     times: list[float] = []
     with KernelRunner.open(device).loaded(case) as run:
         while len(times) < _RUNS or sum(times) < _SPENT_S:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loopy import ValueArg
+
 from countperf.errors import (
     DeviceMismatchError,
     KernelBuildError,
@@ -14,7 +16,13 @@ from countperf.errors import (
     ParameterError,
     WrongResultError,
 )
+from countperf.harness.campaign import measure
+from countperf.harness.cold import ColdRunner
+from countperf.harness.device import Device
+from countperf.harness.devices import find_device
 from countperf.harness.progress import Progress, silent
+from countperf.harness.protocols import TIMING
+from countperf.harness.runner import KernelRunner
 from countperf.measurements import (
     MeasurementSet,
     Protocol,
@@ -22,6 +30,8 @@ from countperf.measurements import (
     TimedSize,
     TimingDocument,
 )
+from countperf.report.timing import timing_html, timing_records, timing_text
+from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes
 from countperf.workflow.kernels import is_in_catalogue, kernel_itself, kernel_statistics
 from countperf.workflow.prediction import (
@@ -39,6 +49,7 @@ from countperf.workflow.timing_predictions import (
     count_digests,
     predict_times,
 )
+from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,20 +88,14 @@ class Timing(TimingDocument):
         """
         import pandas as pd
 
-        from countperf.report.timing import timing_records
-
         return pd.DataFrame.from_records(timing_records(self))
 
     def __repr__(self) -> str:
-        from countperf.report.timing import timing_text
-
         return timing_text(self, most_rows=12)
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        from countperf.report.timing import timing_html
-
         return timing_html(self)
 
     def plot(self, path: Path | str | None = None) -> Any:
@@ -114,8 +119,6 @@ class Timing(TimingDocument):
         OutputError
             The file cannot be written.
         """
-        from countperf.report.timing_figure import timing_figure
-
         return timing_figure(self, path)
 
 
@@ -220,10 +223,6 @@ def time_kernel(
     >>> timing = time_kernel("n-body", n=[256, 512])  # doctest: +SKIP
     >>> timing.to_frame()  # doctest: +SKIP
     """
-    from countperf.harness.campaign import measure
-    from countperf.harness.cold import ColdRunner
-    from countperf.harness.protocols import TIMING
-
     given = {**(sizes or {}), **more}
     work = _work(kernel, given, statistics, make_arguments, reference, tolerance)
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
@@ -305,8 +304,6 @@ def _work(
     if isinstance(kernel, str):
         name = kernel.rpartition(":")[2]
         if is_in_catalogue(kernel):
-            from measurement_kernels.catalog import entry
-
             found = entry(kernel)
             if make_arguments is None:
                 make_arguments, reference = found.make_arguments, reference or found.reference
@@ -326,8 +323,6 @@ def _work(
 
 
 def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
-    from loopy import ValueArg
-
     arguments = unit.default_entrypoint.args
     known = [each.name for each in arguments if isinstance(each, ValueArg)]
     for size in sizes:
@@ -339,11 +334,6 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
 
 
 def _runner(device: str | Device | None, clock: Clock | None, *, cold: bool) -> CaseRunner:
-    from countperf.harness.cold import ColdRunner
-    from countperf.harness.device import Device
-    from countperf.harness.devices import find_device
-    from countperf.harness.runner import KernelRunner
-
     kind = ColdRunner if cold else KernelRunner
     return kind.open(device if isinstance(device, Device) else find_device(device), clock)
 

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from countperf.errors import CountingError, CountperfError
 from countperf.hardware.parameters import some_of
 from countperf.harness.progress import Progress, ProgressEvent
 from countperf.measurements import KernelCase, Statistic, counts_digest
 from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted
+from countperf.workflow.prediction import predict
 
 if TYPE_CHECKING:
     from countperf.measurements.cases import MakeArguments, Reference
@@ -128,8 +131,6 @@ def predict_times(
         return [PredictedTime(reason=weights)] * len(kernel.points)
 
     def predicted(points: Sequence[Mapping[str, int]], known: Any) -> list[PredictedTime] | str:
-        from countperf.workflow.prediction import predict
-
         columns = {name: [point[name] for point in points] for name in points[0]}
         try:
             found = predict(
@@ -172,7 +173,6 @@ def _tell(progress: Progress, kernel: KernelAtPoints, done: int, remaining_s: fl
 
 def _at(found: Prediction, place: int) -> PredictedTime:
     """Return time and interval at one of the points of a prediction."""
-    import numpy as np
 
     def value(quantity: Any) -> float:
         several = np.ravel(quantity)

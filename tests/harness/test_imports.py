@@ -19,8 +19,6 @@ assert not heavy, heavy
     "module",
     [
         "countperf.measurements",
-        "countperf.harness.campaign",
-        "countperf.harness.size_selection",
         "countperf.harness.doctor",
         "countperf.harness.backend",
         "countperf.harness.nvcc",
@@ -28,6 +26,15 @@ assert not heavy, heavy
 )
 def test_nothing_heavy_is_imported(module: str) -> None:
     subprocess.run([sys.executable, "-c", _CHECK, module], check=True)
+
+
+@pytest.mark.parametrize(
+    "module", ["countperf.harness.campaign", "countperf.harness.size_selection"]
+)
+def test_campaigns_import_loopy_and_no_more(module: str) -> None:
+    check = _CHECK.replace('"pyopencl", ', "").replace('"loopy", "islpy", ', "")  # Loopy's own
+
+    subprocess.run([sys.executable, "-c", check, module], check=True)
 
 
 def test_ensuring_a_device_needs_the_standard_library_only() -> None:

@@ -16,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import pyopencl as cl
+from loopy.diagnostic import LoopyError
+
 from countperf.errors import CountperfError, DeviceError
 from countperf.harness.binding import bind_arguments
 from countperf.harness.devices import discover
@@ -58,9 +61,6 @@ class _Apart(Session):
 
 def main(folder: Path) -> None:
     """Build and launch all units that are described in a folder."""
-    import pyopencl as cl
-    from loopy.diagnostic import LoopyError
-
     label, units = pickle.loads((folder / UNITS).read_bytes())
     device = next(each for each in discover().devices if each.label == label)
     session = _Apart.open(device)
@@ -88,8 +88,6 @@ def main(folder: Path) -> None:
 
 def _object_of(program: cl.Program) -> bytes:
     """Return the object within a binary of Intel's runtime: an ELF file in a section of another."""
-    import pyopencl as cl
-
     binaries = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
     binary = binaries[0]
     start = binary.find(_ELF, len(_ELF))

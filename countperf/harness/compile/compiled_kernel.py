@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import loopy as lp
 import numpy as np
 
+from countperf.counting.copies import generated
 from countperf.errors import CountingError, KernelBuildError
 from countperf.harness.arrays import ArrayArgument
 from countperf.harness.compile.data_loops import (
@@ -302,10 +304,6 @@ def kernel_of(unit: Any, programs: Mapping[str, Program], platform: str) -> Comp
     platform : str
         Of the OpenCL runtime.
     """
-    import loopy as lp
-
-    from countperf.counting.copies import generated
-
     if not isinstance(unit.target, lp.PyOpenCLTarget):
         unit = unit.copy(target=lp.PyOpenCLTarget())
     code, kernel = generated(unit), describe_kernel(unit, _no_launch)

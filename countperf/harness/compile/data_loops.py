@@ -17,6 +17,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import pymbolic.primitives as p
+from loopy.symbolic import TypeCast, aff_to_expr, get_dependencies
+from pymbolic.mapper.distributor import distribute
+
 from countperf.errors import CountingError
 from countperf.machine_code.integer_unit import ArrayData
 
@@ -92,8 +96,6 @@ def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
 
 
 def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
-    from loopy.symbolic import aff_to_expr, get_dependencies
-
     _, extent = kernel.get_iname_bounds(iname).size.get_pieces()[-1]
     trips = aff_to_expr(extent)
     deciding = names & set(get_dependencies(trips))
@@ -130,9 +132,6 @@ def _definition(kernel: Any, name: str) -> Any:
 
 def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
     """Yield the elements that a sum consists of; numbers are of no array."""
-    import pymbolic.primitives as p
-    from loopy.symbolic import TypeCast
-
     match expression:
         case int():
             yield _Term("", None, factor * expression)
@@ -162,8 +161,6 @@ def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
 
 def _kinds(terms: list[_Term]) -> dict[str, tuple[str, int]]:
     """Say what arrays hold whose elements make up a trip count."""
-    from pymbolic.mapper.distributor import distribute
-
     match sorted(terms, key=lambda term: -term.factor):
         case [only] if only.factor == 1:
             return {only.array: ("length", 1)}

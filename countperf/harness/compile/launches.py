@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
 from countperf.machine_code.launch import KernelLaunch
 
@@ -73,8 +74,6 @@ def launches_of(
         All its arguments by name: numbers as NumPy scalars; arrays may be anything, such as their
         names, which launches keep then.
     """
-    from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
-
     found: list[KernelLaunch] = []
 
     def enqueue(

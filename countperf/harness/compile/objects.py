@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from countperf.counting.automatic import offset_parameters
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.compile.build import CACHE, INTEL, OUTCOMES, POCL, UNITS
 from countperf.harness.compile.vector_library import find_library
@@ -137,8 +138,6 @@ def compile_many(
 
 
 def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
-    from countperf.counting.automatic import offset_parameters
-
     entry = t_unit.default_entrypoint
     scalars = {arg.name: arg.dtype for arg in entry.args if not hasattr(arg, "dim_tags")}
     sizes = {name for name, dtype in scalars.items() if dtype.numpy_dtype.kind in "iu"}

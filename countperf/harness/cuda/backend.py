@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from countperf.errors import DeviceError
+from countperf.errors import DeviceError, DeviceLostError, MeasurementError
 from countperf.hardware.identity import DeviceIdentity, make_slug
 from countperf.harness.backend import Findings
 from countperf.harness.cuda.driver import (
@@ -88,8 +88,6 @@ class CudaBackend:
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Return CuPy's errors, and ours for them."""
-        from countperf.errors import DeviceLostError, MeasurementError
-
         return (DeviceLostError, MeasurementError, *self._loaded().failures())
 
     def advise(self, reason: str, device: Device) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from constantdict import constantdict
 from loopy.diagnostic import LoopyError, LoopyTypeError
 from loopy.kernel.function_interface import ScalarCallable
 from loopy.types import NumpyType, to_unsigned_dtype
@@ -113,8 +114,6 @@ class CudaFunction(ScalarCallable):
 
 
 def _constant(mapping: dict[int, Any]) -> Any:
-    from constantdict import constantdict
-
     return constantdict(mapping)
 
 

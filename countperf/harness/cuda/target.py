@@ -21,9 +21,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from cgen import Block, DoWhile, Line
+from cgen.cuda import CudaConstant
+from constantdict import constantdict
+from genpy import Assign, Function, Statement, Suite
+from loopy.kernel import KernelState
 from loopy.kernel.data import AddressSpace, ValueArg
+from loopy.kernel.function_interface import CallableKernel
+from loopy.schedule.tools import get_kernel_arg_info, get_subkernel_arg_info
+from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.python import PythonASTBuilderBase
+from loopy.types import to_loopy_type
 from pymbolic.mapper.stringifier import PREC_NONE
 
 from countperf.counting.copies import generated
@@ -73,8 +82,6 @@ class _DeviceBuilder(CUDACASTBuilder):
         return super().wrap_decl_for_address_space(decl, address_space)
 
     def wrap_global_constant(self, decl: Any) -> Any:
-        from cgen.cuda import CudaConstant
-
         return CudaConstant(decl)
 
     def emit_atomic_update(
@@ -109,8 +116,6 @@ def _constants(info: Any) -> Iterator[tuple[str, str]]:
 
 
 def _with_wide_swap(update: Any) -> Any:
-    from cgen import Block, DoWhile, Line
-
     if not isinstance(update, Block):
         return update
     contents: list[Any] = []
@@ -134,17 +139,12 @@ class _HostBuilder(PythonASTBuilderBase):
         function_decl: Any,
         function_body: Any,
     ) -> Any:
-        from genpy import Function, Suite
-        from loopy.schedule.tools import get_kernel_arg_info
-
         del schedule_index, function_decl
         names = get_kernel_arg_info(codegen_state.kernel).passed_arg_names
         name = codegen_result.current_program(codegen_state).name
         return Function(name, [_LAUNCH, _ALLOCATE, *names], Suite([function_body]))
 
     def get_temporary_decls(self, codegen_state: Any, schedule_index: int) -> Any:
-        from genpy import Assign
-
         del schedule_index
         mapper = self.get_expression_to_code_mapper(codegen_state)
         declared: list[Any] = []
@@ -159,9 +159,6 @@ class _HostBuilder(PythonASTBuilderBase):
     def get_kernel_call(
         self, codegen_state: Any, subkernel_name: str, gsize: Any, lsize: Any
     ) -> Any:
-        from genpy import Statement
-        from loopy.schedule.tools import get_subkernel_arg_info
-
         kernel = codegen_state.kernel
         mapper = self.get_expression_to_code_mapper(codegen_state)
         passed = get_subkernel_arg_info(kernel, subkernel_name).passed_names
@@ -228,8 +225,6 @@ def generate_cuda(t_unit: Any, *, wide_indices: bool = False) -> CudaCode:
     if wide_indices:
         unit = widened(unit)
     code = generated(unit)
-    from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
-
     namespace: dict[str, Any] = {_NUMPY: np}
     exec(DEF_EVEN_DIV_FUNCTION, namespace)  # a name that Loopy's code relies on
     exec(code.host_code(), namespace)
@@ -249,10 +244,6 @@ def retarget(t_unit: Any) -> Any:
     KernelBuildError
         It is preprocessed for another target already.
     """
-    from constantdict import constantdict
-    from loopy.kernel import KernelState
-    from loopy.kernel.function_interface import CallableKernel
-
     if isinstance(t_unit.target, NvidiaTarget):
         return t_unit
     target = NvidiaTarget()
@@ -275,8 +266,6 @@ def retarget(t_unit: Any) -> Any:
 
 def widened(t_unit: Any) -> Any:
     """Return a translation unit with 64 bits for indices, and for the sizes they are made of."""
-    from loopy.types import to_loopy_type
-
     wide = to_loopy_type(np.int64)
     kernel = t_unit.default_entrypoint
     arguments = [
