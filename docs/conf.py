@@ -29,3 +29,4 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"countperf {release}"
 html_static_path = ["_static"]
+html_css_files = ["tables.css"]

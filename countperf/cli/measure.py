@@ -14,6 +14,7 @@ _COSTS = {
     "paper": "about 15 minutes on two cores",
     "rental": "about 8 minutes on a GPU",
     "broad": "40 to 55 minutes on two cores",
+    "trial": "about half a minute, too little for a fit to be relied on",
 }
 """Durations of the profiles, measured on processors of two cores (docs/guides/fitting.md)."""
 

@@ -91,7 +91,22 @@ TIMING = Protocol(
 )
 """For one kernel of a user's at a few sizes (`countperf.time_kernel`), while they wait."""
 
-PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in (PAPER, QUICK, RENTAL, BROAD)}
+TRIAL = Protocol(
+    name="trial",
+    rounds=1,
+    runs=4,
+    drops=1,
+    spread_limit=0.5,
+    noise_limit=0.5,
+    extra_rounds=0,
+    separation_s=0.0,
+    max_seconds=0.05,
+)
+"""For seeing that a campaign works, as tests do: the times are too few to be relied on."""
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    each.name: each for each in (PAPER, QUICK, RENTAL, BROAD, TRIAL)
+}
 """The protocols of campaigns by name."""
 
 

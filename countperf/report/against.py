@@ -60,7 +60,7 @@ def comparison_text(
             for name, each in zip(names, (first, second), strict=True)
             if (bound := bound_text(each))
         ),
-        _indented(_table(names, first, second, whole)),
+        _indented(_table(first, second)),
     ]
     if factors != [1.0, 1.0]:
         lines.append(f"the parts include corrections of × {factors[0]:.3g} and × {factors[1]:.3g}")
@@ -136,16 +136,27 @@ def _cost_ratio(less: ExplainedPart, more: ExplainedPart) -> float | None:
     return more.weight.value_s / less.weight.value_s
 
 
-def _table(
-    names: tuple[str, str], first: Prediction, second: Prediction, whole: list[float]
-) -> str:
+def side_by_side(first: Prediction, second: Prediction) -> tuple[list[str], list[list[str]]]:
+    """Return the titles and rows of a table of two predictions; of many parts, the last are summed.
+
+    Parameters
+    ----------
+    first, second : Prediction
+        Each at one size.
+    """
+    whole = [float(np.asarray(each.time_s).item()) for each in (first, second)]
     both = compared_parts(first, second)
     shown = both if len(both) <= MOST_ROWS else both[: MOST_ROWS - 1]
     rows = [_row("time", whole[0], whole[1]), *(_row(*part) for part in shown)]
     if len(shown) < len(both):
         rest = both[len(shown) :]
         rows.append(_row(f"{len(rest)} more", sum(r[1] for r in rest), sum(r[2] for r in rest)))
-    return format_table(rows, header=("", *names, "difference"), right=(1, 2, 3))
+    return ["", *names_apart(first, second), "difference"], rows
+
+
+def _table(first: Prediction, second: Prediction) -> str:
+    header, rows = side_by_side(first, second)
+    return format_table(rows, header=header, right=(1, 2, 3))
 
 
 def compared_parts(first: Prediction, second: Prediction) -> list[tuple[str, float, float]]:

@@ -24,7 +24,7 @@ from countperf.models.weights import WeightSet
 from countperf.predictions import Prediction, PredictionPair
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
-from countperf.report.against import compared_parts, names_apart
+from countperf.report.against import compared_parts, names_apart, side_by_side
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
@@ -94,13 +94,21 @@ def html_of(result: object) -> str:
             }
             for row in breakdown_rows(result)
         ]
+    elif isinstance(result, PredictionPair):
+        header, cells = side_by_side(result.first, result.second)
+        rows = [dict(zip(header, row, strict=True)) for row in cells]
     else:
         rows = rows_of(result)
+    last = f"<p>{html.escape(result.cause)}</p>" if isinstance(result, PredictionPair) else ""
     lines = "<br>".join(html.escape(line) for line in head)
     table = pd.DataFrame(rows).to_html(
-        index=False, max_rows=MOST_ROWS, na_rep="", float_format=lambda value: f"{value:.4g}"
+        index=False,
+        border=0,
+        max_rows=MOST_ROWS,
+        na_rep="",
+        float_format=lambda value: f"{value:.4g}",
     )
-    return f"<p>{lines}</p>{table}" if rows else f"<p>{lines}</p>"
+    return f"<p>{lines}</p>{table}{last}" if rows else f"<p>{lines}</p>"
 
 
 def _writer(result: object) -> tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]:
@@ -365,5 +373,5 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     Sweep: (sweep_rows, lambda found: [sweep_head(found)]),
     KernelOccupancy: (occupancy_rows, lambda found: [answers_head(found)]),
     Prediction: (_prediction_rows, _prediction_title),
-    PredictionPair: (_pair_rows, lambda pair: [repr(pair).splitlines()[0], pair.cause]),
+    PredictionPair: (_pair_rows, lambda pair: [repr(pair).splitlines()[0]]),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from countperf.report.numbers import format_percent, format_table
 
 if TYPE_CHECKING:
@@ -12,11 +14,23 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
 
 
+_HEADER = ("name", "device", "models", "measured", "held-out error", "this machine")
+
+
 def weights_table_text(fits: Sequence[AvailableFit]) -> str:
     """Write a row for each fit: name, device, models, date, held-out error, this machine."""
     if not fits:
         return "no fitted weights: measure a device and fit it first"
-    rows = [
+    return format_table(_rows(fits), header=_HEADER, right=(4,))
+
+
+def weights_table_html(fits: Sequence[AvailableFit]) -> str:
+    """Write the same as an HTML table, for notebooks."""
+    return pd.DataFrame(_rows(fits), columns=pd.Index(_HEADER)).to_html(index=False, border=0)
+
+
+def _rows(fits: Sequence[AvailableFit]) -> list[list[str]]:
+    return [
         [
             fit.name,
             fit.device,
@@ -27,8 +41,6 @@ def weights_table_text(fits: Sequence[AvailableFit]) -> str:
         ]
         for fit in fits
     ]
-    header = ("name", "device", "models", "measured", "held-out error", "this machine")
-    return format_table(rows, header=header, right=(4,))
 
 
 def checks_text(checks: Sequence[WeightsCheck]) -> str:

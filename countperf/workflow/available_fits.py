@@ -15,7 +15,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover
 from countperf.models.fit_summaries import AvailableFit
 from countperf.models.library import NamedFit, named_fits
-from countperf.report.weights_table import weights_table_text
+from countperf.report.weights_table import weights_table_html, weights_table_text
 
 
 class AvailableWeights(Sequence[AvailableFit]):
@@ -48,7 +48,7 @@ class AvailableWeights(Sequence[AvailableFit]):
         return shortened(weights_table_text(self))
 
     def _repr_html_(self) -> str:
-        return self.to_frame().to_html(index=False)
+        return weights_table_html(self)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a pandas data frame, a row for each fit, a column per attribute."""

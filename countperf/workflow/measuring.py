@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from measurement_kernels.entry import CatalogEntry, Collection
 
 
-ProfileName = Literal["quick", "paper", "rental", "broad"]
+ProfileName = Literal["quick", "paper", "rental", "broad", "trial"]
 
 
 _TRIED_VARIANTS = 5  # of a set, to find its sizes
@@ -49,8 +49,8 @@ class Profile:
     Attributes
     ----------
     name : str
-        ``quick``, ``paper``, ``rental`` (a GPU that is paid by the minute), or ``broad`` (for
-        models that are to predict kernels unlike the paper's).
+        ``quick``, ``paper``, ``rental`` (a GPU that is paid by the minute), ``broad`` (for models
+        that are to predict kernels unlike the paper's), or ``trial`` (for seeing that all works).
     shapes_per_kernel : int
         Group shapes of the device's set that are measured, at most three.
     max_run_s : float
@@ -84,6 +84,9 @@ PROFILES: Mapping[str, Profile] = {
         overhead_factor=10.0,
         max_setup_s=0.6,
         collections=("paper", "extended", "random"),
+    ),
+    "trial": Profile(
+        name="trial", shapes_per_kernel=1, max_run_s=0.004, overhead_factor=5.0, max_setup_s=0.2
     ),
 }
 
@@ -185,7 +188,7 @@ def measure_catalogue(
     device : str, optional
         ``pocl:0``, or a part of a device's name; by default the working device with the highest
         copy bandwidth.
-    profile : {"paper", "quick", "rental", "broad"}
+    profile : {"paper", "quick", "rental", "broad", "trial"}
         How much is measured, and by which protocol.
     families : sequence of str, optional
         Only these families of kernels.

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from os import environ
 
 from countperf.cli.common import add_device
+
+_PROFILES = ("quick", "paper", "rental", "broad", "trial")
+
+
+def _default_profile() -> str:
+    """Return the profile that the environment names, else the paper's."""
+    named = environ.get("COUNTPERF_PROFILE", "")
+    return named if named in _PROFILES else "paper"
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -12,11 +21,12 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_device(command, "by default the working device with the highest copy bandwidth")
     command.add_argument(
         "--profile",
-        choices=("quick", "paper", "rental", "broad"),
-        default="paper",
+        choices=_PROFILES,
+        default=_default_profile(),
         help="quick: two minutes, two work-group shapes; rental: for a GPU that is paid by the "
         "minute; paper: the full protocol (default); broad: extended classes and random shapes as "
-        "well, for models that are to predict unlike kernels",
+        "well, for models that are to predict unlike kernels; trial: half a minute, to see that "
+        "all works. The environment's COUNTPERF_PROFILE is the default if it names a profile",
     )
     command.add_argument(
         "--store",

@@ -69,6 +69,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="with --replay: a file with times of the same configurations on another device, which"
         " rank them beforehand",
     )
+    command.add_argument(
+        "--export", metavar="FILE", help="write a Python script (.py) that builds the winner"
+    )
     command.add_argument("--t4", metavar="FILE", help="write what ran in the T4 results format")
     command.add_argument(
         "--complete",
