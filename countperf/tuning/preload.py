@@ -1,13 +1,16 @@
-"""Imported once by the process that those of the pool are forked from: what each of them needs."""
+"""Imported once by the process that those of the pool are forked from: what each of them needs.
+
+Imports take seconds, during which the process that is served may end. A thread ends this one then;
+it has ended itself when the imports are done, since processes with threads are not to be forked.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 from importlib import import_module
 
-_parent = os.getppid()
-
-for _name in (
+_NAMES = (
     "countperf.counting.resources",
     "countperf.harness.runner",
     "countperf.harness.session",
@@ -24,7 +27,27 @@ for _name in (
     "loopy.schedule.device_mapping",
     "loopy.target.c.c_execution",
     "numpy.random",
-):
-    import_module(_name)
-    if os.getppid() != _parent:  # nobody is left to work for
-        raise SystemExit
+)
+_LOOKS_EVERY_S = 0.1
+
+
+def _end_without(parent: int, done: threading.Event) -> None:
+    """End this process when its parent has ended, until all is imported."""
+    while not done.wait(_LOOKS_EVERY_S):
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _import_all() -> None:
+    done = threading.Event()
+    watch = threading.Thread(target=_end_without, args=(os.getppid(), done), daemon=True)
+    watch.start()
+    try:
+        for name in _NAMES:
+            import_module(name)
+    finally:
+        done.set()
+        watch.join()
+
+
+_import_all()

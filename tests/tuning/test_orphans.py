@@ -91,3 +91,34 @@ def test_killed_searches_leave_nothing() -> None:
 
     assert done.returncode == 0, done.stdout
     assert "4 kills, 0 processes left" in done.stdout
+
+
+_PRELOADS = """
+import importlib, time
+def imports(name):
+    open("began", "w").close()
+    time.sleep(1000)
+importlib.import_module = imports
+import countperf.tuning.preload
+"""
+
+
+def test_a_process_that_still_imports_ends_with_a_killed_caller(tmp_path: Path) -> None:
+    mark = f"COUNTPERF_TEST={tmp_path}"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", '"$0" -c "$1" & wait', sys.executable, _PRELOADS],
+        cwd=tmp_path,
+        env={**os.environ, "COUNTPERF_TEST": str(tmp_path)},
+    ) as caller:
+        began_s = time.monotonic()
+        while not (tmp_path / "began").exists() and time.monotonic() - began_s < LONGEST_S:
+            time.sleep(0.05)
+        assert len(_marked(mark)) == 2
+        caller.kill()
+    killed_s = time.monotonic()
+    while _marked(mark) and time.monotonic() - killed_s < LONGEST_S:
+        time.sleep(0.05)
+    left = _marked(mark)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert left == []

@@ -1,0 +1,336 @@
+"""Kernels in the style of sumpy: expansions of boxes, formed, translated and evaluated.
+
+Coefficients are unrolled, and arrays of expansions begin at an automatic offset.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import combinations_with_replacement
+from typing import Any
+
+import loopy as lp
+
+from tests.corpus import Unit
+from tests.corpus.sumpy import AXES, BOXES, C16, F4, F8, I4, LANGUAGE, SQUARE, coordinates
+
+
+def _terms(dim: int, order: int) -> list[str]:
+    """Return monomials of dx, dy, dz up to an order, as products."""
+    axes = [f"d{AXES[axis]}" for axis in range(dim)]
+    higher = (
+        "*".join(factors)
+        for degree in range(1, order + 1)
+        for factors in combinations_with_replacement(axes, degree)
+    )
+    return ["1", *higher]
+
+
+def _form(dim: int, order: int, *, from_lists: bool, dtype: Any = F8) -> Any:
+    """Form the expansions of boxes from the points in them, coefficient by coefficient."""
+    terms = _terms(dim, order)
+    coefficients = "\n".join(
+        f"coeff[{i}] = coeff[{i}] + q*{term}*{1.0 / (i + 1):.6f}"
+        f" {{id=add{i}, dep=zero:{'add' + str(i - 1) if i else 'zero'}}}"
+        for i, term in enumerate(terms)
+    )
+    centers = "\n".join(
+        f"<> d{AXES[a]} = (sources[{a}, isrc] - centers[{a}, tbox])/rscale" for a in range(dim)
+    )
+    outer, inner, domains = "", "", ["{ [isrc] : src_start <= isrc < src_stop }"]
+    source_box = "tbox"
+    if from_lists:
+        domains.insert(0, "{ [ilist] : list_start <= ilist < list_stop }")
+        outer = (
+            "<> list_start = source_starts[ibox]\n<> list_stop = source_starts[ibox + 1]\n"
+            "for ilist\n<> sbox = source_lists[ilist]\n"
+        )
+        inner, source_box = "end", "sbox"
+    unit = lp.make_kernel(
+        [
+            "{ [ibox] : 0 <= ibox < nboxes }",
+            *domains,
+            f"{{ [ic, jc] : 0 <= ic, jc < {len(terms)} }}",
+        ],
+        f"""
+        for ibox
+            <> tbox = target_boxes[ibox]
+            <> coeff[ic] = 0 {{id=zero}}
+            {outer}
+            <> src_start = first_source[{source_box}]
+            <> src_stop = src_start + number_of_sources[{source_box}]
+            for isrc
+                {centers}
+                <> q = strength[isrc]
+                {coefficients}
+            end
+            {inner}
+            expansions[tbox - base, jc] = coeff[jc] {{dep=add*}}
+        end
+        """,
+        [
+            *BOXES[: 2 if from_lists else 1],
+            *BOXES[3:],
+            coordinates("sources", dim, "ns", dtype, separate=True),
+            lp.GlobalArg("centers", dtype, shape=f"{dim},nall"),
+            lp.GlobalArg("strength", dtype, shape="ns"),
+            lp.GlobalArg("expansions", dtype, shape=("nlevel", len(terms)), offset=lp.auto),
+            lp.ValueArg("rscale", dtype),
+            lp.ValueArg("nboxes,ns,nall,nlevel,base", I4),
+        ],
+        name=f"p2e_{dim}d_{order}",
+        assumptions="nboxes >= 1",
+        silenced_warnings=["write_race*"],
+        **LANGUAGE,
+    )
+    return lp.split_iname(unit, "ibox", 16, outer_tag="g.0")
+
+
+def _evaluate(dim: int, order: int, *, from_lists: bool) -> Any:
+    """Evaluate expansions at the points of boxes."""
+    terms = _terms(dim, order)
+    total = " + ".join(f"coeff[{i}]*{term}" for i, term in enumerate(terms))
+    centers = "\n".join(
+        f"<> d{AXES[a]} = (targets[{a}, itgt] - centers[{a}, sbox])/rscale" for a in range(dim)
+    )
+    if from_lists:
+        domains = ["[itgt, list_start, list_stop] -> { [ilist] : list_start <= ilist < list_stop }"]
+        text = f"""
+            for itgt
+                <> list_start = source_starts[ibox]
+                <> list_stop = source_starts[ibox + 1]
+                for ilist
+                    <> sbox = source_lists[ilist]
+                    <> coeff[ic] = expansions[sbox - base, ic] {{id=fetch}}
+                    {centers}
+                    <> part = {total} {{dep=fetch}}
+                end
+                result[itgt] = simul_reduce(sum, ilist, part)
+            end
+        """
+    else:
+        domains = []
+        text = f"""
+            <> sbox = tbox
+            <> coeff[ic] = expansions[sbox - base, ic] {{id=fetch}}
+            for itgt
+                {centers}
+                result[itgt] = 0.5*({total}) {{dep=fetch}}
+            end
+        """
+    unit = lp.make_kernel(
+        [
+            "{ [ibox] : 0 <= ibox < nboxes }",
+            "{ [itgt] : tgt_start <= itgt < tgt_stop }",
+            *domains,
+            f"{{ [ic] : 0 <= ic < {len(terms)} }}",
+        ],
+        f"""
+        for ibox
+            <> tbox = target_boxes[ibox]
+            <> tgt_start = first_target[tbox]
+            <> tgt_stop = tgt_start + number_of_targets[tbox]
+            {text}
+        end
+        """,
+        [
+            *BOXES[: 2 if from_lists else 1],
+            BOXES[2],
+            coordinates("targets", dim, "nt", F8, separate=True),
+            lp.GlobalArg("centers", F8, shape=f"{dim},nall"),
+            lp.GlobalArg("expansions", F8, shape=("nlevel", len(terms)), offset=lp.auto),
+            lp.GlobalArg("result", F8, shape="nt"),
+            lp.ValueArg("rscale", F8),
+            lp.ValueArg("nboxes,nt,nall,nlevel,base", I4),
+        ],
+        name=f"e2p_{dim}d_{order}",
+        assumptions="nboxes >= 1",
+        silenced_warnings=["write_race*"],
+        **LANGUAGE,
+    )
+    return lp.tag_inames(unit, {"ibox": "g.0"})
+
+
+def _translate(dim: int, order: int, *, value: str = "polynomial", dtype: Any = F8) -> Any:
+    """Translate expansions between boxes in lists, all coefficients unrolled."""
+    terms = _terms(dim, order)
+    shifts = "\n".join(
+        f"<> d{AXES[a]} = centers[{a}, tbox] - centers[{a}, sbox]" for a in range(dim)
+    )
+    factor = {"polynomial": "1", "laplace": f"rsqrt({SQUARE[dim]})", "log": f"log({SQUARE[dim]})"}
+    loads = "\n".join(f"<> c{i} = sources[sbox - sbase, {i}]" for i in range(len(terms)))
+    made = "\n".join(
+        f"<> t{i} = {factor[value]}*("
+        + " + ".join(f"c{j}*{terms[(i + j) % len(terms)]}" for j in range(i + 1))
+        + ")"
+        for i in range(len(terms))
+    )
+    stores = "\n".join(
+        f"targets[tbox - tbase, {i}] = simul_reduce(sum, ilist, t{i})" for i in range(len(terms))
+    )
+    unit = lp.make_kernel(
+        ["{ [ibox] : 0 <= ibox < nboxes }", "{ [ilist] : list_start <= ilist < list_stop }"],
+        f"""
+        for ibox
+            <> tbox = target_boxes[ibox]
+            <> list_start = source_starts[ibox]
+            <> list_stop = source_starts[ibox + 1]
+            for ilist
+                <> sbox = source_lists[ilist]
+                {shifts}
+                {loads}
+                {made}
+            end
+            {stores}
+        end
+        """,
+        [
+            *BOXES[:2],
+            lp.GlobalArg("centers", F8, shape=f"{dim},nall"),
+            lp.GlobalArg("sources", dtype, shape=("nsources", len(terms)), offset=lp.auto),
+            lp.GlobalArg("targets", dtype, shape=("ntargets", len(terms)), offset=lp.auto),
+            lp.ValueArg("nboxes,nall,nsources,ntargets,sbase,tbase", I4),
+        ],
+        name=f"e2e_{value}_{dim}d_{order}",
+        assumptions="nboxes >= 1",
+        silenced_warnings=["write_race*"],
+        **LANGUAGE,
+    )
+    return lp.split_iname(unit, "ibox", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+def _to_children(dim: int, number: int) -> Any:
+    """Gather the expansions of the children of boxes, those that there are."""
+    unit = lp.make_kernel(
+        f"{{ [ibox, child, ic] : 0 <= ibox < nboxes and 0 <= child < {2**dim}"
+        f" and 0 <= ic < {number} }}",
+        """
+        for ibox
+            <> pbox = parents[ibox]
+            for child
+                <> cbox = children[child, pbox]
+                <> there = cbox > 0
+                for ic
+                    if there
+                        target[pbox - tbase, ic] = target[pbox - tbase, ic] \
+                            + factor[child, ic]*source[cbox - sbase, ic] {id=add}
+                    end
+                end
+            end
+        end
+        """,
+        [
+            lp.GlobalArg("parents", I4, shape="nboxes"),
+            lp.GlobalArg("children", I4, shape=f"{2**dim},nall"),
+            lp.GlobalArg("factor", F8, shape=(2**dim, number)),
+            lp.GlobalArg("target,source", F8, shape=("nall", number), offset=lp.auto),
+            lp.ValueArg("nboxes,nall,sbase,tbase", I4),
+        ],
+        name=f"from_children_{dim}d",
+        assumptions="nboxes >= 1",
+        silenced_warnings=["write_race*"],
+        **LANGUAGE,
+    )
+    return lp.split_iname(unit, "ibox", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+def _classes(number: int, dtype: Any) -> Any:
+    """Multiply expansions with data of translation classes, as transformed translations do."""
+    unit = lp.make_kernel(
+        [
+            "{ [ibox] : 0 <= ibox < nboxes }",
+            "{ [ilist] : list_start <= ilist < list_stop }",
+            f"{{ [ic, jc] : 0 <= ic, jc < {number} }}",
+        ],
+        """
+        for ibox
+            <> list_start = source_starts[ibox]
+            <> list_stop = source_starts[ibox + 1]
+            <> total[jc] = 0 {id=zero}
+            for ilist
+                <> sbox = source_lists[ilist]
+                <> kind = classes[ilist]
+                for ic
+                    total[ic] = total[ic] + data[kind, ic]*sources[sbox - sbase, ic] \
+                        {id=add, dep=zero}
+                end
+            end
+            targets[ibox, jc] = total[jc] {dep=add, dup=jc}
+        end
+        """,
+        [
+            BOXES[1],
+            lp.GlobalArg("classes", I4, shape=None, offset=lp.auto),
+            lp.GlobalArg("data", dtype, shape=("nclasses", number), offset=lp.auto),
+            lp.GlobalArg("sources", dtype, shape=("nsources", number), offset=lp.auto),
+            lp.GlobalArg("targets", dtype, shape=("nboxes", number), offset=lp.auto),
+            lp.ValueArg("nboxes,nclasses,nsources,sbase", I4),
+        ],
+        name="m2l_classes",
+        assumptions="nboxes >= 1",
+        silenced_warnings=["write_race*"],
+        **LANGUAGE,
+    )
+    return lp.tag_inames(unit, {"ibox": "g.0"})
+
+
+def _unfold(number: int) -> Any:
+    """Fill a circulant array of coefficients, with rotated subscripts, for a transform."""
+    return lp.make_kernel(
+        f"{{ [ibox, ic] : 0 <= ibox < nboxes and 0 <= ic < {2 * number} }}",
+        f"out[ibox, ic] = if(ic < {number}, coeff[ibox, ({number} - ic) % {number}], 0)",
+        [
+            lp.GlobalArg("coeff", C16, shape=("nboxes", number), offset=lp.auto),
+            lp.GlobalArg("out", C16, shape=("nboxes", 2 * number), offset=lp.auto),
+            lp.ValueArg("nboxes", I4),
+        ],
+        name="unfold",
+        assumptions="nboxes >= 1",
+        **LANGUAGE,
+    )
+
+
+def _transform(number: int) -> Any:
+    """Transform coefficients by a dense complex matrix of roots of one."""
+    return lp.make_kernel(
+        f"{{ [ibox, ic, jc] : 0 <= ibox < nboxes and 0 <= ic, jc < {number} }}",
+        "out[ibox, ic] = sum(jc, roots[(ic*jc) % n_roots]*coeff[ibox, jc])",
+        [
+            lp.GlobalArg("coeff,out", C16, shape=("nboxes", number)),
+            lp.GlobalArg("roots", C16, shape="n_roots"),
+            lp.ValueArg("nboxes,n_roots", I4),
+        ],
+        name="transform",
+        assumptions="nboxes >= 1",
+        **LANGUAGE,
+    )
+
+
+LEVEL = {"nboxes": 64, "nall": 80, "nlevel": 64, "base": 0}
+SHIFTS = {"nboxes": 64, "nall": 80, "nsources": 64, "ntargets": 64, "sbase": 0, "tbase": 0}
+SOURCES = {**LEVEL, "ns": 2000}
+TARGETS = {**LEVEL, "nt": 2000}
+CLASSES = {"nboxes": 64, "nclasses": 40, "nsources": 64, "sbase": 0}
+
+UNITS: list[Unit] = [
+    ("p2e_2d_2", partial(_form, 2, 2, from_lists=False), SOURCES),
+    ("p2e_3d_2", partial(_form, 3, 2, from_lists=False), SOURCES),
+    ("p2e_2d_3_lists", partial(_form, 2, 3, from_lists=True), SOURCES),
+    ("p2e_f32", partial(_form, 2, 2, from_lists=False, dtype=F4), SOURCES),
+    ("e2p_2d_3", partial(_evaluate, 2, 3, from_lists=False), TARGETS),
+    ("e2p_3d_2", partial(_evaluate, 3, 2, from_lists=False), TARGETS),
+    ("e2p_3d_2_lists", partial(_evaluate, 3, 2, from_lists=True), TARGETS),
+    ("e2e_polynomial_2d", partial(_translate, 2, 2), SHIFTS),
+    ("e2e_laplace_3d", partial(_translate, 3, 2, value="laplace"), SHIFTS),
+    ("e2e_log_2d", partial(_translate, 2, 3, value="log"), SHIFTS),
+    ("e2e_complex", partial(_translate, 2, 1, dtype=C16), SHIFTS),
+    (
+        "from_children",
+        partial(_to_children, 2, 6),
+        {"nboxes": 64, "nall": 80, "sbase": 0, "tbase": 0},
+    ),
+    ("m2l_classes_f64", partial(_classes, 6, F8), CLASSES),
+    ("m2l_classes_c128", partial(_classes, 6, C16), CLASSES),
+    ("unfold", partial(_unfold, 9), {"nboxes": 64}),
+    ("transform", partial(_transform, 8), {"nboxes": 64, "n_roots": 8}),
+]
