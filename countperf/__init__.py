@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import Count, PropertyVector
     from countperf.tuning.space import SearchSpace
     from countperf.workflow.analyzing import coverage, with_transactions
+    from countperf.workflow.applications import measure_application, predict_application
     from countperf.workflow.available_fits import available_weights
     from countperf.workflow.devices import devices
     from countperf.workflow.evaluating import evaluate
@@ -64,11 +65,13 @@ _HOMES = {
     "load_kernel": "countperf.workflow.kernels",
     "load_weights": "countperf.models.library",
     "measure": "countperf.harness.campaign",
+    "measure_application": "countperf.workflow.applications",
     "measure_catalogue": "countperf.workflow.measuring",
     "mechanistic_cost": "countperf.workflow.mechanistic",
     "occupancy": "countperf.workflow.mechanistic",
     "predict": "countperf.workflow.prediction",
     "predict_all": "countperf.workflow.mechanistic",
+    "predict_application": "countperf.workflow.applications",
     "profile_kernel": "countperf.harness.profiles",
     "rank": "countperf.workflow.tuning",
     "recording": "countperf.workflow.recording",
@@ -107,11 +110,13 @@ __all__ = [
     "load_kernel",
     "load_weights",
     "measure",
+    "measure_application",
     "measure_catalogue",
     "mechanistic_cost",
     "occupancy",
     "predict",
     "predict_all",
+    "predict_application",
     "profile_kernel",
     "rank",
     "recording",

@@ -33,6 +33,7 @@ COMMANDS = {
     "predict": "predict the run time of a kernel, and where it goes",
     "occupancy": "say how many groups of a kernel are resident on a device, and what limits them",
     "sweep": "predict a kernel by mechanistic models over occupancy, intensity or parallelism",
+    "application": "predict and measure a sequence of transfers and kernels",
     "evaluate": "compare predicted with measured times of test kernels and applications",
     "coverage": "say which features of a kernel the fit's measurements exercise",
     "compare": "compare all models on measured kernels: as published, scaled and fitted",

@@ -20,6 +20,7 @@ from countperf.fitting.result import FitResult
 from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.answers import ModelAnswers
+from countperf.mechanistic.applications import Schedule
 from countperf.mechanistic.simulation import Simulation
 from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
@@ -28,6 +29,7 @@ from countperf.models.library import short_name
 from countperf.models.weights import WeightSet
 from countperf.predictions import Prediction, PredictionPair
 from countperf.report.accuracy import PURPOSES
+from countperf.report.applications import schedule_figure
 from countperf.report.bars import pair_figure, ranking_figure, rates_figure
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
 from countperf.report.drawing import (
@@ -541,4 +543,5 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Simulation: timeline_figure,
     ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,
+    Schedule: schedule_figure,
 }

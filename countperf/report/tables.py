@@ -13,6 +13,7 @@ from countperf.fitting.comparison import Comparison
 from countperf.fitting.result import FitResult
 from countperf.measurements.sets import MeasurementSet
 from countperf.mechanistic.answers import ModelAnswers
+from countperf.mechanistic.applications import Schedule
 from countperf.mechanistic.occupancy_advice import KernelOccupancy
 from countperf.mechanistic.sweep import Sweep
 from countperf.metrics import Evaluation
@@ -25,6 +26,7 @@ from countperf.predictions import Prediction, PredictionPair
 from countperf.properties.taxonomy import describe
 from countperf.properties.vector import PropertyVector
 from countperf.report.against import compared_parts, names_apart, side_by_side
+from countperf.report.applications import schedule_head, schedule_rows
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
@@ -53,7 +55,7 @@ def rows_of(result: object) -> Rows:
     ----------
     result : WeightSet, PropertyVector, MeasurementSet, FitResult, Ranking, TuningResult, \
 ReplayResult, Evaluation, Comparison, Coverage, Explanation, ModelAnswers, KernelOccupancy, \
-Sweep, Prediction or PredictionPair
+Sweep, Schedule, Prediction or PredictionPair
         The result.
 
     Returns
@@ -370,6 +372,7 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     ),
     Explanation: (_explanation_rows, _explanation_head),
     ModelAnswers: (answers_rows, lambda found: [answers_head(found)]),
+    Schedule: (schedule_rows, lambda found: [schedule_head(found)]),
     Sweep: (sweep_rows, lambda found: [sweep_head(found)]),
     KernelOccupancy: (occupancy_rows, lambda found: [answers_head(found)]),
     Prediction: (_prediction_rows, _prediction_title),

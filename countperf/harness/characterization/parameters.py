@@ -72,6 +72,8 @@ def device_parameters(device: Device, findings: Iterable[Finding]) -> DevicePara
     if "fma.f32 cpi" in known and "clock" in known:
         rate = lanes * units * known["clock"].value / known["fma.f32 cpi"].value
         values["peak_flops"], sources["peak_flops"] = 2 * rate, _source(known["fma.f32 cpi"])
+    for field, (value, finding) in _older_constants(known, rates, lanes, units).items():
+        values[field], sources[field] = value, _source(finding)
     values["classes"] = _classes(known, lanes, units)
     values["links"] = _links(known)
     parameters = declare_device(
@@ -82,6 +84,38 @@ def device_parameters(device: Device, findings: Iterable[Finding]) -> DevicePara
             parameters.replaced(compute_capability=limits.compute_capability)
         )
     return parameters
+
+
+def _older_constants(
+    known: dict[str, Finding], rates: dict[int, float], lanes: int, units: int
+) -> dict[str, tuple[float, Finding]]:
+    """Return the constants of Hong & Kim and of Ma et al. that follow from findings.
+
+    An instruction is issued every cycle of the fastest class; a memory instruction departs when the
+    one before has been served: a coalesced one as a whole, an uncoalesced one by transaction (one
+    for each work item, where the stride is a line or more). A step of Ma's machine is an operation
+    of a core, of which a compute unit has as many as results of the fastest class a cycle.
+    """
+    found: dict[str, tuple[float, Finding]] = {}
+    fastest, latency = known.get("fma.f32 cpi"), known.get("memory latency")
+    if fastest is not None:
+        found["issue_cycles"] = (fastest.value, fastest)
+        found["cores_per_compute_unit"] = (max(1, round(lanes / fastest.value)), fastest)
+    if latency is not None:
+        found["latency_steps"] = (latency.value, latency)
+    if "clock" not in known or 1 not in rates:
+        return found
+
+    def cycles(stride: int) -> float:
+        return known["clock"].value * units * lanes * _WORD / rates[stride]
+
+    found["departure_del_coal_cycles"] = (cycles(1), known["load bandwidth stride 1"])
+    line = moved_together(rates)
+    apart = [stride for stride in rates if line is not None and stride * _WORD >= line]
+    if apart:
+        finding = known[f"load bandwidth stride {min(apart)}"]
+        found["departure_del_uncoal_cycles"] = (cycles(min(apart)) / lanes, finding)
+    return found
 
 
 def _source(finding: Finding) -> str:

@@ -140,6 +140,20 @@ def test_the_peak_follows_from_the_cost(found: Characterization) -> None:
     assert found.parameters.peak_flops == pytest.approx(peak, rel=0.01)
 
 
+def test_constants_of_the_older_models_follow(found: Characterization) -> None:
+    truth, parameters = Truth(), found.parameters
+    cpi, _ = truth.cost("fma.f32")
+
+    assert parameters.issue_cycles == pytest.approx(cpi, rel=0.01)
+    assert parameters.cores_per_compute_unit == round(32 / cpi)
+    assert parameters.latency_steps == pytest.approx(truth.memory_latency, rel=0.01)
+    # 128 byte of each unit's share of the bandwidth; a line of 32 byte for each of 32 items; rates
+    # are as exact as in the tests above
+    share = truth.bandwidth / truth.units / truth.clock_hz
+    assert parameters.departure_del_coal_cycles == pytest.approx(128 / share, rel=0.05)
+    assert parameters.departure_del_uncoal_cycles == pytest.approx(32 / share, rel=0.05)
+
+
 def test_on_a_cpu_what_makes_no_sense_is_left_out_by_name() -> None:
     session = SyntheticSession(Truth(), "cpu")
 

@@ -1,0 +1,89 @@
+"""Schedules of applications as text, rows, objects and figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from countperf.report.drawing import BLUE, GREEN, ORANGE, new_figure, plain_ticks, scale_of
+from countperf.report.numbers import format_quantity, format_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from countperf.mechanistic.applications import Schedule
+
+_COLORS = {"h2d": BLUE, "d2h": GREEN, "kernel": ORANGE}
+
+
+def schedule_head(found: Schedule) -> str:
+    """Return source, time and what overlapping saves, in a line."""
+    saved = 1 - found.time_s / found.serial_s if found.serial_s else 0.0
+    return (
+        f"{found.source}: {format_quantity(found.time_s, 's')}; one after the other"
+        f" {format_quantity(found.serial_s, 's')} (overlap saves {100 * saved:.0f} %)"
+    )
+
+
+def schedule_rows(found: Schedule) -> list[dict[str, Any]]:
+    """Return a row per step."""
+    return [
+        {
+            "step": each.name,
+            "kind": each.step.kind,
+            "device": each.step.device,
+            "stream": each.step.stream,
+            "start_s": each.start_s,
+            "end_s": each.end_s,
+            "duration_s": each.end_s - each.start_s,
+        }
+        for each in found.steps
+    ]
+
+
+def schedule_text(found: Schedule) -> str:
+    """Write a row per step."""
+    rows = [
+        [
+            row["step"],
+            str(row["device"]),
+            row["stream"],
+            format_quantity(row["start_s"], "s") if row["start_s"] else "0 s",
+            format_quantity(row["duration_s"], "s") if row["duration_s"] else "0 s",
+        ]
+        for row in schedule_rows(found)
+    ]
+    table = format_table(rows, header=("step", "device", "stream", "start", "takes"), right=(3, 4))
+    return f"{schedule_head(found)}\n{table}"
+
+
+def schedule_object(found: Schedule) -> dict[str, Any]:
+    """Return ``{"source", "time_s", "serial_s", "steps": [rows of `schedule_rows`]}``."""
+    return {
+        "source": found.source,
+        "time_s": found.time_s,
+        "serial_s": found.serial_s,
+        "steps": schedule_rows(found),
+    }
+
+
+def schedule_figure(*schedules: Schedule) -> Figure:
+    """Draw schedules above each other: a row per engine of a device, a bar per step."""
+    engines = [
+        list(dict.fromkeys((each.step.device, each.step.engine) for each in found.steps))
+        for found in schedules
+    ]
+    figure = new_figure((9, 1.2 + 0.5 * sum(map(len, engines)) + 0.6 * len(schedules)))
+    panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)
+    scale, unit = scale_of([found.time_s for found in schedules])
+    for panel, found, rows in zip(panels[:, 0], schedules, engines, strict=True):
+        for each in found.steps:
+            row = rows.index((each.step.device, each.step.engine))
+            start, length = each.start_s / scale, (each.end_s - each.start_s) / scale
+            panel.barh(row, length, left=start, color=_COLORS[each.step.kind], edgecolor="white")
+            panel.text(start + length / 2, row, each.name, ha="center", va="center", fontsize=7)
+        panel.set_yticks(range(len(rows)), [f"device {d}: {engine}" for d, engine in rows])
+        panel.set_ylim(len(rows) - 0.5, -0.5)
+        panel.set_title(schedule_head(found), fontsize=9)
+    panels[-1, 0].set_xlabel(f"time, {unit}s")
+    plain_ticks(panels[-1, 0].xaxis)
+    return figure
