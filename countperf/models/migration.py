@@ -26,4 +26,9 @@ def _from_version_1(fields: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-MIGRATIONS: Mapping[int, Migration] = {1: _from_version_1}
+def _from_version_2(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 had rows of numbers as lists, which are read like packed ones."""
+    return fields
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: _from_version_1, 2: _from_version_2}
