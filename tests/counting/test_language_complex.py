@@ -38,7 +38,7 @@ def _kernel(expression: str, dtype: Any = np.complex64, **options: Any) -> Any:
     )
 
 
-def _counted(counts: dict[str, Any]) -> dict[str, int]:
+def counted_of(counts: dict[str, Any]) -> dict[str, int]:
     """Sum counts as Oclgrind tells them apart."""
 
     def total(pattern: str) -> int:
@@ -67,7 +67,7 @@ def _counted(counts: dict[str, Any]) -> dict[str, int]:
     return found
 
 
-def _executed(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
+def executed_of(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
     """Return the same of executed instructions; whole elements are copied as memory."""
     size = np.dtype(dtype).itemsize
 
@@ -137,8 +137,8 @@ MIXED = [
 @pytest.mark.parametrize("expression", [*EXPRESSIONS, *MIXED])
 def test_single_precision_is_what_is_executed(expression: str, tmp_path: Path) -> None:
     kernel = _kernel(expression)
-    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
-    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
+    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
 
 
 @needs_oclgrind
@@ -148,8 +148,8 @@ def test_single_precision_is_what_is_executed(expression: str, tmp_path: Path) -
 )
 def test_double_precision_is_what_is_executed(expression: str, tmp_path: Path) -> None:
     kernel = _kernel(expression, np.complex128)
-    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex128)
-    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex128)
+    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
 
 
 @needs_oclgrind
@@ -160,8 +160,8 @@ def test_double_precision_is_what_is_executed(expression: str, tmp_path: Path) -
 )
 def test_operations_in_the_order_they_are_written(expression: str, tmp_path: Path) -> None:
     kernel = lp.set_options(_kernel(expression), allow_fp_reordering=False)
-    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
-    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
+    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
 
 
 @needs_oclgrind
@@ -180,8 +180,8 @@ def test_reductions_are_what_is_executed(operation: str, tmp_path: Path) -> None
         assumptions="n >= 1",
         lang_version=(2018, 2),
     )
-    executed = _executed(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
-    assert _counted(count_kernel(kernel).evaluate(n=N)) == executed
+    executed = executed_of(oclgrind.run(kernel, {"n": N}, tmp_path), np.complex64)
+    assert counted_of(count_kernel(kernel).evaluate(n=N)) == executed
 
 
 def test_elements_are_accesses_of_64_and_128_bits() -> None:
