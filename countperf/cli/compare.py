@@ -8,6 +8,7 @@ import sys
 from countperf.cli.common import print_json
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
+from countperf.measurements import TimingDocument
 from countperf.report.comparison import comparison_object, comparison_text
 from countperf.report.drawing import check_figure_path, save_figure
 from countperf.report.figures import comparisons_figure
@@ -17,6 +18,8 @@ from countperf.workflow.comparing import compare, measured_devices
 def run(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
     places = options.measurements or list(measured_devices())
+    if options.kernel and not options.measurements and options.timing:
+        places = [TimingDocument.read_file(options.timing).device.slug]
     if options.output and len(places) != 1:
         raise ParameterError(
             f"--output writes one device's comparison, but {len(places)} were asked for: "
@@ -26,10 +29,16 @@ def run(options: argparse.Namespace) -> None:
     if options.figure:
         check_figure_path(options.figure)
     check_writable(options.output, options.figure)  # before the work, not after it
+    names = [name for part in options.model or () for name in part.split(",") if name]
+    models = () if "all" in names else tuple(names)
+    given = {"registers_per_work_item": options.registers} if options.registers else {}
     found = [
         compare(
             place,
-            models=tuple(options.model or ()),
+            models=models,
+            kernel=options.kernel,
+            timing=options.timing,
+            profile_options=given,
             levels=tuple(options.level or ("published", "scaled", "fitted")),
             purposes=tuple(options.purpose or ("test",)),
             progress=lambda text: print(text, file=sys.stderr),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from countperf.errors import ParameterError
-from countperf.fitting.comparison import Comparison
+from countperf.fitting.comparison import Comparison, ModelResult
 from countperf.fitting.result import FitResult
 from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
@@ -71,6 +71,7 @@ _GROUP_COLORS: Mapping[str, str] = dict(
     )
 )
 _PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
+_REASON = 70  # letters of a reason in a figure
 _LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s", GREEN)}
 _NEAR = 1.6  # a factor between predicted and measured times
 _ACROSS = 4  # panels
@@ -390,6 +391,8 @@ def _factor_lines(panel: Axes) -> None:
 def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     """Draw the overall errors: a panel for each device, a row for each model, a mark per level.
 
+    All panels have the same axis. Where a model predicts nothing, its row says why.
+
     Parameters
     ----------
     comparisons : sequence of Comparison
@@ -403,9 +406,9 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     shown = [c for c in comparisons if any(m.cases for m in c.models)]
     if not shown:
         raise ParameterError("no model predicts anything: nothing to draw", parameter="figure")
-    models = list(dict.fromkeys(m.model for c in shown for m in c.models if m.cases))
+    models = list(dict.fromkeys(m.model for c in shown for m in c.models))
     figure = new_figure((4.5 * len(shown) + 2, 1.5 + 0.3 * len(models)))
-    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    panels = figure.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False)[0]
     drawn: dict[str, Any] = {}
     for panel, comparison in zip(panels, shown, strict=True):
         for level, (marker, color) in _LEVEL_MARKS.items():
@@ -421,16 +424,38 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
                 )
                 drawn.setdefault(level, line)
         panel.set_xscale("log")
-        plain_ticks(panel.xaxis)
+        for row, name in enumerate(models):
+            reason = _missing_reason([m for m in comparison.models if m.model == name])
+            if reason:
+                panel.text(
+                    0.02,
+                    row,
+                    reason,
+                    transform=panel.get_yaxis_transform(),
+                    fontsize=6,
+                    va="center",
+                    color=GRAY,
+                )
         panel.set_title(comparison.device, fontsize=10)
         panel.grid(visible=True, axis="x", alpha=0.3)
+    plain_ticks(panels[0].xaxis)
     panels[0].set_yticks(range(len(models)), models)
-    panels[0].invert_yaxis()
+    panels[0].set_ylim(len(models) - 0.5, -0.5)
     figure.supxlabel("error: geometric mean of relative errors over test kernels, %", fontsize=10)
     figure.legend(
         handles=list(drawn.values()), title="constants", loc="outside right upper", fontsize=8
     )
     return figure
+
+
+def _missing_reason(results: Sequence[ModelResult]) -> str:
+    """Say why a model has no mark on a device; empty if it has one."""
+    if any(result.overall() is not None for result in results):
+        return ""
+    reasons = [each.lacking for each in results if each.lacking]
+    reasons += [reason for each in results for reason in each.refusals.values()]
+    text = " ".join((reasons or ["not asked"])[0].split())
+    return text if len(text) <= _REASON else f"{text[: _REASON - 3]}..."
 
 
 # }}}

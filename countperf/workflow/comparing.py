@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.errors import (
     ParameterError,
@@ -13,10 +13,12 @@ from countperf.fitting.comparison import compare_models, linear_results
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.profiles import profile_kernel
+from countperf.measurements import TimingDocument
 from countperf.mechanistic.predict_all import model_makers
 from countperf.models.library import fits_folders
 from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.measured import read_measurements
+from countperf.workflow.mechanistic import profiler_of
 from countperf.workflow.prediction import explain as explain
 from countperf.workflow.prediction import predict as predict
 from countperf.workflow.prediction import with_compiled_code as with_compiled_code
@@ -24,7 +26,7 @@ from countperf.workflow.progress import say_nothing
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
-    from countperf.fitting.comparison import Comparison, Level
+    from countperf.fitting.comparison import Comparison, Level, Profiler
     from countperf.measurements import Measurement, MeasurementSet, Purpose
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
@@ -50,6 +52,9 @@ def compare(
     models: Sequence[str] = (),
     levels: Sequence[Level] = ("published", "scaled", "fitted"),
     purposes: Sequence[Purpose] = ("test",),
+    kernel: Any = None,
+    timing: TimingDocument | Path | str | None = None,
+    profile_options: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, scaled by a factor, and fitted.
@@ -68,6 +73,13 @@ def compare(
         What is calibrated; by default all three. Fitting all constants takes minutes.
     purposes : sequence of {"test", "application", "variant"}, optional
         What the kernels are for on which errors are taken.
+    kernel : str or loopy.TranslationUnit, optional
+        A kernel of yours: errors are taken on it alone, by the mechanistic models.
+    timing : TimingDocument, Path or str, optional
+        Its measured times on the same device: what `countperf.time_kernel` returns, or the file of
+        ``countperf time --save``.
+    profile_options : mapping, optional
+        As for `countperf.predict_all`, for this kernel.
     progress : callable from str to None, optional
         Is told what is being calibrated.
 
@@ -79,7 +91,7 @@ def compare(
     Raises
     ------
     ParameterError
-        No model has such a name.
+        No model has such a name; or a kernel without times, times of another kernel or device.
     DeviceError, DocumentError
         The device has no description, or the measurements are bad.
     FitError
@@ -95,18 +107,25 @@ def compare(
         raise ParameterError(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
         )
+    profiles: Profiler = _CatalogueProfiles(device)
+    cases = tuple(found)
+    if kernel is not None or timing is not None:
+        own = _own_cases(kernel, timing, found.device.slug)
+        cases = (*(each for each in cases if each.purpose == "measurement"), *own)
+        profiles = _OwnProfiles(kernel, device, profiles, profile_options)
+        purposes = ("application",)
     comparison = compare_models(
         model_makers,
         device,
-        tuple(found),
-        _CatalogueProfiles(device),
+        cases,
+        profiles,
         models=models,
         levels=levels,
         purposes=purposes,
         thinned={"pipeline-rr": 8, "pipeline-gto": 8},
         progress=progress or say_nothing,
     )
-    if (models and "linear" not in models) or "fitted" not in levels:
+    if kernel is not None or (models and "linear" not in models) or "fitted" not in levels:
         return comparison
     return comparison.with_models(linear_results(found, purposes))
 
@@ -117,6 +136,59 @@ def _described(slug: str, place: object) -> DeviceParameters:
     if beside is not None and beside.is_file():
         return DeviceParameters.read_file(beside)
     return load_device(slug)
+
+
+_OWN = "own kernel: "
+
+
+def _own_cases(
+    kernel: Any, timing: TimingDocument | Path | str | None, slug: str
+) -> list[Measurement]:
+    """Return the measured times of a kernel of the user's, as cases on which errors are taken."""
+    if kernel is None or timing is None:
+        message = (
+            "a kernel of yours is compared with its measured times: pass both (kernel=, timing=;"
+            " --kernel, --timing FILE), where FILE comes from: countperf time KERNEL n=... --device"
+            " DEVICE --save FILE"
+        )
+        raise ParameterError(message, parameter="timing")
+    found = timing if isinstance(timing, TimingDocument) else TimingDocument.read_file(timing)
+    if found.device.slug != slug:
+        message = (
+            f"the times are of {found.device.slug}, the measurements that calibrate of {slug}; time"
+            " the kernel on the same device"
+        )
+        raise ParameterError(message, parameter="timing")
+    return [
+        each.measurement.model_copy(
+            update={
+                "purpose": "application",
+                "kernel": f"{_OWN}{found.kernel}",
+                "case": f"{_OWN}{each.measurement.case}",
+            }
+        )
+        for each in found.sizes
+    ]
+
+
+class _OwnProfiles:
+    """Profiles of a kernel of the user's, and of the catalogue's."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        device: DeviceParameters,
+        others: Profiler,
+        options: Mapping[str, Any] | None,
+    ) -> None:
+        given = {"max_instructions": COMPARED_INSTRUCTIONS, **(options or {})}
+        self._profiler = profiler_of(kernel, device, {}, given)
+        self._others = others
+
+    def __call__(self, measurement: Measurement) -> ProfiledKernel:
+        if measurement.kernel.startswith(_OWN):
+            return self._profiler.at(measurement.parameters)
+        return self._others(measurement)
 
 
 class _CatalogueProfiles:

@@ -14,12 +14,15 @@ from countperf.fitting.comparison import Comparison, ModelResult, compare_models
 from countperf.fitting.device_constants import ModelMaker
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
-from countperf.measurements import Measurement, MeasurementSet
+from countperf.measurements import Measurement, MeasurementSet, TimedSize, TimingDocument
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
 from countperf.report.comparison import comparison_object, comparison_text
+from countperf.report.figures import comparisons_figure
 from countperf.workflow.comparing import compare, measured_devices
+from countperf.workflow.measured import read_measurements
+from measurement_kernels.catalog import entry
 
 FITS = Path(__file__).parents[2] / "fits"
 
@@ -199,3 +202,69 @@ def test_a_missing_plotting_library_is_named(
 
 def test_measurements_that_come_along_are_found_by_slug() -> None:
     assert {"pocl-epyc-zen5", "intel-epyc-zen5"} <= set(measured_devices())
+
+
+def _timing(file: Path, slug: str | None = None) -> TimingDocument:
+    """Return a test kernel's time as that of a kernel of the user's, on the file's device."""
+    measured = read_measurements(file)
+    case = next(each for each in measured if each.purpose == "test")
+    one = case.model_copy(update={"kernel": "mine", "case": "mine", "properties": None})
+    identity = (
+        measured.device if slug is None else measured.device.model_copy(update={"slug": slug})
+    )
+    return TimingDocument(
+        kernel="mine",
+        device=identity,
+        protocol=measured.header.protocol,
+        environment=measured.header.environment,
+        sizes=(TimedSize(measurement=one),),
+    )
+
+
+def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path: Path) -> None:
+    case = next(each for each in read_measurements(file) if each.purpose == "test")
+    path = tmp_path / "timing.json"
+    _timing(file).write_file(path)
+
+    found = compare(
+        file,
+        kernel=entry(case.kernel).build(),
+        timing=path,
+        models=["roofline", "tmm"],
+        levels=["published", "scaled"],
+    )
+
+    assert found.test_cases == 1
+    (evaluated,) = result(found, "roofline", "published").cases
+    assert evaluated.kernel == "own kernel: mine"
+    assert evaluated.measured_s == case.time_s
+    plain = compare(file, models=["roofline"], levels=["published"])
+    same = next(
+        each
+        for each in result(plain, "roofline", "published").cases
+        if each.kernel == case.kernel and each.parameters == case.parameters
+    )
+    assert evaluated.predicted_s == pytest.approx(same.predicted_s)
+
+
+def test_times_that_do_not_belong_to_it_are_refused(file: Path) -> None:
+    with pytest.raises(ParameterError, match="countperf time KERNEL"):
+        compare(file, kernel="my.py:kernel")
+    with pytest.raises(ParameterError, match="the times are of other-device"):
+        compare(file, kernel="my.py:kernel", timing=_timing(file, "other-device"))
+
+
+def test_the_figure_has_one_axis_and_says_why_predictions_are_missing(
+    comparison: Comparison,
+) -> None:
+    pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
+    figure = comparisons_figure([comparison, comparison])
+
+    left, right = figure.axes
+    assert left.get_xlim() == right.get_xlim()
+    missing = [m.model for m in comparison.models if m.lacking and not m.cases]
+    shown = {label.get_text() for label in left.get_yticklabels()}
+    assert set(missing) <= shown
+    texts = " ".join(text.get_text() for text in left.texts)
+    without = {m for m in missing if not any(x.cases for x in comparison.models if x.model == m)}
+    assert bool(texts) == bool(without)

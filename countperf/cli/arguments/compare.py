@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from countperf.cli.common import natural
+
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -16,7 +18,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model",
         action="append",
-        metavar="NAME",
+        metavar="NAME[,NAME...]",
         help="only these models (several times); by default all",
     )
     command.add_argument(
@@ -30,6 +32,20 @@ def configure(command: argparse.ArgumentParser) -> None:
         action="append",
         choices=("test", "application", "variant"),
         help="errors on kernels for this purpose (repeatable; default: test)",
+    )
+    command.add_argument(
+        "--kernel",
+        metavar="KERNEL",
+        help="errors on a kernel of yours instead: path/file.py:function or"
+        " package.module:function; by default on the device of --timing",
+    )
+    command.add_argument(
+        "--timing",
+        metavar="FILE",
+        help="measured times of --kernel: what countperf time KERNEL n=... --save FILE wrote",
+    )
+    command.add_argument(
+        "--registers", type=natural, metavar="N", help="registers of a work item of --kernel"
     )
     command.add_argument("--output", metavar="FILE", help="also write the comparison as a document")
     command.add_argument(
