@@ -49,7 +49,8 @@ class ProgressBar:
     def __call__(self, event: ProgressEvent) -> None:
         """Show an event of a campaign."""
         stage = _STAGES.get(event.kind, "measuring")
-        left = "" if event.remaining_s is None else f", about {_duration(event.remaining_s)} left"
+        left = f"about {_duration(event.remaining_s)} left" if event.remaining_s else ""
+        said = ", ".join(filter(None, (event.case, left)))
         if event.kind in ("failed", "unstable"):
             self._say(f"{event.kind}: {event.case}: {event.message}")
         if event.kind == "resumed" and event.message:
@@ -58,7 +59,7 @@ class ProgressBar:
             now = time.monotonic()
             if stage != self._stage or now - self._last_line >= _LINE_INTERVAL_S:
                 self._stage, self._last_line = stage, now
-                self._say(f"{stage}: {event.done} of {event.total}{left}: {event.case}")
+                self._say(f"{stage}: {event.done} of {event.total}{said and f': {said}'}")
             return
         if stage != self._stage:
             from tqdm import tqdm
@@ -68,11 +69,12 @@ class ProgressBar:
             self._bar = tqdm(
                 total=event.total,
                 desc=stage,
+                leave=stage == "measuring",
                 bar_format="{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}",
             )
         self._bar.total = event.total
         self._bar.n = event.done
-        self._bar.set_postfix_str(f"{event.case}{left}", refresh=True)
+        self._bar.set_postfix_str(said, refresh=True)
 
     def _say(self, text: str) -> None:
         if self._bar is not None:

@@ -37,7 +37,7 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(["countperf.tuning.preload"])
+        context.set_forkserver_preload(["countperf.interrupts", "countperf.tuning.preload"])
     return Pool(workers or processors(), context, initial)
 
 

@@ -131,3 +131,18 @@ def _state(number: int) -> str | None:
         ["ps", "-o", "state=", "-p", str(number)], capture_output=True, text=True, check=False
     )
     return found.stdout.strip()[:1] or None
+
+
+_INTERRUPTED = """
+import os, signal, sys, time
+import countperf.interrupts
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(0.1)
+print("goes on")
+"""
+
+
+def test_the_process_that_others_are_forked_from_ignores_interrupts() -> None:
+    command = [sys.executable, "-c", _INTERRUPTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
