@@ -143,16 +143,20 @@ class UnmeasuredPropertyError(PredictionError):
     ----------
     properties : tuple of str
         Names of the properties without a weight.
-    suppliers : dict from str to tuple of str
+    exercising_kernels : dict from str to tuple of str
         For each of them, measurement kernels that would supply the weight; may be empty.
     """
 
     def __init__(
-        self, message: str, *, properties: Sequence[str], suppliers: dict[str, tuple[str, ...]]
+        self,
+        message: str,
+        *,
+        properties: Sequence[str],
+        exercising_kernels: dict[str, tuple[str, ...]],
     ) -> None:
         super().__init__(message)
         self.properties = tuple(properties)
-        self.suppliers = suppliers
+        self.exercising_kernels = exercising_kernels
 
 
 class DeviceMismatchError(PredictionError):

@@ -167,7 +167,7 @@ def feature_matrix(spec: FeatureSpec, cases: Iterable[Mapping[str, CountValue]])
     )
 
 
-def suppliers_of(
+def exercising_kernels_of(
     spec: FeatureSpec, kernels: Mapping[str, Iterable[str]]
 ) -> dict[str, tuple[str, ...]]:
     """List, for each feature, the kernels that have it.
@@ -182,7 +182,8 @@ def suppliers_of(
     Examples
     --------
     >>> spec = FeatureSpec(charged=("flop.special.*",))
-    >>> suppliers_of(spec, {"rsqrt-chain": ["flop.special.f32.rsqrt"], "copy": ["launches"]})
+    >>> kernels = {"rsqrt-chain": ["flop.special.f32.rsqrt"], "copy": ["launches"]}
+    >>> exercising_kernels_of(spec, kernels)
     {'flop.special.f32': ('rsqrt-chain',)}
     """
     found: dict[str, list[str]] = {}

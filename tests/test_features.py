@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from countperf.features import FeatureSpec, feature_matrix, suppliers_of, vector_of
+from countperf.features import FeatureSpec, exercising_kernels_of, feature_matrix, vector_of
 from countperf.properties.vector import PropertyVector
 
 SPEC = FeatureSpec(
@@ -131,7 +131,7 @@ def test_kernels_that_have_a_feature_supply_it_once() -> None:
         "vector": PropertyVector.from_mapping({"flop.special.f32.exp": 1, "launches": 1}),
     }
 
-    assert suppliers_of(SPEC, kernels) == {
+    assert exercising_kernels_of(SPEC, kernels) == {
         "flop.special.f32": ("both", "vector"),
         "launches": ("vector",),
     }

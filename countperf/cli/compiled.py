@@ -7,7 +7,7 @@ import sys
 
 from countperf.cli.common import as_dict, print_json
 from countperf.errors import ParameterError
-from countperf.models.definition import CODE, LATE
+from countperf.models.definition import CODE, MISS, SPILL
 from countperf.report.compiled import compiled_object, compiled_text
 from countperf.workflow.compiled_code import compiled, read_code
 from countperf.workflow.prediction import with_compiled_code
@@ -59,7 +59,7 @@ def _executed(options: argparse.Namespace) -> None:
     counts = {
         name: number
         for name, number in vector.evaluate(sizes).items()
-        if name.startswith((CODE, LATE))
+        if name.startswith((CODE, MISS, SPILL))
     }
     if options.json:
         print_json(counts)

@@ -331,13 +331,13 @@ def _entries(run: SiteRun) -> Issued:
 
 
 def _live_values(key: LiveValuesKey, run: SiteRun, cache: Cache) -> Issued:
-    alone = IssuedEvent("scalar", "live")
+    alone = IssuedEvent("scalar", "live_across_barrier")
     if run.policy.kept == "by value" and key.values >= _VALUES_PACKED_BY_ITEM:
         late = _sharing_sets(key.values, key.site.items * key.bits // 8, cache)
         conflicts: Issued = ((ConflictingValues(), late),) if late else ()
         return (*conflicts, (alone, _ONE))
     each = Fraction(key.bits, _LANE_BITS)
-    return run.issued(IssuedEvent("vector", "live"), alone, each=each)
+    return run.issued(IssuedEvent("vector", "live_across_barrier"), alone, each=each)
 
 
 def _sharing_sets(values: int, apart: int, cache: Cache) -> Fraction:

@@ -11,7 +11,9 @@ from typing import Literal
 from countperf.execution.keys import Context, Direction, FootprintKey, Space
 
 Unit = Literal["vector", "scalar"]
-IssuedEvents = Literal["idle", "iterations", "entries", "carried", "live", "addresses"]
+IssuedEvents = Literal[
+    "idle", "iterations", "entries", "carried", "live_across_barrier", "addresses"
+]
 Serving = Literal[
     "same",
     "next",

@@ -13,7 +13,7 @@ from typing import Literal
 from countperf.counting.keys import Operation
 
 Context = Literal["free", "sync"]
-Placement = Literal["flat", "long", "packed", "short", "loop"]
+Placement = Literal["flat", "long", "slp", "short", "loop"]
 Space = Literal["global", "local"]
 Direction = Literal["load", "store"]
 Density = Literal["dense", "sparse"]
@@ -31,7 +31,7 @@ class Site:
     ----------
     context : {"free", "sync"}
         Whether the device program has local barriers.
-    placement : {"flat", "long", "packed", "short", "loop"}
+    placement : {"flat", "long", "slp", "short", "loop"}
         Whether it is in a loop that each work item runs at its own pace: in none, in none but in
         too much code for narrow rows to be unrolled, in none but beside copies of minima or maxima
         that compilers pack, in one (or several) of at most 32 iterations in all, known beforehand,

@@ -46,7 +46,7 @@ class ProgramSites:
     ----------
     context : {"free", "sync"}
         Whether the program has local barriers.
-    outside_loops : {"flat", "long", "packed"}
+    outside_loops : {"flat", "long", "slp"}
         Placement of what is in no loop of the items.
     shape : tuple of (int, int)
         Work items along local axis 0, and rows of them.
@@ -81,7 +81,7 @@ class Placements:
         if self._is_written_out_at_length(found, grid):
             outside_loops = "long"
         elif not program.barriers and self._has_packed_copies(found, grid):
-            outside_loops = "packed"
+            outside_loops = "slp"
         return ProgramSites(
             context="sync" if program.barriers else "free",
             outside_loops=outside_loops,

@@ -20,7 +20,7 @@ rows           -0.17   1.31   0.31   2.85   0.35   2.31
 arrays                               0.98          1.85
 guards          1.54   1.79  -0.11   0.75   0.58   1.14
 shifted                1.38   0.08   1.78   0.01   1.54
-interchanged                  1.63          0.40   0.43
+loop_innermost                1.63          0.40   0.43
 chains          1.58          1.28  -0.06   1.09   0.00
 short          -0.90          0.74          1.03
 units                         1.02
@@ -89,7 +89,7 @@ class ExecutionPolicy(Part):
         Which rows run in vectors at all: any; only those of a multiple of `width` items,
         everywhere, in groups of one row, in groups of several, in programs with local barriers, or,
         in programs without, where they have fewer than 16; or only powers of two.
-    interchanged : bool
+    work_item_loop_innermost : bool
         Whether, in programs with local barriers, the loop over items runs inside the items' own
         loops, as PoCL's implicit barriers have it: every iteration passes the rows anew, no chain
         makes an item wait, and what loops carry is kept in memory.
@@ -98,7 +98,7 @@ class ExecutionPolicy(Part):
         outside loops, short ones too, as others do, or one by one.
     short : {"unrolled", "loops"}
         Whether short loops of items are unrolled, so that what is in them is flat, or are loops
-        like others; where loops are interchanged, they are.
+        like others; where work_item_loop_innermost, they are.
     shifted : {"together", "apart"}
         Whether items of groups of several rows load neighbors in a local array from anywhere
         outside loops, as others do, or one by one where a constant or another row shifts them.
@@ -149,7 +149,7 @@ class ExecutionPolicy(Part):
     remainder: Literal["whole", "scalar"] = "whole"
     vectorized: Vectorized = "always"
     rows: Rows = "any"
-    interchanged: bool = False
+    work_item_loop_innermost: bool = False
     odd_rows: Literal["together", "apart"] = "together"
     short: Literal["unrolled", "loops"] = "unrolled"
     shifted: Literal["together", "apart"] = "together"
@@ -189,7 +189,7 @@ class ExecutionPolicy(Part):
         left = "partial vectors whole" if self.remainder == "whole" else "remainders scalar"
         place = "along local axis 0" if self.along == "axis0" else "over the group"
         which = "" if self.rows == "any" else f", rows in vectors: {self.rows}"
-        loops = ", items' loops outside" if self.interchanged else ""
+        loops = ", items' loops outside" if self.work_item_loop_innermost else ""
         loops += ", odd single rows access memory one by one" if self.odd_rows == "apart" else ""
         loops += ", short loops not unrolled" if self.short == "loops" else ""
         loops += ", shifted local loads one by one" if self.shifted == "apart" else ""
@@ -218,7 +218,7 @@ class ExecutionPolicy(Part):
         parts = [f"w{self.width}", self.vectorized.replace(" ", "-")]
         parts += [self.remainder, *([] if self.along == "axis0" else [self.along])]
         parts += [_ROWS[self.rows]]
-        parts += ["outside"] if self.interchanged else []
+        parts += ["outside"] if self.work_item_loop_innermost else []
         parts += ["apart"] if self.odd_rows == "apart" else []
         parts += ["loops"] if self.short == "loops" else []
         parts += ["shifted"] if self.shifted == "apart" else []

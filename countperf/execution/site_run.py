@@ -64,10 +64,10 @@ class SiteRun:
         """Return how a site runs."""
         row, rows = (site.items, 1) if policy.along == "group" else site.shape
         in_loop = site.placement in ("short", "loop")
-        is_outside = policy.interchanged and site.context == "sync" and in_loop
+        is_outside = policy.work_item_loop_innermost and site.context == "sync" and in_loop
         is_written_out = site.placement == "short" and not is_outside and policy.short == "unrolled"
         is_flat = is_written_out or not in_loop
-        are_copies_packed = policy.packed == "copies" and site.placement == "packed"
+        are_copies_packed = policy.packed == "copies" and site.placement == "slp"
         is_vector = (
             policy.width > 1
             and not are_copies_packed

@@ -47,7 +47,6 @@ from countperf.models.records import (
     FittedParameter,
     MeasurementSource,
     Range,
-    Support,
     Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
@@ -61,12 +60,6 @@ from countperf.properties.vector import PropertyVector
 
 AUTO = "auto"
 """Instead of a model's name: choose among those that ship (`countperf.fitting.selection`)."""
-
-_MOST_INSTRUCTIONS_PER_S = 1e12
-"""No processor executes more: what was followed in the code of such a case is not what ran."""
-
-_SUPPLIERS = 5
-"""Kernels that are stored for each feature without a weight."""
 
 UNSETTLED_NOISE = 0.35
 """Noise of a case that never settled is at least that of two levels a factor of two apart: half of
@@ -87,7 +80,7 @@ def fit(
     require_full_rank: bool = False,
     correct: bool = True,
     memory: MemoryHierarchy | None = None,
-    suppliers: Callable[[ModelDefinition], Mapping[str, Sequence[str]]] | None = None,
+    exercising_kernels: Callable[[ModelDefinition], Mapping[str, Sequence[str]]] | None = None,
     executor: Executor | None = None,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
@@ -130,7 +123,7 @@ def fit(
     memory : MemoryHierarchy, optional
         Caches of the device, for models of an execution policy that are chosen here; by default
         those of its processor (`countperf.hardware.memory`).
-    suppliers : callable, optional
+    exercising_kernels : callable, optional
         From a model to a mapping from its features to the measurement kernels that exercise them,
         stored with the weights.
     executor : concurrent.futures.Executor, optional
@@ -227,19 +220,18 @@ def fit(
         stopped = error
     is_emitted = definition.policy is None and not definition.named_shape
     fitted_view = "source" if view == "structure" and is_emitted else view
-    support = fitted.support([case.family for case in observations])
-    quality = _quality(fitted, held_out, recipe.model_error, support)
+    quality = _quality(observations, fitted, held_out, recipe.model_error)
     correction = _correction(observations, fitted, held_out, quality)
     if correction is not None:
         held_out = corrected(held_out)
-        quality = _quality(fitted, held_out, recipe.model_error, support)
+        quality = _quality(observations, fitted, held_out, recipe.model_error)
     weights = _weight_set(
         measurements,
         fitted_view,
         observations,
         fitted,
         quality,
-        suppliers(definition) if suppliers else {},
+        exercising_kernels(definition) if exercising_kernels else {},
         candidates,
         correction,
     )
@@ -281,12 +273,9 @@ def fit(
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the cases whose compiled code is known, and was followed to a possible end."""
+    """Return the cases whose compiled code is known."""
     found = tuple(
-        case
-        for case in observations
-        if any(name.startswith(CODE) for name in case.counts)
-        and float(case.counts.get(f"{CODE}all", 0)) <= _MOST_INSTRUCTIONS_PER_S * case.time_s
+        case for case in observations if any(name.startswith(CODE) for name in case.counts)
     )
     if not found:
         raise FitError(
@@ -378,7 +367,7 @@ def _weight_set(
     observations: Sequence[Observation],
     fitted: Estimate,
     quality: FitQuality,
-    suppliers: Mapping[str, Sequence[str]],
+    exercising_kernels: Mapping[str, Sequence[str]],
     candidates: tuple[Candidate, ...],
     correction: Correction | None,
 ) -> WeightSet:
@@ -401,7 +390,7 @@ def _weight_set(
         },
         covariance_s2=None
         if covariance is None
-        else tuple(tuple(row) for row in covariance.astype(np.float32).tolist()),
+        else tuple(tuple(row) for row in covariance.tolist()),
         indistinguishable=fitted.diagnosis.groups,
         quality=quality,
         source=MeasurementSource(
@@ -411,9 +400,9 @@ def _weight_set(
             protocol=header.protocol.name,
             recorded_at=header.environment.recorded_at,
         ),
-        suppliers={
-            name: tuple(kernels[:_SUPPLIERS])
-            for name, kernels in suppliers.items()
+        exercising_kernels={
+            name: tuple(kernels)
+            for name, kernels in exercising_kernels.items()
             if name not in charged
         },
         candidates=candidates,
@@ -471,11 +460,12 @@ def _parameters(fitted: Estimate) -> tuple[FittedParameter, ...]:
 
 
 def _quality(
+    observations: Sequence[Observation],
     fitted: Estimate,
     held_out: Sequence[HeldOutCase],
     model_error: float | None,
-    support: Support,
 ) -> FitQuality:
+    support = fitted.support([case.family for case in observations])
     determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
     errors = [error for case in held_out if (error := case.relative_error) is not None]
     return FitQuality(

@@ -21,10 +21,10 @@ others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``
 ``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
                          of innermost loops; ``cycles_throughput``, if nothing waited for results;
                          ``cycles_operations``, micro operations
-``late.crowded.load``    loads that come back too late for a cache, since their lines crowd a set
-                         (`crowding`); and ``late.crowded.store``
-``late.stack.load``      bytes that are kept on the stack for each item, as far as the stack is
-                         beyond a cache; and ``late.stack.store``
+``miss.conflict.load``    loads that come back too late for a cache, since their lines crowd a set
+                         (`crowding`); and ``miss.conflict.store``
+``spill.beyond_l1.load``      bytes that are kept on the stack for each item, as far as the stack is
+                         beyond a cache; and ``spill.beyond_l1.store``
 =======================  ==========================================================================
 """
 
@@ -39,16 +39,16 @@ from countperf.machine_code.classify_x86 import classify
 from countperf.machine_code.interpreter import STACK, Program
 from countperf.machine_code.set_conflicts import (
     beyond_cache,
-    crowded,
     directions_of,
     is_on_stack,
+    set_conflicts,
 )
 
 ROOT = "code"
 """First part of the names of these properties."""
 
-LATE = "late"
-"""First part of the names of properties of accesses that miss a first-level cache."""
+CONFLICT, SPILL = "miss.conflict", "spill.beyond_l1"
+"""First parts of the names of properties of accesses that miss a first-level cache."""
 
 CYCLES = f"{ROOT}.cycles"
 """Cycles on the processor of reference."""
@@ -60,7 +60,7 @@ _VECTORS = re.compile(r"%([xyz])mm")
 _WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
 
 
-def late_of(
+def missed(
     program: Program, executed: Mapping[int, int], accessed: Mapping[int, int]
 ) -> Counter[str]:
     """Return what a group accesses that comes back too late for a first-level cache.
@@ -74,16 +74,16 @@ def late_of(
     accessed : mapping from int to int
         Where lines accessed memory when they were executed first.
     """
-    shares = crowded((block for block, _ in program.straight(executed)), accessed)
+    shares = set_conflicts((block for block, _ in program.straight(executed)), accessed)
     beyond = beyond_cache(accessed, STACK)
     found: Counter[str] = Counter()
     for number, address in accessed.items():
         line, count = program.lines[number], executed[number]
         for direction, size, goes_along in directions_of(line.mnemonic, line.operands):
             if number in shares:
-                found[f"{LATE}.crowded.{direction}"] += round(shares[number] * count)
+                found[f"{CONFLICT}.{direction}"] += round(shares[number] * count)
             if goes_along and is_on_stack(address, STACK):
-                found[f"{LATE}.stack.{direction}"] += round(beyond * size * count)
+                found[f"{SPILL}.{direction}"] += round(beyond * size * count)
     return found
 
 

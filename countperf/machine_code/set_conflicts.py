@@ -5,12 +5,13 @@ an item has before a barrier and needs behind it (results, intermediate vectors,
 waits in arrays on the stack, an element per item each. The larger the group, the farther apart they
 are:
 
-1. *Crowded* accesses are those of a block, such as the body of a loop over items, that go to more
-   lines of a set than a cache has ways. If they come by in turns, as in a loop, of :math:`n` lines
-   at least a share of :math:`(n - w)/(n - 1)` is gone again, whatever is replaced: that share of
-   the accesses counts.
-2. *Kept* bytes are those accessed on the stack by instructions that go along it (spills, which stay
-   where they are, do not); the share of them that is *beyond* a cache is that of the stack in use.
+1. *Conflicting* accesses are those of a block, such as the body of a loop over items, that go to
+   more lines of a set than a cache has ways. If they come by in turns, as in a loop, of :math:`n`
+   lines at least a share of :math:`(n - w)/(n - 1)` is gone again, whatever is replaced: that share
+   of the accesses counts.
+2. *Spilled* bytes are those accessed on the stack by instructions that go along it (spills of
+   single values, which stay where they are, do not); the share of them that is *beyond* a cache is
+   that of the stack in use.
 
 Addresses are those of the first time that an instruction is executed. The cache is the first one
 of `countperf.execution.memory_hierarchy.COMPILED`, whatever the device: properties of compiled code
@@ -34,10 +35,10 @@ _LARGEST_STACK = 1 << 30
 _ADDRESS_BYTES, _WORD_BYTES = 8, 4
 
 
-def crowded(
+def set_conflicts(
     blocks: Iterable[Sequence[int]], accessed: Mapping[int, int], cache: Cache = _CACHE
 ) -> dict[int, float]:
-    """Return which share of the accesses comes back too late, of instructions that crowd a set.
+    """Return which share of the accesses misses, of instructions whose lines share a set.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def crowded(
     Examples
     --------
     >>> apart = {number: 4096 * number for number in range(15)}
-    >>> crowded([range(8)], apart), crowded([range(15)], apart)[0]
+    >>> set_conflicts([range(8)], apart), set_conflicts([range(15)], apart)[0]
     ({}, 0.5)
     """
     found: dict[int, float] = {}
@@ -81,11 +82,11 @@ def beyond_cache(accessed: Mapping[int, int], top: int, cache: Cache = _CACHE) -
     Parameters
     ----------
     accessed : mapping from int to int
-        As for `crowded`.
+        As for `set_conflicts`.
     top : int
         Where the stack begins; it grows towards lower addresses.
     cache : Cache, optional
-        As for `crowded`.
+        As for `set_conflicts`.
     """
     lowest = min((at for at in accessed.values() if is_on_stack(at, top)), default=top)
     return max(0.0, 1 - cache.size_bytes / max(1, top - lowest))

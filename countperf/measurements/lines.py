@@ -13,6 +13,7 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
+    field_validator,
     model_validator,
 )
 
@@ -22,6 +23,7 @@ from countperf.errors import CountingError, DocumentError
 from countperf.measurements.cases import KernelCase, Purpose
 from countperf.measurements.header import Environment, Header
 from countperf.measurements.summary import Settling, summarize
+from countperf.properties.old_names import current_name
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
@@ -108,6 +110,11 @@ class Measurement(_Line):
     def known_at_sizes(self) -> dict[str, int]:
         """Values of properties that have no formula: of compiled code, and transactions."""
         return {**(self.code or {}), **(self.transactions or {})}
+
+    @field_validator("code")
+    @classmethod
+    def _properties_have_names_of_now(cls, code: dict[str, int] | None) -> dict[str, int] | None:
+        return code and {current_name(name): number for name, number in code.items()}
 
     @model_validator(mode="after")
     def _statistic_fits_the_samples(self) -> Self:

@@ -79,12 +79,12 @@ INSTRUCTIONS = (
     *("code.special_f32_vector", "code.special_f64_vector", "code.call"),
     *("code.store_scalar", "code.store_vector", "code.gather_lanes", "code.scatter_lanes"),
 )
-SPILLS = ("code.spill_load_integer", "late.crowded.store")
+SPILLS = ("code.spill_load_integer", "miss.conflict.store")
 
 _UNITS = ("vector", "scalar")
 _BYTES = "max(1, bytes_kernel_load + bytes_kernel_store)"
 _PIECES = "max(1, segments_group_load + segments_group_store)/max(1, groups)"
-_COVERED = ("run.*", "code.*", "late.*", "bytes.*", "segments.*", "barrier.*")
+_COVERED = ("issue.*", "code.*", "miss.*", "spill.*", "bytes.*", "segments.*", "barrier.*")
 """Properties without a weight of their own: others stand for what they cost."""
 
 
@@ -175,14 +175,14 @@ def _sums() -> dict[str, str]:
 
 def _accesses(direction: str, vector: str, scalar: str) -> str:
     """Return a formula of accesses of lines: of vectors side by side, and of single items."""
-    return f"run_vector_gmem_{direction}_{vector} + run_scalar_gmem_{direction}_{scalar}"
+    return f"issue_vector_gmem_{direction}_{vector} + issue_scalar_gmem_{direction}_{scalar}"
 
 
 def _lines() -> dict[str, str]:
     """Return lines that come back from beyond the first cache, and that share its sets."""
     return {
         f"{direction}_{name}": _accesses(direction, kind, kind)
-        for name, kind in (("lines_l2", "wide"), ("lines_conflict", "pitch"))
+        for name, kind in (("lines_l2", "l2_reuse"), ("lines_conflict", "set_conflict"))
         for direction in ("load", "store")
     }
 
@@ -202,10 +202,10 @@ def _traffic() -> dict[str, str]:
         "store_beyond_llc": f"{size['store']}*beyond_llc",
     }
     reach = {
-        "load_lines_out_of_reach": _accesses("load", "strided", "far"),
-        "load_memory_lines_out_of_reach": _accesses("load", "vast", "vast"),
-        "store_lines_out_of_reach": _accesses("store", "strided", "far"),
+        "load_lines_out_of_reach": _accesses("load", "strided", "l1_reuse"),
+        "load_memory_lines_out_of_reach": _accesses("load", "beyond_l2", "beyond_l2"),
+        "store_lines_out_of_reach": _accesses("store", "strided", "l1_reuse"),
     }
     found |= {name: f"({lines})*out_of_reach" for name, lines in reach.items()}
-    found["store_data_out_of_reach"] = "run_scalar_gmem_store_data*out_of_reach"
+    found["store_data_out_of_reach"] = "issue_scalar_gmem_store_data*out_of_reach"
     return found

@@ -36,7 +36,6 @@ from pydantic import Field, model_validator
 
 from countperf.documents import Part
 from countperf.models.function import Column, ModelFunction
-from countperf.models.packing import FloatRows, Floats, IntegerRows, Names
 from countperf.models.records import FitQuality, Support
 from countperf.predictions import Quantity, Verdict
 
@@ -89,11 +88,11 @@ class Correction(Part):
         since it is that of the fit.
     """
 
-    kernels: Names = Field(min_length=1)
-    places: IntegerRows
-    roots: FloatRows
-    logs: FloatRows
-    coefficients: Floats
+    kernels: tuple[str, ...] = Field(min_length=1)
+    places: tuple[tuple[int, ...], ...]
+    roots: tuple[tuple[float, ...], ...]
+    logs: tuple[tuple[float, ...], ...]
+    coefficients: tuple[float, ...]
     columns: int = Field(gt=0)
     scale: float = Field(gt=0)
     factor: float = Field(ge=1)

@@ -34,7 +34,7 @@ from countperf.models.evaluation import ScalarSource, array_function, derivative
 from countperf.models.expressions import Formula
 from countperf.models.fitted_weights import FittedWeights
 from countperf.models.loans import lent
-from countperf.models.unmeasured import Suppliers, Unmeasured
+from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.predictions import ParameterValue, Quantity
 from countperf.properties.transactions import transaction_roots
 from countperf.symbolic.compiled import CompiledCounts
@@ -572,7 +572,7 @@ def compile_cost(
     kernel: object,
     *,
     incomplete_ok: bool = False,
-    suppliers: Suppliers | None = None,
+    exercising_kernels: ExercisingKernels | None = None,
 ) -> CostFunction:
     """Return the predicted time of a kernel as a fast function; see `WeightSet.compile`."""
     weights.check_counting_rules()
@@ -594,7 +594,9 @@ def compile_cost(
     function = CostFunction.build(weights, vector)
     if function.unweighted_names and not incomplete_ok:
         missing = [weights.features.feature_of(n) or n for n in function.unweighted_names]
-        return replace(function, unmeasured=weights.unmeasured(vector.kernel, missing, suppliers))
+        return replace(
+            function, unmeasured=weights.unmeasured(vector.kernel, missing, exercising_kernels)
+        )
     return function
 
 

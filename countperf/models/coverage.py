@@ -65,7 +65,7 @@ class FeatureCoverage:
         Features that the measurements cannot tell it apart from.
     substituted : tuple of str
         Properties of the kernel that no measured kernel has, and that the feature charges.
-    suppliers : tuple of str
+    exercising_kernels : tuple of str
         Measurement kernels that would help.
     """
 
@@ -86,7 +86,7 @@ class FeatureCoverage:
     exercise: Exercise | None = None
     together_with: tuple[str, ...] = ()
     substituted: tuple[str, ...] = ()
-    suppliers: tuple[str, ...] = ()
+    exercising_kernels: tuple[str, ...] = ()
 
     @property
     def matters(self) -> bool:
@@ -222,7 +222,7 @@ def _names(rows: Sequence[FeatureCoverage]) -> str:
 
 def _measuring(rows: Sequence[FeatureCoverage], otherwise: str) -> str:
     """Say which families to measure, as few as supply all, and what none supplies."""
-    supplied = {row.name: {_family(kernel) for kernel in row.suppliers} for row in rows}
+    supplied = {row.name: {_family(kernel) for kernel in row.exercising_kernels} for row in rows}
     chosen = _fewest(supplied)
     lacking = [name for name, families in supplied.items() if not families]
     said = [_command(chosen)] if chosen else []
@@ -231,7 +231,7 @@ def _measuring(rows: Sequence[FeatureCoverage], otherwise: str) -> str:
 
 
 def _fewest(supplied: Mapping[str, set[_Named]]) -> list[_Named]:
-    """Choose few suppliers that together serve all that have any, the most useful first."""
+    """Choose few kernels that together exercise all that can be, the most useful first."""
     left = {name for name, offers in supplied.items() if offers}
     chosen: list[_Named] = []
     while left:

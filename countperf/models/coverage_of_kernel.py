@@ -17,7 +17,7 @@ from countperf.models.fitted_weights import FittedWeights
 from countperf.models.function import ModelInputs
 from countperf.models.loans import Loan
 from countperf.models.records import IndistinguishableGroup, Range
-from countperf.models.unmeasured import Suppliers
+from countperf.models.unmeasured import ExercisingKernels
 from countperf.models.validity import EXTRAPOLATION_FACTOR, broken_groups
 from countperf.properties.taxonomy import describe
 
@@ -33,7 +33,7 @@ def coverage(
     parameters: Mapping[str, Any],
     *,
     exercise: Mapping[str, Exercise] | None = None,
-    suppliers: Suppliers | None = None,
+    exercising_kernels: ExercisingKernels | None = None,
 ) -> Coverage:
     """Say what a fit knows of the features of a kernel; see `WeightSet.coverage`."""
     if array := [name for name, value in parameters.items() if np.ndim(value)]:
@@ -44,7 +44,7 @@ def coverage(
     counts = _stand_ins(vector) if needs_sizes else vector.evaluate(parameters)
     inputs = weights.inputs(counts)
     known = weights.exercise if exercise is None else exercise
-    asked = suppliers or (lambda name: weights.suppliers.get(name, ()))
+    asked = exercising_kernels or (lambda name: weights.exercising_kernels.get(name, ()))
     charge = None if needs_sizes else weights.charge(inputs)
     time_s, correction = None, None
     if charge is not None:
@@ -57,7 +57,7 @@ def coverage(
         charge=charge,
         groups=float(counts.get("groups", 0)),
         exercise=known,
-        suppliers=asked,
+        exercising_kernels=asked,
         loans=weights.loans(counts),
     )
     features = sorted(
@@ -98,7 +98,7 @@ class _Table:
         charge: Charge | None,
         groups: float,
         exercise: Mapping[str, Exercise],
-        suppliers: Suppliers,
+        exercising_kernels: ExercisingKernels,
         loans: Sequence[Loan] = (),
     ) -> None:
         self.weights = weights
@@ -107,7 +107,7 @@ class _Table:
         self.charge = charge
         self.groups = groups
         self.exercise = exercise
-        self.suppliers = suppliers
+        self.exercising_kernels = exercising_kernels
         self.loans = loans
         self.behind = properties_behind(weights.function, present)
         self.whole = 0.0 if charge is None else sum(abs(float(p)) for p in charge.parts.values())
@@ -150,7 +150,11 @@ class _Table:
             )
         missing = weights.missing(self.inputs)
         rows += [
-            FeatureCoverage(name=name, status="unmeasured", suppliers=tuple(self.suppliers(name)))
+            FeatureCoverage(
+                name=name,
+                status="unmeasured",
+                exercising_kernels=tuple(self.exercising_kernels(name)),
+            )
             for name in missing
         ]
         return rows
@@ -206,9 +210,12 @@ class _Table:
             exercise=exercise,
             together_with=self._together_with(key),
             substituted=substituted,
-            suppliers=tuple(
+            exercising_kernels=tuple(
                 dict.fromkeys(
-                    [*self._separators(key), *(k for n in known for k in self.suppliers(n))]
+                    [
+                        *self._separators(key),
+                        *(k for n in known for k in self.exercising_kernels(n)),
+                    ]
                 )
             ),
             **more,
@@ -276,8 +283,10 @@ class _Table:
         others = self._together_with(key)
         if not self._is_apart(key):
             return ()
-        with_others = {kernel for other in others for kernel in self.suppliers(_feature(other))}
-        return tuple(k for k in self.suppliers(_feature(key)) if k not in with_others)
+        with_others = {
+            kernel for other in others for kernel in self.exercising_kernels(_feature(other))
+        }
+        return tuple(k for k in self.exercising_kernels(_feature(key)) if k not in with_others)
 
 
 def _feature(key: str) -> str:

@@ -27,7 +27,7 @@ A model is a formula of terms, features and parameters, in TOML or JSON::
 - A *derived feature* is a formula of properties, written with underscores.
 - With an execution policy (``[policy]`` and ``width = 8`` below it;
   `countperf.execution.policy`) the properties are those of what a device issues:
-  ``run.vector.gmem.load.next``, the bytes and pieces of memory that groups touch
+  ``issue.vector.gmem.load.next``, the bytes and pieces of memory that groups touch
   (``bytes.group.load.dense``, ``segments.group.load``), ``groups``, ``launches``,
   ``barrier.local``. Without one they are those of what Loopy emits.
 - ``items`` and ``rows`` are the work items of all groups, and their rows along local axis 0:
@@ -65,8 +65,10 @@ from countperf.execution.policy import ExecutionPolicy
 from countperf.features import FeatureSpec
 from countperf.models.evaluation import derivative
 from countperf.models.expressions import FUNCTIONS, SHARPNESS, Formula, parse
+from countperf.models.migration import DEFINITION_MIGRATIONS
 from countperf.properties.group_shape import GROUP_SHAPE, group_shape
 from countperf.properties.issuing import apply_policy
+from countperf.properties.site_names import SITE_ROOT
 from countperf.properties.taxonomy import PROPERTY_ROOTS, describe, is_emitted
 from countperf.properties.transactions import AT_SIZES, transaction_roots
 
@@ -76,15 +78,15 @@ Loss = Literal["linear", "soft_l1", "huber"]
 CODE = "code."
 """Prefix of the names of properties of compiled code."""
 
-LATE = "late."
-"""Prefix of the names of properties of compiled code's cache misses."""
+MISS, SPILL = "miss.", "spill."
+"""Prefixes of the names of properties of accesses of compiled code that miss a cache."""
 
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
     " [policy] with width = 8 below it, and whatever else countperf.execution.policy has; beside an"
     " --expression --policy with the slug of a fit, such as pocl-epyc-zen5, or a file)"
 )
-_NO_FORMULA = (CODE, LATE, *(f"{root}." for root in AT_SIZES))
+_NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
 
 _WHICH_TRANSACTIONS = (
     "does not say which transactions are meant: name the work items of a sub-group and the bytes of"
@@ -186,7 +188,7 @@ class ModelDefinition(Document):
     description : str
         One line for people.
     policy : ExecutionPolicy or None
-        How the device runs work groups, for models of what it issues (``run...``), which need
+        How the device runs work groups, for models of what it issues (``issue...``), which need
         kernels counted in the structure view; None for models of what kernels do.
     memory : MemoryHierarchy or None
         Caches of the device, which say what comes back too late under a policy; None in documents
@@ -216,7 +218,8 @@ class ModelDefinition(Document):
     """
 
     format: Literal["countperf-model"] = "countperf-model"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
+    migrations = DEFINITION_MIGRATIONS
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = ""
     policy: ExecutionPolicy | None = None
@@ -337,15 +340,17 @@ class ModelDefinition(Document):
         root = name.split(".")[0]
         if root in AT_SIZES:
             return "" if transaction_roots([name]) else _WHICH_TRANSACTIONS
-        if root == "exec":
-            return "is what kernels have before a policy says how it is issued: name run... instead"
+        if root == SITE_ROOT:
+            return (
+                "is what kernels have before a policy says how it is issued: name issue... instead"
+            )
         if self.policy is None:
             return "" if is_emitted(name) else _NEEDS_POLICY
         if is_emitted(name) and name not in (*GROUP_SHAPE, *apply_policy(self.policy, {name: 1})):
             return (
                 "is what a kernel does, and a model with a policy is made of what a device issues:"
-                " run.vector.arithmetic.f32.add, run.scalar.gmem.load.walk, bytes.group.load.dense"
-                " and so on"
+                " issue.vector.arithmetic.f32.add, issue.scalar.gmem.load.walk,"
+                " bytes.group.load.dense and so on"
             )
         return ""
 
@@ -382,7 +387,9 @@ class ModelDefinition(Document):
     def _read(self) -> tuple[str, ...]:
         """Prefixes of the names of properties without a formula that the model uses."""
         charged = self.features.charged
-        code = tuple(root for root in (CODE, LATE) if any(n.startswith(root) for n in charged))
+        code = tuple(
+            root for root in (CODE, MISS, SPILL) if any(n.startswith(root) for n in charged)
+        )
         return (*code, *(f"{root}." for root in self.named_transactions))
 
     @cached_property
@@ -509,6 +516,20 @@ def _check_name(name: str, kind: str, *taken: str) -> None:
         raise ValueError(f"{name} is defined twice")
 
 
+_WORDS_OF_SEVERAL = re.compile(
+    "_(live_across_barrier|live_set_conflict|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)"
+)
+"""Components of names of properties that are not one word."""
+
+
+def _components(name: str) -> list[str]:
+    """Return the components of a property's name that a name of a formula may stand for."""
+    found: list[str] = []
+    for number, piece in enumerate(_WORDS_OF_SEVERAL.split(name)):
+        found += [piece] if number % 2 else piece.strip("_").split("_")
+    return [component for component in found if component]
+
+
 def property_of(name: str) -> str | None:
     """Return the property that a name of a formula stands for, or None.
 
@@ -519,7 +540,7 @@ def property_of(name: str) -> str | None:
     >>> property_of("code_cycles_loop")
     'code.cycles_loop'
     """
-    parts = name.split("_")
+    parts = _components(name)
     for pieces in (parts, [*parts[:3], "_".join(parts[3:])], [parts[0], "_".join(parts[1:])]):
         try:
             return describe(".".join(piece for piece in pieces if piece)).name

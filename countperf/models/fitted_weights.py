@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document
@@ -35,11 +35,10 @@ from countperf.models.correction import (
     with_support,
 )
 from countperf.models.definition import ModelDefinition
-from countperf.models.exercise import Exercise, packed, unpacked
+from countperf.models.exercise import Exercise
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.loans import Lenders, Loan, lent, loans_verdict
-from countperf.models.migration import MIGRATIONS
-from countperf.models.packing import SquareRows
+from countperf.models.migration import WEIGHTS_MIGRATIONS
 from countperf.models.records import (
     Candidate,
     FitQuality,
@@ -50,7 +49,7 @@ from countperf.models.records import (
     Support,
     Weight,
 )
-from countperf.models.unmeasured import Suppliers, Unmeasured
+from countperf.models.unmeasured import ExercisingKernels, Unmeasured
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
@@ -77,7 +76,7 @@ class FittedWeights(Table, Drawable, Document):
 
     format: Literal["countperf-weights"] = "countperf-weights"
     version: Literal[3] = 3
-    migrations = MIGRATIONS
+    migrations = WEIGHTS_MIGRATIONS
     model: str
     definition: ModelDefinition
     device: DeviceIdentity
@@ -86,11 +85,11 @@ class FittedWeights(Table, Drawable, Document):
     weights: tuple[Weight, ...]
     parameters: tuple[FittedParameter, ...] = ()
     ranges: dict[str, Range] = Field(default_factory=dict)
-    covariance_s2: SquareRows | None = None
+    covariance_s2: tuple[tuple[float, ...], ...] | None = None
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
     quality: FitQuality | None = None
     source: MeasurementSource | None = None
-    suppliers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     exercise: dict[str, Exercise] = Field(default_factory=dict)
     correction: Correction | None = None
@@ -110,15 +109,6 @@ class FittedWeights(Table, Drawable, Document):
         if definition is not None and definition.terms and not weights:
             raise ValueError("the model has terms, and there is no weight")
         return weights
-
-    @field_validator("exercise", mode="before")
-    @classmethod
-    def _unpacked_exercise(cls, content: Any) -> Any:
-        return unpacked(content)
-
-    @field_serializer("exercise", when_used="json")
-    def _packed_exercise(self, exercise: dict[str, Exercise]) -> dict[str, Any]:
-        return packed(exercise)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -211,7 +201,7 @@ class FittedWeights(Table, Drawable, Document):
         level: Level = 0.95,
         device: DeviceIdentity | None = None,
         force: bool = False,
-        suppliers: Suppliers | None = None,
+        exercising_kernels: ExercisingKernels | None = None,
     ) -> Prediction:
         """Predict the time of one launch from the counts of a kernel.
 
@@ -230,7 +220,7 @@ class FittedWeights(Table, Drawable, Document):
             The device to predict for; by default that of the weights.
         force : bool, optional
             Use the weights even for a device that they do not match.
-        suppliers : callable, optional
+        exercising_kernels : callable, optional
             From a property to the measurement kernels that exercise it, for messages; by default
             what the document has.
 
@@ -263,7 +253,7 @@ class FittedWeights(Table, Drawable, Document):
         inputs = self.inputs(counts)
         missing = self.missing(inputs)
         if missing and not incomplete_ok:
-            raise self.unmeasured(vector.kernel, missing, suppliers).error()
+            raise self.unmeasured(vector.kernel, missing, exercising_kernels).error()
         charge = self.charge(inputs)
         time_s, parts, corrected = self.corrected(charge)
         outside = (
@@ -513,11 +503,15 @@ class FittedWeights(Table, Drawable, Document):
         )
 
     def unmeasured(
-        self, kernel: str, missing: Sequence[str], lookup: Suppliers | None
+        self, kernel: str, missing: Sequence[str], lookup: ExercisingKernels | None
     ) -> Unmeasured:
         """Return the complaint about features without a weight, with kernels that exercise them."""
         return Unmeasured.find(
-            missing, kernel=kernel, device=self.device.slug, stored=self.suppliers, lookup=lookup
+            missing,
+            kernel=kernel,
+            device=self.device.slug,
+            stored=self.exercising_kernels,
+            lookup=lookup,
         )
 
 

@@ -1,11 +1,11 @@
 """Loans: costs of features that were never measured, taken from features like them.
 
-A kernel may have a feature for which the fit has no weight, such as ``run.vector.special.f64.atan``
-where no measured kernel calls ``atan``. It is charged at the weight of a feature of the same term
-whose name differs only in components that are of one kind, such as the type or the function. Of
-several that cost something, the one with the smallest sum of distances lends; of those at the same
-distance the dearest one. The prediction names each loan, and its interval grows by what the loans
-may be off.
+A kernel may have a feature for which the fit has no weight, such as
+``issue.vector.special.f64.atan`` where no measured kernel calls ``atan``. It is charged at the
+weight of a feature of the same term whose name differs only in components that are of one kind,
+such as the type or the function. Of several that cost something, the one with the smallest sum of
+distances lends; of those at the same distance the dearest one. The prediction names each loan, and
+its interval grows by what the loans may be off.
 
 What a loan is off by follows from the kinds of components that differ (`_KINDS`): the logarithms of
 their factors add in squares. The factors hold for at least 90 % of the pairs of features of which
@@ -71,8 +71,8 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "direction": _Kind(_names("load store min"), 3, 32.0),
     "step": _Kind(
-        _names("same next offset shifted masked near walk far wide vast pitch data strided")
-        | _names("gather scatter"),
+        _names("same next offset shifted masked near walk data strided gather scatter")
+        | _names("l1_reuse l2_reuse beyond_l2 set_conflict"),
         1,
         32.0,
     ),
@@ -242,7 +242,7 @@ def _offer(name: str, feature: str) -> _Offer | None:
 def _components(name: str) -> list[str]:
     """Return the components of a name; powers are functions like others."""
     parts = name.split(".")
-    if "pow" in parts[1:3] and parts[0] in ("run", "flop"):
+    if "pow" in parts[1:3] and parts[0] in ("issue", "flop"):
         place = parts.index("pow")
         parts[place] = "special"
         parts.append("pow")

@@ -73,8 +73,8 @@ def from_expression(
     policy : ExecutionPolicy, optional
         How the device runs work groups, for a formula of what it issues: of terms and derived
         features of `structural` instead (``compute``, ``accesses``, ``chains``, ``traffic``;
-        ``load_beyond1``, bytes beyond a second-level cache ...), and properties such as
-        ``run_vector_gmem_load_next`` and ``bytes_group_load_dense``.
+        ``load_beyond_l2``, bytes beyond a second-level cache ...), and properties such as
+        ``issue_vector_gmem_load_next`` and ``bytes_group_load_dense``.
     memory : MemoryHierarchy, optional
         Caches of the device, with a policy; as for `structural`.
 
@@ -89,9 +89,9 @@ def from_expression(
     ('groups',)
     >>> from_expression("launch + w_t*transactions_32x128 + on_chip").named_transactions
     ('transactions.32x128',)
-    >>> model = from_expression("launch + w_far*load_beyond2", policy=ExecutionPolicy(width=8))
+    >>> model = from_expression("launch + w_far*load_beyond_llc", policy=ExecutionPolicy(width=8))
     >>> list(model.derived)
-    ['beyond2', 'load_beyond2']
+    ['beyond_llc', 'load_beyond_llc']
     """
     formula = parse(expression)
     whole = None if policy is None else structural(policy, memory=memory)
@@ -110,7 +110,7 @@ def from_expression(
         ignored = (*ignored, *_ACCESSES)
     content = {
         "format": "countperf-model",
-        "version": 1,
+        "version": 2,
         "name": name,
         "expression": expression,
         "terms": terms,

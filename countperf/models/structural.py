@@ -5,10 +5,10 @@ change, special functions), carried chains, passes through barrier regions, and 
 bytes that each group accesses come from the nearest cache; the share that does not fit a cache of
 :math:`C` bytes, :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra, whether
 they lie side by side or not: pieces that do not are counted by themselves. Single accesses that
-come back to a line too late for the nearest cache (``wide``), or the second (``vast``), cost extra
-as well; the farther cache is never the cheaper one, for ``far`` are all of them. So do those that
-come back too late because lines share sets of a cache (``pitch``). Accesses to global memory that
-are not of neighbors side by side do so beyond the reach of address translation.
+come back to a line too late for the nearest cache (``l2_reuse``), or the second (``beyond_l2``),
+cost extra as well; the farther cache is never the cheaper one, for ``l1_reuse`` are all of them. So
+do those that come back too late because lines share sets of a cache (``set_conflict``). Accesses to
+global memory that are not of neighbors side by side do so beyond the reach of address translation.
 Where :math:`U` groups run at once, :math:`G` of them take as long as
 :math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from countperf.errors import ParameterError
-from countperf.execution.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
+from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 from countperf.models.definition import ModelDefinition, Term
 
@@ -38,7 +38,7 @@ MOST_WEIGHTS = 110
 """Of how many features a fit keeps weights (`scripts/ablate_models.py`)."""
 
 _FAR_ACCESSES = {
-    "scalar": ("walk", "far", "wide", "vast", "data"),
+    "scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"),
     "vector": ("strided",),
 }
 _UNITS = ("vector", "scalar")
@@ -46,32 +46,32 @@ _UNITS = ("vector", "scalar")
 OVERHEAD = (
     "groups",
     "barrier.local",
-    *(f"run.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
-    *(f"run.{unit}.{kind}" for kind in ("carried", "kept", "addresses") for unit in _UNITS),
-    "run.scalar.crowded",
-    *(f"run.{unit}.pmem.*" for unit in _UNITS),
+    *(f"issue.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
+    *(f"issue.{unit}.{kind}" for kind in ("carried", "kept", "addresses") for unit in _UNITS),
+    "issue.scalar.live_set_conflict",
+    *(f"issue.{unit}.pmem.*" for unit in _UNITS),
 )
 COMPUTE = (
-    *(f"run.{unit}.arithmetic.*" for unit in _UNITS),
+    *(f"issue.{unit}.arithmetic.*" for unit in _UNITS),
     *(
-        f"run.{unit}.{kind}"
+        f"issue.{unit}.{kind}"
         for kind in ("minor", "divide", "iterations", "entries", "idle")
         for unit in _UNITS
     ),
-    *(f"run.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),
-    *(f"run.{unit}.special.*.*" for unit in _UNITS),
-    "run.vector.conditional.*.*",
+    *(f"issue.{unit}.{kind}.*" for kind in ("div", "pow") for unit in _UNITS),
+    *(f"issue.{unit}.special.*.*" for unit in _UNITS),
+    "issue.vector.conditional.*.*",
 )
 _NEAR = (
-    *("same", "next", "offset", "shifted", "masked", "near", "walk", "far", "data"),
+    *("same", "next", "offset", "shifted", "masked", "near", "walk", "l1_reuse", "data"),
     *("strided", "gather", "scatter"),
 )
 """Names of accesses that do not name the cache that serves them."""
 
 ACCESSES = (
-    *(f"run.{unit}.guarded.*.*" for unit in _UNITS),
+    *(f"issue.{unit}.guarded.*.*" for unit in _UNITS),
     *(
-        f"run.{unit}.{space}.{direction}.{kind}"
+        f"issue.{unit}.{space}.{direction}.{kind}"
         for space, kinds in (("gmem", _NEAR), ("lmem", ("*",)))
         for kind in kinds
         for direction in ("load", "store")
@@ -79,12 +79,12 @@ ACCESSES = (
     ),
 )
 MISSES = tuple(  # accesses that come back to a line too late
-    f"run.{unit}.gmem.{direction}.{kind}"
-    for kind in ("wide", "vast", "pitch")
+    f"issue.{unit}.gmem.{direction}.{kind}"
+    for kind in ("l2_reuse", "beyond_l2", "set_conflict")
     for direction in ("load", "store")
     for unit in _UNITS
 )
-CHAINS = tuple(f"run.{unit}.chain.*.*" for unit in _UNITS)
+CHAINS = tuple(f"issue.{unit}.chain.*.*" for unit in _UNITS)
 
 OVERLAPS = {
     "": "overhead + compute + accesses + chains + misses + traffic",
@@ -145,26 +145,24 @@ def structural(
         for direction in ("load", "store")
     }
     bytes_in_all = "max(1, bytes_kernel_load + bytes_kernel_store)"
-    for level, cache in enumerate(memory.caches[1:], start=1):
-        shares[f"beyond{level}"] = f"max(0, 1 - {cache.size_bytes}/{bytes_in_all})"
+    for beyond, cache in _beyond_caches(memory).items():
+        shares[beyond] = f"max(0, 1 - {cache.size_bytes}/{bytes_in_all})"
         for direction, in_groups in group_bytes.items():
-            derived[f"{direction}_beyond{level}"] = f"{in_groups}*beyond{level}"
-            derived[f"{direction}_segments_beyond{level}"] = (
-                f"segments_group_{direction}*beyond{level}"
-            )
+            derived[f"{direction}_{beyond}"] = f"{in_groups}*{beyond}"
+            derived[f"{direction}_segments_{beyond}"] = f"segments_group_{direction}*{beyond}"
     pieces = "max(1, segments_group_load + segments_group_store)/max(1, groups)"
     for number in STREAMS:
         shares[f"beyond_streams{number}"] = f"max(0, 1 - {number}/({pieces}))"
         for direction, in_groups in group_bytes.items():
             derived[f"{direction}_beyond_streams{number}"] = (
-                f"{in_groups}*beyond1*beyond_streams{number}"
+                f"{in_groups}*beyond_l2*beyond_streams{number}"
             )
     shares["out_of_reach"] = f"max(0, 1 - {memory.translation_reach_bytes}/{bytes_in_all})"
     for unit, kinds in _FAR_ACCESSES.items():
         for direction in ("load", "store"):
             for kind in kinds:
                 derived[f"{unit}_{direction}_{kind}_out_of_reach"] = (
-                    f"run_{unit}_gmem_{direction}_{kind}*out_of_reach"
+                    f"issue_{unit}_gmem_{direction}_{kind}*out_of_reach"
                 )
     traffic = ("bytes.group.*.*", "segments.group.*", *derived)
     if policy.units:
@@ -194,6 +192,15 @@ def structural(
         },
         expression=expression or _expression(policy, overlap),
     )
+
+
+def _beyond_caches(memory: MemoryHierarchy) -> dict[str, Cache]:
+    """Return the caches beyond the first, by the name of the share of memory beyond each."""
+    second, *farther = memory.caches[1:]
+    found = {"beyond_l2": second}
+    for level, cache in enumerate(farther, start=3):
+        found["beyond_llc" if cache is farther[-1] else f"beyond_l{level}"] = cache
+    return found
 
 
 def _expression(policy: ExecutionPolicy, overlap: str) -> str:
@@ -250,7 +257,7 @@ def candidates(
                 width=width,
                 vectorized="flat or sync",
                 remainder="scalar",
-                interchanged=True,
+                work_item_loop_innermost=True,
                 short="loops",
             )
             for width in widths
@@ -290,7 +297,7 @@ def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefini
     if policy.width == 1 or policy.along == "group":
         return others | _changed(model, changes, overlap)
     changes += [
-        {"interchanged": not policy.interchanged},
+        {"work_item_loop_innermost": not policy.work_item_loop_innermost},
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
         *({"width": width} for width in (8, 16, 32)),
         *({"remainder": remainder} for remainder in ("whole", "scalar")),

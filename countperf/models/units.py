@@ -14,7 +14,7 @@ from countperf.properties.taxonomy import describe
 DERIVED = "unit"
 """Unit of a weight of a derived feature, in documents: the feature itself."""
 
-_SHARED = ("bytes", "segments", "run")
+_SHARED = ("bytes", "segments", "issue")
 """Prefixes of properties of which models charge shares."""
 
 _PLAIN = {"segment": "piece", "B": "byte"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from countperf.errors import UnmeasuredPropertyError
 
-Suppliers = Callable[[str], Sequence[str]]
+ExercisingKernels = Callable[[str], Sequence[str]]
 """From a property to the measurement kernels that exercise it."""
 
 _NAMED = 3
@@ -21,13 +21,13 @@ class Unmeasured:
     ----------
     kernel, device : str
         Name of the kernel, and slug of the device of the weights.
-    suppliers : dict from str to tuple of str
+    exercising_kernels : dict from str to tuple of str
         For each property without a weight, measurement kernels that would supply it.
     """
 
     kernel: str
     device: str
-    suppliers: dict[str, tuple[str, ...]]
+    exercising_kernels: dict[str, tuple[str, ...]]
 
     @classmethod
     def find(
@@ -37,14 +37,14 @@ class Unmeasured:
         kernel: str,
         device: str,
         stored: Mapping[str, tuple[str, ...]],
-        lookup: Suppliers | None,
+        lookup: ExercisingKernels | None,
     ) -> Unmeasured:
-        """Collect suppliers from a lookup if there is one, else from those stored with the fit."""
-        suppliers = {
+        """Collect kernels from a lookup if there is one, else from those stored with the fit."""
+        exercising_kernels = {
             name: tuple(lookup(name)) if lookup else stored.get(name, ())
             for name in dict.fromkeys(missing)
         }
-        return cls(kernel=kernel, device=device, suppliers=suppliers)
+        return cls(kernel=kernel, device=device, exercising_kernels=exercising_kernels)
 
     def error(self) -> UnmeasuredPropertyError:
         """Return the error that says so."""
@@ -53,15 +53,18 @@ class Unmeasured:
             if kernels
             else f"{name}: no measurement kernel is known to exercise it, 'countperf coverage'"
             " searches the catalogue for one"
-            for name, kernels in self.suppliers.items()
+            for name, kernels in self.exercising_kernels.items()
         )
         message = (
-            f"kernel {self.kernel!r} needs {', '.join(self.suppliers)}, for which the weights of"
-            f" {self.device} have no value ({mends}); refit with such measurements, or ask for a"
+            f"kernel {self.kernel!r} needs {', '.join(self.exercising_kernels)}, for which the"
+            " weights"
+            f" of {self.device} have no value ({mends}); refit with such measurements, or ask for a"
             " prediction without their cost (--incomplete; incomplete_ok=True in Python)"
         )
         return UnmeasuredPropertyError(
-            message, properties=tuple(self.suppliers), suppliers=dict(self.suppliers)
+            message,
+            properties=tuple(self.exercising_kernels),
+            exercising_kernels=dict(self.exercising_kernels),
         )
 
 

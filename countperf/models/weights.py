@@ -16,7 +16,7 @@ from countperf.models.coverage_of_kernel import coverage
 from countperf.models.exercise import Exercise
 from countperf.models.explanation import Explanation
 from countperf.models.fitted_weights import FittedWeights
-from countperf.models.unmeasured import Suppliers
+from countperf.models.unmeasured import ExercisingKernels
 from countperf.models.validity import Level
 from countperf.predictions import ParameterValue, Prediction
 
@@ -54,7 +54,7 @@ class WeightSet(FittedWeights):
         None for weights that come from elsewhere.
     source : MeasurementSource or None
         The measurements.
-    suppliers : dict from str to tuple of str
+    exercising_kernels : dict from str to tuple of str
         For features without a weight, measurement kernels that would supply one.
     candidates : tuple of Candidate
         The models that this one was chosen from, if it was.
@@ -127,7 +127,7 @@ class WeightSet(FittedWeights):
         level: Level = 0.95,
         device: DeviceIdentity | None = None,
         force: bool = False,
-        suppliers: Suppliers | None = None,
+        exercising_kernels: ExercisingKernels | None = None,
     ) -> Prediction:
         """Predict as `FittedWeights.predict_counts`; the prediction can be anchored."""
         found = super().predict_counts(
@@ -137,19 +137,23 @@ class WeightSet(FittedWeights):
             level=level,
             device=device,
             force=force,
-            suppliers=suppliers,
+            exercising_kernels=exercising_kernels,
         )
         origin = WeightsAndKernel(weights=self, kernel=kernel, parameters=parameters, level=level)
         return replace(found, origin=origin)
 
     def compile(
-        self, kernel: object, *, incomplete_ok: bool = False, suppliers: Suppliers | None = None
+        self,
+        kernel: object,
+        *,
+        incomplete_ok: bool = False,
+        exercising_kernels: ExercisingKernels | None = None,
     ) -> CostFunction:
         """Return the predicted time of a kernel as a fast function of its parameters.
 
         Parameters
         ----------
-        kernel, incomplete_ok, suppliers
+        kernel, incomplete_ok, exercising_kernels
             As in `predict`.
 
         Raises
@@ -158,7 +162,9 @@ class WeightSet(FittedWeights):
             As in `predict`. A property without a weight raises when the function is called with
             parameters at which it is not zero.
         """
-        return compile_cost(self, kernel, incomplete_ok=incomplete_ok, suppliers=suppliers)
+        return compile_cost(
+            self, kernel, incomplete_ok=incomplete_ok, exercising_kernels=exercising_kernels
+        )
 
     def explain(
         self,
@@ -190,7 +196,7 @@ class WeightSet(FittedWeights):
         /,
         *,
         exercise: Mapping[str, Exercise] | None = None,
-        suppliers: Suppliers | None = None,
+        exercising_kernels: ExercisingKernels | None = None,
         **more: int,
     ) -> Coverage:
         """Say which features of a kernel the measurements exercise, and how far outside it lies.
@@ -203,7 +209,7 @@ class WeightSet(FittedWeights):
             Values of the size parameters; without any, what holds at all sizes is said.
         exercise : Mapping from str to Exercise, optional
             How measurements exercise the weights, where the document does not record it.
-        suppliers : callable, optional
+        exercising_kernels : callable, optional
             As in `predict`; by default what the document has.
 
         Returns
@@ -223,7 +229,9 @@ class WeightSet(FittedWeights):
         self.check_counting_rules()
         vector = self.counted(kernel)
         values = {**(parameters or {}), **more}
-        return coverage(self, vector, values, exercise=exercise, suppliers=suppliers)
+        return coverage(
+            self, vector, values, exercise=exercise, exercising_kernels=exercising_kernels
+        )
 
     def anchored(
         self, kernel: object, *runs: Run | Measurement | TimingDocument

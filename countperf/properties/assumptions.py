@@ -25,8 +25,8 @@ from countperf.execution.keys import (
 )
 from countperf.properties.site_names import parse_execution
 
-_LATE = "late."
-_PLACEMENTS = frozenset({"short", "long", "packed"})
+_MISSES = ("miss.", "spill.")
+_PLACEMENTS = frozenset({"short", "long", "slp"})
 
 
 def assumption_of(name: str) -> str:
@@ -39,12 +39,12 @@ def assumption_of(name: str) -> str:
 
     Examples
     --------
-    >>> assumption_of("exec.free.flat.8x1.gmem.load.32.next.wide")
+    >>> assumption_of("site.free.flat.8x1.gmem.load.32.next.l2_reuse")
     'assumes the caches of countperf.execution.memory_hierarchy.COUNTED'
-    >>> assumption_of("exec.free.flat.8x1.flop.add.f32")
+    >>> assumption_of("site.free.flat.8x1.flop.add.f32")
     ''
     """
-    if name.startswith(_LATE):
+    if name.startswith(_MISSES):
         return "assumes the first-level cache of countperf.execution.memory_hierarchy.COMPILED"
     key = parse_execution(name)
     return "" if key is None else "; ".join(_assumptions(key))

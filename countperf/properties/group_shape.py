@@ -1,6 +1,6 @@
 """The shape of work groups as counts: work items, and rows of them, of all groups of a kernel.
 
-Names of properties of the structure view carry it (``exec.free.flat.16x4...``: rows of 16 items
+Names of properties of the structure view carry it (``site.free.flat.16x4...``: rows of 16 items
 along local axis 0, four of them), so that stored counts say it, too. ``items`` are the work items
 of all groups, and ``rows`` their rows: ``items/groups`` are the items of a group, ``items/rows``
 the length of a row, ``rows/groups`` the rows of a group. They are no work of their own: only models
@@ -42,7 +42,7 @@ def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> group_shape({"groups": 10, "exec.free.flat.16x4.passes": 10})
+    >>> group_shape({"groups": 10, "site.free.flat.16x4.passes": 10})
     {'items': 640, 'rows': 40}
     """
     if "groups" not in counts:

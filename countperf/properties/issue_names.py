@@ -1,4 +1,4 @@
-"""Names of what a device issues: ``run.<unit>.<what>``."""
+"""Names of what a device issues: ``issue.<unit>.<what>``."""
 
 from __future__ import annotations
 
@@ -32,27 +32,14 @@ from countperf.properties.site_names import footprint_name, parse_footprint
 
 __all__ = ["ISSUE_ROOT", "issue_name", "parse_issue"]
 
-ISSUE_ROOT = "run"
+ISSUE_ROOT = "issue"
 """First part of the names of what a device issues."""
 
 _SPACES: Mapping[Space, str] = {"global": "gmem", "local": "lmem"}
 _SPACE_OF: Mapping[str, Space] = {text: space for space, text in _SPACES.items()}
-_RENAMED: Mapping[Serving, str] = {
-    "l1_reuse": "far",
-    "l2_reuse": "wide",
-    "beyond_l2": "vast",
-    "set_conflict": "pitch",
-}
-_ALL_SERVINGS: tuple[Serving, ...] = get_args(Serving)
-_SERVINGS: Mapping[str, Serving] = {
-    _RENAMED.get(serving, serving): serving for serving in _ALL_SERVINGS
-}
-_ALL_EVENTS: tuple[IssuedEvents, ...] = get_args(IssuedEvents)
-_EVENT_TEXTS: Mapping[IssuedEvents, str] = {
-    event: "kept" if event == "live" else event for event in _ALL_EVENTS
-}
-_EVENTS: Mapping[str, IssuedEvents] = {text: event for event, text in _EVENT_TEXTS.items()}
-_CONFLICTING = f"{ISSUE_ROOT}.scalar.crowded"
+_SERVINGS: Mapping[str, Serving] = {text: text for text in get_args(Serving)}
+_EVENTS: Mapping[str, IssuedEvents] = {text: text for text in get_args(IssuedEvents)}
+_CONFLICTING = f"{ISSUE_ROOT}.scalar.live_set_conflict"
 _OPERATIONS = ("minor", "divide", "div", "pow", "special", "conditional")
 _REAL = re.compile(r"f(?:16|32|64)")
 _WORD = re.compile(r"\w+")
@@ -64,7 +51,7 @@ def issue_name(key: IssueKey) -> str:
     Examples
     --------
     >>> issue_name(IssuedOperation("vector", "arithmetic", "f32", "fma"))
-    'run.vector.arithmetic.f32.fma'
+    'issue.vector.arithmetic.f32.fma'
     """
     match key:
         case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
@@ -91,14 +78,14 @@ def _what(
         case IssuedChain(_, type_name, kind):
             return ".".join(filter(None, ("chain", type_name, kind)))
         case IssuedAccess(_, space, direction, serving):
-            last = "" if serving is None else f".{_RENAMED.get(serving, serving)}"
+            last = "" if serving is None else f".{serving}"
             return f"{_SPACES[space]}.{direction}{last}"
         case IssuedPrivateAccess(_, kind):
             return f"pmem.{kind}"
         case IssuedGuard(_, space, direction):
             return f"guarded.{_SPACES[space]}.{direction}"
         case IssuedEvent(_, event):
-            return _EVENT_TEXTS[event]
+            return event
         case IssuedPasses(_, context):
             return f"passes.{context}"
         case IssuedRows(_, context):
@@ -112,7 +99,7 @@ def parse_issue(name: str) -> IssueKey | None:
 
     Examples
     --------
-    >>> parse_issue("run.scalar.gmem.load.far")
+    >>> parse_issue("issue.scalar.gmem.load.l1_reuse")
     IssuedAccess(unit='scalar', space='global', direction='load', serving='l1_reuse')
     """
     if name == _CONFLICTING:

@@ -41,14 +41,14 @@ def apply_policy(
     Returns
     -------
     dict
-        By name (``run...``, ``bytes...``, ``groups``, ``launches``, ``barrier.local``); what is
+        By name (``issue...``, ``bytes...``, ``groups``, ``launches``, ``barrier.local``); what is
         there already is left as it is.
 
     Examples
     --------
     >>> policy = ExecutionPolicy(width=8)
-    >>> apply_policy(policy, {"exec.free.flat.16x1.flop.fma.f32": 64, "groups": 4})
-    {'run.vector.arithmetic.f32.fma': Fraction(8, 1), 'groups': 4}
+    >>> apply_policy(policy, {"site.free.flat.16x1.flop.fma.f32": 64, "groups": 4})
+    {'issue.vector.arithmetic.f32.fma': Fraction(8, 1), 'groups': 4}
     """
     found: dict[str, Any] = {}
     first = (memory or load_hierarchy(ASSUMED)).first

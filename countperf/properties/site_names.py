@@ -1,8 +1,9 @@
-"""Names of executions: ``exec.<context>.<placement>.<row>x<rows>.<what>`` and footprints.
+"""Names of executions: ``site.<context>.<placement>.<row>x<rows>.<what>`` and footprints.
 
-What is counted follows the site: ``flop.fma.f32``, ``gmem.load.32.next.far`` (space, direction,
-bits, step between items, step in the innermost loop), ``chain.fma.f32.8``, ``pmem.load.4``,
-``guarded.gmem.load.32.next``, ``kept.2.32``, ``addresses.3``, ``idle``, ``carried``,
+What is counted follows the site: ``flop.fma.f32``, ``gmem.load.32.next.l1_reuse`` (space,
+direction, bits, step between items, step in the innermost loop), ``chain.fma.f32.8``,
+``pmem.load.4``,
+``guarded.gmem.load.32.next``, ``live_across_barrier.2.32``, ``addresses.3``, ``idle``, ``carried``,
 ``iterations``, ``entries``, ``passes``. Footprints are ``bytes.group.load.dense``,
 ``segments.group.load`` and ``bytes.kernel.load``.
 """
@@ -53,28 +54,36 @@ __all__ = [
     "parse_footprint",
 ]
 
-SITE_ROOT = "exec"
+SITE_ROOT = "site"
 """First part of the names of executions."""
 
 FOOTPRINT_ROOTS = ("bytes", "segments")
 """First parts of the names of footprints."""
 
-_LINES: Mapping[Level, str] = {"l1": "far", "l2": "wide", "beyond_l2": "vast"}
-_DATA: Mapping[Level, str] = {"l1": "data", "l2": "widedata", "beyond_l2": "vastdata"}
-_NEXT_AXIS = "_"
+_LINES: Mapping[Level, str] = {
+    "l1": "l1_reuse",
+    "l2": "l2_reuse",
+    "beyond_l2": "beyond_l2",
+}
+_DATA: Mapping[Level, str] = {
+    "l1": "data",
+    "l2": "data_l2_reuse",
+    "beyond_l2": "data_beyond_l2",
+}
+_NEXT_AXIS = "-"
 _SPACES: Mapping[Space, str] = {"global": "gmem", "local": "lmem"}
 _SPACE_OF: Mapping[str, Space] = {text: space for space, text in _SPACES.items()}
 _STEPS: Mapping[str, Step] = {
     **{step: step for step in get_args(Beside)},
     **{text: ByData(level) for level, text in _DATA.items()},
     **{
-        f"{text}{grade or ''}": ToOtherLines(level, grade)
+        f"{text}_conflict{grade}" if grade else text: ToOtherLines(level, grade)
         for level, text in _LINES.items()
         for grade in get_args(Grade)
     },
 }
 _STEP_TEXTS: Mapping[Step, str] = {step: text for text, step in _STEPS.items()}
-_PLACEMENT = re.compile(r"(flat|long|packed|short|loop)(?:(?<=loop)([248]))?")
+_PLACEMENT = re.compile(r"(flat|long|slp|short|loop)(?:(?<=loop)_slp([248]))?")
 _NUMBER = re.compile(r"0|[1-9]\d*")
 _POSITIVE = re.compile(r"[1-9]\d*")
 _REAL = re.compile(r"f(?:16|32|64)")
@@ -92,14 +101,14 @@ def execution_name(key: ExecutionKey) -> str:
     --------
     >>> site = Site("free", "flat", (16, 4))
     >>> execution_name(EventKey(site, "passes"))
-    'exec.free.flat.16x4.passes'
+    'site.free.flat.16x4.passes'
     """
     match key:
         case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
             return footprint_name(key)
         case _:
             site = key.site
-            values = str(site.slp_values) if site.slp_values > 1 else ""
+            values = f"_slp{site.slp_values}" if site.slp_values > 1 else ""
             shape = f"{site.shape[0]}x{site.shape[1]}"
             return f"{SITE_ROOT}.{site.context}.{site.placement}{values}.{shape}.{_what(key)}"
 
@@ -133,7 +142,7 @@ def _what(key: SiteKey) -> str:
         case ChainKey(_, kind, type_name, iterations):
             return f"chain.{kind}.{type_name}{'' if iterations is None else f'.{iterations}'}"
         case LiveValuesKey(_, values, bits):
-            return f"kept.{values}.{bits}"
+            return f"live_across_barrier.{values}.{bits}"
         case AddressesKey(_, loads):
             return f"addresses.{loads}"
         case EventKey(_, event):
@@ -159,10 +168,10 @@ def parse_execution(name: str) -> ExecutionKey | None:
 
     Examples
     --------
-    >>> parse_execution("exec.free.flat.16x4.passes")
+    >>> parse_execution("site.free.flat.16x4.passes")
     EventKey(site=Site(context='free', placement='flat', shape=(16, 4), slp_values=1), \
 event='passes')
-    >>> parse_execution("exec.free.flat.16x4.passed") is None
+    >>> parse_execution("site.free.flat.16x4.passed") is None
     True
     """
     root, *parts = name.split(".")
@@ -217,7 +226,7 @@ def _key(site: Site, what: list[str]) -> SiteKey | None:
             return PrivateAccessKey(site, direction, int(elements))
         case ["chain", kind, type_name, *iterations] if len(iterations) <= 1:
             return _chain(site, kind, type_name, *iterations)
-        case ["kept", values, bits] if _NUMBER.fullmatch(values) and _NUMBER.fullmatch(bits):
+        case ["live_across_barrier", values, bits] if _are_numbers(values, bits):
             return LiveValuesKey(site, int(values), int(bits))
         case ["addresses", loads] if _NUMBER.fullmatch(loads):
             return AddressesKey(site, int(loads))
@@ -261,6 +270,10 @@ def _work_item_step(text: str) -> WorkItemStep | None:
     if along is None or (separator and across is None):
         return None
     return WorkItemStep(along, across)
+
+
+def _are_numbers(*texts: str) -> bool:
+    return all(map(_NUMBER.fullmatch, texts))
 
 
 def _are_bits(text: str) -> bool:

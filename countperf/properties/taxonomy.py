@@ -49,7 +49,7 @@ do not apply."""
 
 View = Literal["source", "compiled", "structure"]
 """Whether a kernel's counts are those of what Loopy emits, of what a compiler leaves of it, or what
-Loopy emits and beside it, as ``exec...`` and ``bytes...``, what a compiler leaves by how it is
+Loopy emits and beside it, as ``site...`` and ``bytes...``, what a compiler leaves by how it is
 executed."""
 
 VIEWS: tuple[View, ...] = get_args(View)
@@ -113,12 +113,12 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "instructions of compiled code that all groups execute, by class",
         ),
         (
-            r"late\.crowded\.(?:load|store)",
+            r"miss\.conflict\.(?:load|store)",
             "access",
-            "accesses of compiled code that come back too late, since their lines crowd a set",
+            "accesses of compiled code that miss a first-level cache: their lines share a set",
         ),
         (
-            r"late\.stack\.(?:load|store)",
+            r"spill\.beyond_l1\.(?:load|store)",
             "B",
             "bytes that compiled code keeps on the stack for each item, beyond a first-level cache",
         ),
@@ -221,7 +221,7 @@ _ISSUED: dict[type, tuple[str, str]] = {
         "passes of rows of work groups through regions, and through bodies of loops",
     ),
 }
-_NOT_EMITTED = _TYPED_ROOTS | {"code", "late", "transactions", "subgroups", "distinct"}
+_NOT_EMITTED = _TYPED_ROOTS | {"code", "miss", "spill", "transactions", "subgroups", "distinct"}
 
 
 def is_emitted(name: str) -> bool:

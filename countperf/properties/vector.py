@@ -19,6 +19,7 @@ from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.assumptions import assumption_of
 from countperf.properties.group_shape import GROUP_SHAPE
+from countperf.properties.old_names import current_name
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
     VIEWS,
@@ -37,7 +38,9 @@ from countperf.symbolic.piecewise import (
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 FORMAT = "countperf-property-vector"
-VERSION = 1
+VERSION = 2
+_OLD_NAMES = 1
+"""Version of documents with the names of `countperf.properties.old_names`."""
 
 
 class _GuardsPart(Part):
@@ -564,11 +567,13 @@ class PropertyVector(Table, Mapping[str, Count]):
         """
         view = _checked_view(document)
         found = validate(_VectorDocument, document)
+        rename = current_name if found.version == _OLD_NAMES else str
         field = "$"
         try:
             counts: dict[str, Count] = {}
-            for name, entry in found.counts.items():
-                field = f"$.counts[{name!r}]"
+            for stored, entry in found.counts.items():
+                name = rename(stored)
+                field = f"$.counts[{stored!r}]"
                 terms = [term.model_dump() for term in entry.terms]
                 counts[name] = Count(
                     quantity=PiecewiseQuasiPolynomial.from_document(terms),
@@ -613,7 +618,7 @@ def _checked_view(document: Any) -> View:
         raise DocumentError(
             f"this is no property vector: $.format must be {FORMAT!r}", field="$.format"
         )
-    if document.get("version") != VERSION:
+    if document.get("version") not in (VERSION, _OLD_NAMES):
         raise DocumentError(
             f"property vector of version {document.get('version')!r}; this countperf reads "
             f"version {VERSION}",

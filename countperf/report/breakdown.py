@@ -7,6 +7,7 @@ they sum to the time, and their shares to 100 %.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,7 +31,12 @@ _BOUND_SHARE = 0.5
 """Of a time: what takes so much bounds it by itself."""
 _SAID_SHARE = 0.15
 """Of a time: parts that take less are not named as reasons."""
-_APART_STEPS = ("far", "wide", "vast", "pitch", "strided")
+_APART = "l1_reuse|l2_reuse|beyond_l2|set_conflict|strided"
+_APART_STEPS = re.compile(
+    rf"issue\.\w+\.gmem\.(load|store)\.(?:{_APART})"
+    r"|miss\.conflict\.(load|store)"
+    rf"|(?:vector|scalar)_(load|store)_(?:{_APART})_out_of_reach"
+)
 _LINE_BYTES = 64
 
 
@@ -231,12 +237,8 @@ def _largest(parts: Mapping[str, float]) -> list[str]:
 
 def _step_of(part: str) -> str:
     """Return the direction of a part of accesses that go from line to line; empty for others."""
-    names = part.replace("_", ".").split(".")
-    if names[:2] == ["late", "crowded"]:
-        return names[2]
-    if not any(step in names for step in _APART_STEPS) or "lmem" in names:
-        return ""
-    return next((name for name in names if name in ("load", "store")), "")
+    found = _APART_STEPS.fullmatch(part)
+    return "" if found is None else next(filter(None, found.groups()))
 
 
 def _apart_text(

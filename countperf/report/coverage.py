@@ -140,7 +140,8 @@ def coverage_object(coverage: Coverage) -> dict[str, Any]:
     "passed", "message", "remedy"}, "time_s", "correction": {...} | null, "weights_error",
     "recorded", "features": [{"name", "status", "unit", "value", "per_group", "share", "measured":
     {"smallest", "largest"} | null, "measured_per_group", "beyond", "beyond_in", "below",
-    "below_in", "idle", "relative_error", "together_with", "substituted", "suppliers", "exercise":
+    "below_in", "idle", "relative_error", "together_with", "substituted", "exercising_kernels",
+    "exercise":
     {"families": {family: cases}, "kernels", "properties", "mean_share", "largest_share",
     "per_group", "relies_on"} | null}], "ignored"}``; what sizes would tell is null without them.
     """
@@ -181,6 +182,6 @@ def _feature_object(feature: FeatureCoverage) -> dict[str, Any]:
         "relative_error": feature.relative_error,
         "together_with": list(feature.together_with),
         "substituted": list(feature.substituted),
-        "suppliers": list(feature.suppliers),
+        "exercising_kernels": list(feature.exercising_kernels),
         "exercise": dumped(feature.exercise),
     }

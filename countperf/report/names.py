@@ -1,7 +1,7 @@
 """Plain names of the parts of a time, and the group that each belongs to.
 
-Models name parts by features, such as ``run.scalar.gmem.load.pitch``. People read "scalar loads
-that miss L1: their lines share its sets", in the group "memory: L2". A table maps them.
+Models name parts by features, such as ``issue.scalar.gmem.load.set_conflict``. People read "scalar
+loads that miss L1: their lines share its sets", in the group "memory: L2". A table maps them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plain_name(part: str) -> PlainName:
 
     Examples
     --------
-    >>> plain_name("run.scalar.gmem.load.wide")
+    >>> plain_name("issue.scalar.gmem.load.l2_reuse")
     PlainName(text='scalar loads that miss L1', group='memory: L2')
     """
     for rule in _RULES:
@@ -105,8 +105,6 @@ _WORDS = {
     "beyond_llc": "beyond the last-level cache",
     "memory_lines": "lines beyond L2",
     "data": "data-dependent addresses",
-    "beyond1": "L2",
-    "beyond2": "the last-level cache",
     "": "",
 }
 _STEPS = {
@@ -117,14 +115,14 @@ _STEPS = {
     "masked": "of neighbors, masked",
     "near": "within a line",
     "walk": "item by item, in the same lines",
-    "far": "item by item, from line to line",
+    "l1_reuse": "item by item, from line to line",
     "data": "at addresses read from data",
     "strided": "of neighbors, from line to line between iterations",
     "gather": "at addresses of each lane",
     "scatter": "at addresses of each lane",
-    "wide": "that miss L1",
-    "vast": "that miss L2",
-    "pitch": "that miss L1: their lines share its sets",
+    "l2_reuse": "that miss L1",
+    "beyond_l2": "that miss L2",
+    "set_conflict": "that miss L1: their lines share its sets",
 }
 
 
@@ -144,7 +142,7 @@ def _rule(pattern: str, group: str, text: str) -> _Rule:
 _UNIT = r"(?P<unit>vector|scalar)"
 _TYPE = r"(?P<type>[fiu]\d+)"
 _DIRECTION = r"(?P<direction>load|store)"
-_NEAR = r"(?P<step>same|next|offset|shifted|masked|near|walk|far|data|strided|gather|scatter)"
+_NEAR = r"(?P<step>same|next|offset|shifted|masked|near|walk|l1_reuse|data|strided|gather|scatter)"
 _RULES = (
     _rule(r"launches|launch", LAUNCH, "launching"),
     _rule(r"groups", OVERHEAD, "starting work groups"),
@@ -152,53 +150,63 @@ _RULES = (
     _rule(r"rows", OVERHEAD, "starting rows of work items"),
     _rule(r"barrier\.local", OVERHEAD, "local barriers"),
     _rule(r"barrier\.global", LAUNCH, "global barriers"),
-    _rule(rf"run\.{_UNIT}\.passes\.(?P<where>\w+)", OVERHEAD, "{unit} passes of groups {where}"),
-    _rule(rf"run\.{_UNIT}\.rows\.(?P<where>\w+)", OVERHEAD, "{unit} rows of items {where}"),
-    _rule(rf"run\.{_UNIT}\.carried", OVERHEAD, "{unit} values that loops carry in memory"),
-    _rule(rf"run\.{_UNIT}\.kept", OVERHEAD, "{unit} values kept over barriers"),
-    _rule(rf"run\.{_UNIT}\.addresses", OVERHEAD, "{unit} addresses kept over barriers"),
-    _rule(r"run\.scalar\.crowded", OVERHEAD, "values kept over barriers that miss L1"),
+    _rule(rf"issue\.{_UNIT}\.passes\.(?P<where>\w+)", OVERHEAD, "{unit} passes of groups {where}"),
+    _rule(rf"issue\.{_UNIT}\.rows\.(?P<where>\w+)", OVERHEAD, "{unit} rows of items {where}"),
+    _rule(rf"issue\.{_UNIT}\.carried", OVERHEAD, "{unit} values that loops carry in memory"),
+    _rule(rf"issue\.{_UNIT}\.live_across_barrier", OVERHEAD, "{unit} values live across barriers"),
+    _rule(rf"issue\.{_UNIT}\.addresses", OVERHEAD, "{unit} addresses kept over barriers"),
     _rule(
-        rf"run\.{_UNIT}\.pmem\.(?P<direction>load|store|gather|scatter)",
+        r"issue\.scalar\.live_set_conflict", OVERHEAD, "values live across barriers that miss L1"
+    ),
+    _rule(
+        rf"issue\.{_UNIT}\.pmem\.(?P<direction>load|store|gather|scatter)",
         OVERHEAD,
         "{unit} {direction} accesses to private arrays",
     ),
     # compute, as a device issues it
-    _rule(rf"run\.{_UNIT}\.arithmetic\.{_TYPE}", COMPUTE, "{unit} {type} add, multiply, fma"),
-    _rule(rf"run\.{_UNIT}\.minor", COMPUTE, "{unit} comparisons, selections, conversions"),
-    _rule(rf"run\.{_UNIT}\.divide", COMPUTE, "{unit} integer divisions"),
-    _rule(rf"run\.{_UNIT}\.iterations", COMPUTE, "{unit} loop iterations"),
-    _rule(rf"run\.{_UNIT}\.entries", COMPUTE, "{unit} entries of loops"),
-    _rule(rf"run\.{_UNIT}\.idle", COMPUTE, "{unit} slots without work"),
-    _rule(rf"run\.{_UNIT}\.(?P<kind>div|pow)\.{_TYPE}", COMPUTE, "{unit} {type} {kind}"),
-    _rule(rf"run\.{_UNIT}\.special\.{_TYPE}\.(?P<name>\w+)", COMPUTE, "{unit} {type} {name}"),
+    _rule(rf"issue\.{_UNIT}\.arithmetic\.{_TYPE}", COMPUTE, "{unit} {type} add, multiply, fma"),
+    _rule(rf"issue\.{_UNIT}\.minor", COMPUTE, "{unit} comparisons, selections, conversions"),
+    _rule(rf"issue\.{_UNIT}\.divide", COMPUTE, "{unit} integer divisions"),
+    _rule(rf"issue\.{_UNIT}\.iterations", COMPUTE, "{unit} loop iterations"),
+    _rule(rf"issue\.{_UNIT}\.entries", COMPUTE, "{unit} entries of loops"),
+    _rule(rf"issue\.{_UNIT}\.idle", COMPUTE, "{unit} slots without work"),
+    _rule(rf"issue\.{_UNIT}\.(?P<kind>div|pow)\.{_TYPE}", COMPUTE, "{unit} {type} {kind}"),
+    _rule(rf"issue\.{_UNIT}\.special\.{_TYPE}\.(?P<name>\w+)", COMPUTE, "{unit} {type} {name}"),
     _rule(
-        rf"run\.{_UNIT}\.conditional\.{_TYPE}\.(?P<name>\w+)",
+        rf"issue\.{_UNIT}\.conditional\.{_TYPE}\.(?P<name>\w+)",
         COMPUTE,
         "{unit} {type} {name} under conditions",
     ),
     # memory, as a device issues it
     _rule(
-        rf"run\.{_UNIT}\.guarded\.gmem\.{_DIRECTION}", L1, "{unit} global {direction} with a mask"
+        rf"issue\.{_UNIT}\.guarded\.gmem\.{_DIRECTION}", L1, "{unit} global {direction} with a mask"
     ),
     _rule(
-        rf"run\.{_UNIT}\.guarded\.lmem\.{_DIRECTION}", LOCAL, "{unit} local {direction} with a mask"
+        rf"issue\.{_UNIT}\.guarded\.lmem\.{_DIRECTION}",
+        LOCAL,
+        "{unit} local {direction} with a mask",
     ),
-    _rule(rf"run\.{_UNIT}\.gmem\.{_DIRECTION}\.{_NEAR}", L1, "{unit} {direction} {step}"),
+    _rule(rf"issue\.{_UNIT}\.gmem\.{_DIRECTION}\.{_NEAR}", L1, "{unit} {direction} {step}"),
     _rule(
-        rf"run\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>wide|pitch)", L2, "{unit} {direction} {step}"
+        rf"issue\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>l2_reuse|set_conflict)",
+        L2,
+        "{unit} {direction} {step}",
     ),
-    _rule(rf"run\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>vast)", FAR, "{unit} {direction} {step}"),
     _rule(
-        rf"run\.{_UNIT}\.lmem\.{_DIRECTION}\.(?P<step>\w+)",
+        rf"issue\.{_UNIT}\.gmem\.{_DIRECTION}\.(?P<step>beyond_l2)",
+        FAR,
+        "{unit} {direction} {step}",
+    ),
+    _rule(
+        rf"issue\.{_UNIT}\.lmem\.{_DIRECTION}\.(?P<step>\w+)",
         LOCAL,
         "{unit} local {direction} {step}",
     ),
     _rule(rf"bytes\.group\.{_DIRECTION}\.(?P<how>\w+)", L1, "bytes of groups' {direction} {how}"),
     _rule(rf"segments\.group\.{_DIRECTION}", L1, "separate pieces of groups' {direction}"),
-    _rule(rf"{_DIRECTION}_(?P<level>beyond\d)", FAR, "{direction}: bytes from beyond {level}"),
+    _rule(rf"{_DIRECTION}_(?P<level>beyond_l\w+)", FAR, "{direction}: bytes from beyond {level}"),
     _rule(
-        rf"{_DIRECTION}_segments_(?P<level>beyond\d)",
+        rf"{_DIRECTION}_segments_(?P<level>beyond_l\w+)",
         FAR,
         "{direction}: separate pieces from beyond {level}",
     ),
@@ -208,7 +216,7 @@ _RULES = (
         "{direction}: bytes in more than {number} streams per group",
     ),
     _rule(
-        rf"{_UNIT}_{_DIRECTION}_(?P<step>[a-z]+)_out_of_reach",
+        rf"{_UNIT}_{_DIRECTION}_(?P<step>[a-z]\w*)_out_of_reach",
         TRANSLATION,
         "{unit} {direction} {step}: address translation",
     ),
@@ -228,12 +236,12 @@ _RULES = (
         "{level} of {direction}: address translation",
     ),
     _rule(
-        rf"late\.crowded\.{_DIRECTION}", L2, "{direction} that miss L1: their lines share its sets"
+        rf"miss\.conflict\.{_DIRECTION}", L2, "{direction} that miss L1: their lines share its sets"
     ),
-    _rule(rf"late\.stack\.{_DIRECTION}", L2, "{direction} of private values that miss L1"),
+    _rule(rf"spill\.beyond_l1\.{_DIRECTION}", L2, "{direction} of private values that miss L1"),
     # chains
     _rule(
-        rf"run\.{_UNIT}\.chain\.{_TYPE}\.(?P<kind>\w+)",
+        rf"issue\.{_UNIT}\.chain\.{_TYPE}\.(?P<kind>\w+)",
         CHAINS,
         "{unit} {type} {kind} that wait for each other",
     ),

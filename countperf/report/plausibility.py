@@ -77,7 +77,7 @@ def plausibility(
         reference = device.bandwidth_byte_per_s if amount.kind == "gmem" else device.peak_flops
         what = "peak"
     if reference is None:
-        return _of_cycles(weight, device) if amount.kind == "run" else UNKNOWN
+        return _of_cycles(weight, device) if amount.kind == "issue" else UNKNOWN
     share = found[0] / reference
     limit = format_quantity(reference, found[1])
     if share <= 1:

@@ -89,7 +89,7 @@ def coverage(
         vector_for(kernel, known, weights, {**(parameters or {}), **more}),
         parameters,
         exercise=recorded,
-        suppliers=lambda name: (
+        exercising_kernels=lambda name: (
             lookup(name)
             or tuple(kernel for kernel, vector in catalogue_vectors().items() if name in vector)
         ),

@@ -24,7 +24,7 @@ from countperf.tuning.pools import pool_or
 from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.measured import read_measurements, with_known_transactions
 from countperf.workflow.prediction import (
-    catalogue_suppliers,
+    catalogue_exercising_kernels,
 )
 from countperf.workflow.prediction import explain as explain
 from countperf.workflow.prediction import predict as predict
@@ -133,7 +133,7 @@ def fit(
             loss=loss,
             loss_scale=loss_scale,
             weigh_noise=weigh_noise,
-            suppliers=catalogue_suppliers,
+            exercising_kernels=catalogue_exercising_kernels,
             memory=memory,
             executor=pool,
         )

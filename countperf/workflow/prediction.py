@@ -12,7 +12,7 @@ import numpy as np
 
 from countperf.counting.producers import translation_unit
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError
-from countperf.features import suppliers_of
+from countperf.features import exercising_kernels_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
@@ -416,16 +416,16 @@ def catalogue_vectors() -> Mapping[str, PropertyVector]:
     }
 
 
-def catalogue_suppliers(model: ModelDefinition) -> Mapping[str, tuple[str, ...]]:
+def catalogue_exercising_kernels(model: ModelDefinition) -> Mapping[str, tuple[str, ...]]:
     """Return, for each feature of a model, the kernels of the catalogue that exercise it.
 
     One kernel of each family and variant stands for the others; all element types are looked at.
     """
     issued = {name: model.made_of(vector) for name, vector in catalogue_vectors().items()}
-    return suppliers_of(model.features, issued)
+    return exercising_kernels_of(model.features, issued)
 
 
 def lookup_of(model: ModelDefinition) -> Callable[[str], tuple[str, ...]]:
-    """Return what looks up a feature's suppliers; the catalogue is gone through once, if asked."""
-    found = cache(lambda: catalogue_suppliers(model))
+    """Return what looks up a feature's kernels; the catalogue is gone through once, if asked."""
+    found = cache(lambda: catalogue_exercising_kernels(model))
     return lambda feature: found().get(feature, ())

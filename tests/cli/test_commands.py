@@ -172,7 +172,7 @@ def test_predictions_follow_the_documented_shape(
     assert shares == sorted(shares, reverse=True)
 
 
-def test_a_property_without_a_weight_names_its_suppliers(
+def test_a_property_without_a_weight_names_its_exercising_kernels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shipped = Path(__file__).parents[2] / "fits" / "pocl-epyc-zen5" / "measurements.jsonl"

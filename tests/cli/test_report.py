@@ -97,7 +97,7 @@ def test_the_page_of_a_kernel_says_what_bounds_it(pages: dict[str, Path]) -> Non
     assert "bound by memory: scalar loads that miss L1" in text
     assert "addresses of b are 2048 bytes apart from iteration to iteration of k" in text
     assert "operational intensity" in text
-    assert "run.scalar.gmem.load.pitch" in text
+    assert "issue.scalar.gmem.load.set_conflict" in text
 
 
 def test_the_page_of_a_search_names_the_winner(pages: dict[str, Path]) -> None:

@@ -386,7 +386,7 @@ def test_automatic_strides_are_those_of_c_order_and_say_so() -> None:
     assert stated["gmem.load.32.stride1"].exact
     assert by_row["gmem.store.32.stride1"].exact
     structure = count_kernel(_copy(a, lane="j"), view="structure")
-    executed = next(c for name, c in structure.items() if name.startswith("exec."))
+    executed = next(c for name, c in structure.items() if name.startswith("site."))
     assert "loopy.tag_array_axes(t_unit, 'a', 'C,C')" in executed.reason
 
 

@@ -99,7 +99,7 @@ def test_counts_depend_on_size_arguments_alone(name: str, view: View) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_condition_on_known_loops_is_exact_inside_one_over_data(view: View) -> None:
     vector = count_kernel(kernels.guarded("i >= 2"), statistics={"j": 4}, view=view)
-    name = "exec.free.loop.1x1.flop.add.f64" if view == "structure" else "flop.add.f64"
+    name = "site.free.loop.1x1.flop.add.f64" if view == "structure" else "flop.add.f64"
     assert vector.evaluate(m=6, q=1)[name] == 4 * 4
     assert vector.evaluate(m=2, q=1)[name] == 0
 
@@ -325,7 +325,7 @@ def test_compiled_arg_extrema_equal_executed_instructions(tmp_path: Path) -> Non
 
 def test_an_arg_extremum_waits_as_a_minimum_does() -> None:
     counts = count_kernel(_smallest(), view="structure").evaluate(m=5, n=7)
-    assert counts["exec.free.loop.1x1.chain.minmax.f64"] == 35
+    assert counts["site.free.loop.1x1.chain.minmax.f64"] == 35
 
 
 # }}}

@@ -34,9 +34,9 @@ def _sums(counts: dict[str, Any]) -> Counter[str]:
     found: Counter[str] = Counter()
     for name, count in counts.items():
         match name.split("."):
-            case ["exec", _, _, _, ("flop" | "iop") as root, *rest]:
+            case ["site", _, _, _, ("flop" | "iop") as root, *rest]:
                 found[".".join([root, *rest])] += count
-            case ["exec", _, _, _, ("gmem" | "lmem") as root, direction, bits, *_]:
+            case ["site", _, _, _, ("gmem" | "lmem") as root, direction, bits, *_]:
                 found[f"{root}.{direction}.{bits}"] += count
             case _:
                 pass
@@ -143,13 +143,13 @@ def test_steps_by_a_symbol_are_near_where_it_is_small() -> None:
         steps = {
             name.partition(".gmem.load.32.")[2].partition(".")[0]
             for name, count in counts.evaluate(n=64, p=p).items()
-            if count and name.startswith("exec") and ".gmem.load.32." in name
+            if count and name.startswith("site") and ".gmem.load.32." in name
         }
-        assert steps == {"near" if p < 16 else "far"}
+        assert steps == {"near" if p < 16 else "l1_reuse"}
 
 
 def _site_names(t_unit: Any) -> set[str]:
-    return {n for n in count_kernel(t_unit, view="structure") if n.startswith("exec.")}
+    return {n for n in count_kernel(t_unit, view="structure") if n.startswith("site.")}
 
 
 def test_sites_and_steps_of_a_column_sum() -> None:
@@ -162,9 +162,9 @@ def test_sites_and_steps_of_a_column_sum() -> None:
     t_unit = lp.add_and_infer_dtypes(t_unit, {"a": np.float32})
     t_unit = lp.split_iname(t_unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
     names = _site_names(t_unit)
-    assert "exec.free.loop.32x1.gmem.load.32.next.far" in names
-    assert "exec.free.loop.32x1.chain.add.f32" in names
-    assert "exec.free.flat.32x1.gmem.store.32.next" in names
+    assert "site.free.loop.32x1.gmem.load.32.next.l1_reuse" in names
+    assert "site.free.loop.32x1.chain.add.f32" in names
+    assert "site.free.flat.32x1.gmem.store.32.next" in names
 
 
 def test_idle_slots_of_a_guarded_fetch() -> None:
@@ -172,7 +172,7 @@ def test_idle_slots_of_a_guarded_fetch() -> None:
     found = count_kernel(entry.build(), view="structure").evaluate(n=1024)
     groups = (1024 // 16) ** 2
     # 18 x 18 points by 16 x 16 items, two rounds along each axis
-    assert found["exec.sync.short.16x16.idle"] == groups * (4 * 256 - 18 * 18)
+    assert found["site.sync.short.16x16.idle"] == groups * (4 * 256 - 18 * 18)
 
 
 def test_options_that_the_view_lacks_are_refused() -> None:
@@ -186,32 +186,36 @@ def test_options_that_the_view_lacks_are_refused() -> None:
 )
 def test_a_policy_issues_rows_in_vectors(remainder: Any, vector: float, scalar: float) -> None:
     policy = ExecutionPolicy(width=16, remainder=remainder, vectorized="flat")
-    issued = apply_policy(policy, {"exec.free.flat.24x8.flop.add.f32": 100.0, "groups": 7})
+    issued = apply_policy(policy, {"site.free.flat.24x8.flop.add.f32": 100.0, "groups": 7})
     assert issued.pop("groups") == 7
-    assert issued.pop("run.vector.arithmetic.f32.add") == pytest.approx(vector)
+    assert issued.pop("issue.vector.arithmetic.f32.add") == pytest.approx(vector)
     assert sum(issued.values()) == pytest.approx(scalar)
     assert apply_policy(policy, issued) == issued
 
 
 def test_lanes_that_are_apart_access_one_by_one() -> None:
     policy = ExecutionPolicy(width=16, vectorized="always")
-    issued = apply_policy(policy, {"exec.sync.loop.32x1.gmem.load.32.far.next": 64})
-    assert issued == {"run.scalar.gmem.load.far": 64}
+    issued = apply_policy(policy, {"site.sync.loop.32x1.gmem.load.32.l1_reuse.next": 64})
+    assert issued == {"issue.scalar.gmem.load.l1_reuse": 64}
 
 
 def test_accesses_that_a_farther_cache_serves_pass_the_nearer_ones() -> None:
-    for nearest, prefix in (("far", ""), ("data", "data")):
-        for levels, step in enumerate((nearest, f"wide{prefix}", f"vast{prefix}"), start=1):
-            counts = {f"exec.free.flat.32x1.gmem.store.32.{step}": 5}
-            names = [f"run.scalar.gmem.store.{level}" for level in (nearest, "wide", "vast")]
+    for nearest, prefix in (("l1_reuse", ""), ("data", "data_")):
+        for levels, step in enumerate(
+            (nearest, f"{prefix}l2_reuse", f"{prefix}beyond_l2"), start=1
+        ):
+            counts = {f"site.free.flat.32x1.gmem.store.32.{step}": 5}
+            names = [
+                f"issue.scalar.gmem.store.{level}" for level in (nearest, "l2_reuse", "beyond_l2")
+            ]
             for policy in (ExecutionPolicy(width=1), ExecutionPolicy(width=16)):
                 assert apply_policy(policy, counts) == dict.fromkeys(names[:levels], 5)
 
 
 def test_sub_groups_take_items_over_the_group() -> None:
     policy = ExecutionPolicy(width=32, along="group")
-    issued = apply_policy(policy, {"exec.free.flat.16x3.flop.add.f32": 96})
-    assert issued == {"run.vector.arithmetic.f32.add": 4}  # two groups of 48: 2 each
+    issued = apply_policy(policy, {"site.free.flat.16x3.flop.add.f32": 96})
+    assert issued == {"issue.vector.arithmetic.f32.add": 4}  # two groups of 48: 2 each
 
 
 def _blocked_product(block: str) -> Any:
@@ -245,8 +249,8 @@ def test_loops_over_copies_are_short_loops_through_private_arrays() -> None:
     stores = {n: c for n, c in looped.items() if ".pmem.store" in n}
     # beside the updates, the accumulators are set to zero, in the short loops alone
     assert stores == {
-        "exec.sync.short.16x1.pmem.store.6": 2 * 3 * 16,
-        "exec.sync.loop.16x1.pmem.store.6": updates,
+        "site.sync.short.16x1.pmem.store.6": 2 * 3 * 16,
+        "site.sync.loop.16x1.pmem.store.6": updates,
     }
     assert not any(".pmem." in name for name in written_out)
     for counts in (looped, written_out):
@@ -258,8 +262,8 @@ def test_loops_over_copies_are_short_loops_through_private_arrays() -> None:
 def test_results_that_wait_at_barriers(block: str, values: int) -> None:
     """Each in an array of the group's; copies in loops of their own in one."""
     counts = count_kernel(_blocked_product(block), view="structure").evaluate(n=5)
-    kept = {n: c for n, c in counts.items() if ".kept." in n}
-    assert kept == {f"exec.sync.flat.16x1.kept.{values}.32": 2 * 3 * 5 * 16}
+    kept = {n: c for n, c in counts.items() if ".live_across_barrier." in n}
+    assert kept == {f"site.sync.flat.16x1.live_across_barrier.{values}.32": 2 * 3 * 5 * 16}
 
 
 @pytest.mark.parametrize(
@@ -274,12 +278,14 @@ def test_results_that_wait_at_barriers(block: str, values: int) -> None:
     ],
 )
 def test_kept_values_whose_lines_share_sets(shape: str, kept: str, share: Fraction | int) -> None:
-    counts = {f"exec.sync.flat.{shape}.kept.{kept}": 3072}
-    in_vectors = {"run.vector.kept": 192 * (2 if kept.endswith("64") else 1)}
+    counts = {f"site.sync.flat.{shape}.live_across_barrier.{kept}": 3072}
+    in_vectors = {"issue.vector.live_across_barrier": 192 * (2 if kept.endswith("64") else 1)}
     assert apply_policy(ExecutionPolicy(), counts) == in_vectors
     issued = apply_policy(ExecutionPolicy(kept="by value"), counts)
-    assert issued.pop("run.scalar.crowded", 0) == share * 3072
-    assert issued == (in_vectors if kept.startswith("8.") else {"run.scalar.kept": 3072})
+    assert issued.pop("issue.scalar.live_set_conflict", 0) == share * 3072
+    assert issued == (
+        in_vectors if kept.startswith("8.") else {"issue.scalar.live_across_barrier": 3072}
+    )
 
 
 def test_the_longest_of_the_chains_that_wait_together() -> None:
@@ -302,63 +308,66 @@ def test_the_longest_of_the_chains_that_wait_together() -> None:
     counts = count_kernel(t_unit, view="structure").evaluate(n=10)
     chains = {n: c for n, c in counts.items() if ".chain." in n}
     assert chains == {
-        "exec.free.loop.32x1.chain.add.f32": 320,
-        "exec.free.loop.32x1.chain.mul.f32": 320,
+        "site.free.loop.32x1.chain.add.f32": 320,
+        "site.free.loop.32x1.chain.mul.f32": 320,
     }
-    assert counts["exec.free.loop.32x1.carried"] == 2 * 320
+    assert counts["site.free.loop.32x1.carried"] == 2 * 320
 
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        ({}, {"run.vector.iterations": 20}),
-        ({"interchanged": True}, {"run.vector.iterations": 20, "run.vector.rows.loop": 10}),
-        ({"rows": "multiples"}, {"run.vector.iterations": 20}),
-        ({"width": 24, "rows": "multiples"}, {"run.scalar.iterations": 320}),
+        ({}, {"issue.vector.iterations": 20}),
+        (
+            {"work_item_loop_innermost": True},
+            {"issue.vector.iterations": 20, "issue.vector.rows.loop": 10},
+        ),
+        ({"rows": "multiples"}, {"issue.vector.iterations": 20}),
+        ({"width": 24, "rows": "multiples"}, {"issue.scalar.iterations": 320}),
     ],
 )
 def test_loops_of_items_by_policy(policy: Any, expected: Any) -> None:
-    issued = apply_policy(ExecutionPolicy(**policy), {"exec.sync.loop.32x1.iterations": 320})
+    issued = apply_policy(ExecutionPolicy(**policy), {"site.sync.loop.32x1.iterations": 320})
     assert issued == expected
 
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        ({}, {"run.vector.entries": 5}),
-        ({"vectorized": "flat"}, {"run.scalar.entries": 80}),
-        ({"interchanged": True}, {"run.scalar.entries": Fraction(5, 2)}),
+        ({}, {"issue.vector.entries": 5}),
+        ({"vectorized": "flat"}, {"issue.scalar.entries": 80}),
+        ({"work_item_loop_innermost": True}, {"issue.scalar.entries": Fraction(5, 2)}),
     ],
 )
 def test_loops_are_entered_by_items_vectors_or_groups(policy: Any, expected: Any) -> None:
-    issued = apply_policy(ExecutionPolicy(**policy), {"exec.sync.loop.16x2.entries": 80})
+    issued = apply_policy(ExecutionPolicy(**policy), {"site.sync.loop.16x2.entries": 80})
     assert issued == expected
 
 
 def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
     counts = {
-        "exec.sync.short.16x1.entries": 16,
-        "exec.sync.short.16x1.iterations": 64,
-        "exec.sync.short.16x1.pmem.load.4": 64,
-        "exec.sync.short.16x1.chain.fma.f32": 64,
-        "exec.sync.short.16x1.flop.fma.f32": 64,
+        "site.sync.short.16x1.entries": 16,
+        "site.sync.short.16x1.iterations": 64,
+        "site.sync.short.16x1.pmem.load.4": 64,
+        "site.sync.short.16x1.chain.fma.f32": 64,
+        "site.sync.short.16x1.flop.fma.f32": 64,
     }
     assert apply_policy(ExecutionPolicy(vectorized="flat"), counts) == {
-        "run.vector.arithmetic.f32.fma": 4
+        "issue.vector.arithmetic.f32.fma": 4
     }
     assert apply_policy(ExecutionPolicy(short="loops"), counts) == {
-        "run.vector.entries": 1,
-        "run.vector.iterations": 4,
-        "run.vector.pmem.load": 4,
-        "run.vector.chain.f32.arithmetic": 4,
-        "run.vector.arithmetic.f32.fma": 4,
+        "issue.vector.entries": 1,
+        "issue.vector.iterations": 4,
+        "issue.vector.pmem.load": 4,
+        "issue.vector.chain.f32.arithmetic": 4,
+        "issue.vector.arithmetic.f32.fma": 4,
     }
-    assert apply_policy(ExecutionPolicy(interchanged=True), counts) == {
-        "run.scalar.entries": 1,
-        "run.vector.iterations": 4,
-        "run.vector.rows.loop": 4,
-        "run.scalar.pmem.load": 64,
-        "run.vector.arithmetic.f32.fma": 4,
+    assert apply_policy(ExecutionPolicy(work_item_loop_innermost=True), counts) == {
+        "issue.scalar.entries": 1,
+        "issue.vector.iterations": 4,
+        "issue.vector.rows.loop": 4,
+        "issue.scalar.pmem.load": 64,
+        "issue.vector.arithmetic.f32.fma": 4,
     }
 
 
@@ -369,7 +378,11 @@ def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
         ({"odd_rows": "apart"}, "free.flat.64x1.gmem.load.32.next", "vector.gmem.load.next"),
         ({"odd_rows": "apart"}, "free.flat.48x2.gmem.load.32.next", "vector.gmem.load.next"),
         ({"odd_rows": "apart"}, "free.short.48x1.gmem.load.32.next.near", "vector.gmem.load.next"),
-        ({"odd_rows": "apart"}, "free.loop.48x1.gmem.load.32.next.far", "vector.gmem.load.strided"),
+        (
+            {"odd_rows": "apart"},
+            "free.loop.48x1.gmem.load.32.next.l1_reuse",
+            "vector.gmem.load.strided",
+        ),
         ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.shifted", "scalar.lmem.load.walk"),
         ({"shifted": "apart"}, "sync.flat.32x2.lmem.load.32.next", "vector.lmem.load.next"),
         ({"shifted": "apart"}, "sync.flat.32x2.lmem.store.32.shifted", "vector.lmem.store.shifted"),
@@ -385,8 +398,8 @@ def test_rows_that_access_memory_one_by_one(policy: Any, name: str, issued: str)
     """Single ones of odd length, and several of which each loads shifted local elements."""
     each = 1 if issued.startswith("vector") else 16
 
-    assert apply_policy(ExecutionPolicy(**policy), {f"exec.{name}": 96}) == {
-        f"run.{issued}": 6 * each
+    assert apply_policy(ExecutionPolicy(**policy), {f"site.{name}": 96}) == {
+        f"issue.{issued}": 6 * each
     }
 
 
@@ -403,18 +416,18 @@ def test_guards_between_copies_keep_them_from_being_packed() -> None:
         t_unit = lp.split_iname(t_unit, "j", 16, outer_tag="unr", inner_tag="l.0")
         return {name.split(".")[2] for name in _site_names(t_unit) if ".minmax." in name}
 
-    assert placements("n >= 1 and n mod 64 = 0") == {"packed"}
+    assert placements("n >= 1 and n mod 64 = 0") == {"slp"}
     assert placements("n >= 1") == {"flat"}
 
 
 def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
     policy = ExecutionPolicy(rows="multiples behind barriers", remainder="scalar")
-    assert apply_policy(policy, {"exec.sync.flat.24x1.flop.fma.f32": 24}) == {
-        "run.scalar.arithmetic.f32.fma": 24
+    assert apply_policy(policy, {"site.sync.flat.24x1.flop.fma.f32": 24}) == {
+        "issue.scalar.arithmetic.f32.fma": 24
     }
-    assert apply_policy(policy, {"exec.free.flat.24x1.flop.fma.f32": 24}) == {
-        "run.vector.arithmetic.f32.fma": 1,
-        "run.scalar.arithmetic.f32.fma": 8,
+    assert apply_policy(policy, {"site.free.flat.24x1.flop.fma.f32": 24}) == {
+        "issue.vector.arithmetic.f32.fma": 1,
+        "issue.scalar.arithmetic.f32.fma": 8,
     }
 
 
@@ -432,15 +445,15 @@ def test_long_code_of_narrow_rows_is_told_apart() -> None:
         )
         t_unit = lp.tag_inames(t_unit, {"i": "l.0", "y": "l.1"})
         counts = count_kernel(t_unit, view="structure").evaluate()
-        assert counts[f"exec.free.{wanted}.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
+        assert counts[f"site.free.{wanted}.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
 
 
 @pytest.mark.parametrize(
     ("tag", "copies", "statement", "placement"),
     [
-        ("unr", 4, "out[j, i] = fmin(a[j, i], b[i])", "packed"),
-        ("ilp", 4, "out[j, i] = fmin(a[j, i], b[i])", "packed"),
-        ("unr", 2, "out[j, i] = fmin(a[j, i], exp(b[i]))", "packed"),
+        ("unr", 4, "out[j, i] = fmin(a[j, i], b[i])", "slp"),
+        ("ilp", 4, "out[j, i] = fmin(a[j, i], b[i])", "slp"),
+        ("unr", 2, "out[j, i] = fmin(a[j, i], exp(b[i]))", "slp"),
         ("unr", 2, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
         ("unr", 4, "out[j, i] = exp(a[j, i])", "flat"),
         ("g.0", 4, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
@@ -467,9 +480,9 @@ def test_copies_of_minima_are_packed_unless_they_wait_for_each_other(
     as_items = apply_policy(ExecutionPolicy(), operations)
     as_copies = apply_policy(ExecutionPolicy(packed="copies"), operations)
     assert set(as_items.values()) == {operation / 16 for operation in operations.values()}
-    is_packed = placement == "packed"
+    is_packed = placement == "slp"
     assert (as_copies != as_items) == is_packed
-    assert all(name.startswith("run.scalar") == is_packed for name in as_copies)
+    assert all(name.startswith("issue.scalar") == is_packed for name in as_copies)
 
 
 def test_copies_behind_barriers_are_not_packed() -> None:
@@ -487,7 +500,7 @@ def test_copies_behind_barriers_are_not_packed() -> None:
     )
     t_unit = lp.set_temporary_address_space(t_unit, "tile", "local")
     t_unit = lp.tag_inames(t_unit, {"i": "l.0", "k": "l.0", "j": "unr"})
-    assert "exec.sync.flat.32x1.flop.minmax.f32" in count_kernel(t_unit, view="structure")
+    assert "site.sync.flat.32x1.flop.minmax.f32" in count_kernel(t_unit, view="structure")
 
 
 def test_addresses_are_kept_over_barriers_in_loops() -> None:
@@ -497,14 +510,14 @@ def test_addresses_are_kept_over_barriers_in_loops() -> None:
     loads = {n: c for n, c in counts.items() if ".addresses." in n}
     # in each of 5 steps, 8 elements of 3 columns of b, and of 2 fetched rows of a
     per_item = (3 + 2) * 8
-    assert loads == {f"exec.sync.flat.16x1.addresses.{per_item}": 5 * per_item * 16}
+    assert loads == {f"site.sync.flat.16x1.addresses.{per_item}": 5 * per_item * 16}
 
-    loads = {f"exec.sync.flat.64x8.addresses.{per_item}": 64 * 8}
+    loads = {f"site.sync.flat.64x8.addresses.{per_item}": 64 * 8}
     assert apply_policy(ExecutionPolicy(), loads) == {}
     policy = ExecutionPolicy(addresses="kept", chains="overlapped")
     share = 1 - Fraction(2**15, 8 * per_item * 64 * 8)
-    assert apply_policy(policy, loads) == {"run.vector.addresses": 32 * share}
-    assert apply_policy(policy, {"exec.sync.flat.64x8.addresses.8": 64 * 8}) == {}  # in 32 KiB
+    assert apply_policy(policy, loads) == {"issue.vector.addresses": 32 * share}
+    assert apply_policy(policy, {"site.sync.flat.64x8.addresses.8": 64 * 8}) == {}  # in 32 KiB
 
 
 def test_short_chains_overlap_with_what_follows() -> None:
@@ -519,10 +532,10 @@ def test_short_chains_overlap_with_what_follows() -> None:
     )
     counts = count_kernel(lp.tag_inames(t_unit, {"i": "l.0"}), view="structure").evaluate()
     chains = {name: count for name, count in counts.items() if ".chain." in name}
-    assert chains == {"exec.free.short.16x1.chain.add.f32.15": 5 * 3 * 16}
+    assert chains == {"site.free.short.16x1.chain.add.f32.15": 5 * 3 * 16}
 
-    chains["exec.free.loop.16x1.chain.add.f32"] = 1000  # along a loop of unknown length
-    chain = "run.scalar.chain.f32.add"
+    chains["site.free.loop.16x1.chain.add.f32"] = 1000  # along a loop of unknown length
+    chain = "issue.scalar.chain.f32.add"
     policy = ExecutionPolicy(vectorized="flat", short="loops")
     assert apply_policy(policy, chains) == {chain: 240 + 1000}
     overlapped = policy.model_copy(update={"chains": "overlapped"})
@@ -534,17 +547,17 @@ def test_short_chains_overlap_with_what_follows() -> None:
 )
 def test_few_items_run_in_vectors_if_none_are_left_over(place: str, vectors: int) -> None:
     policy = ExecutionPolicy(width=8, rows="multiples if few")
-    issued = apply_policy(policy, {f"exec.{place}.flop.fma.f32": 48})
+    issued = apply_policy(policy, {f"site.{place}.flop.fma.f32": 48})
     kind = "vector" if vectors else "scalar"
-    assert issued == {f"run.{kind}.arithmetic.f32.fma": vectors or 48}
-    assert apply_policy(policy, {"exec.sync.flat.12x4.flop.fma.f32": 48}) == {
-        "run.vector.arithmetic.f32.fma": 8
+    assert issued == {f"issue.{kind}.arithmetic.f32.fma": vectors or 48}
+    assert apply_policy(policy, {"site.sync.flat.12x4.flop.fma.f32": 48}) == {
+        "issue.vector.arithmetic.f32.fma": 8
     }
 
 
 def test_narrow_rows_run_along_axis_0() -> None:
-    counts = {"exec.free.flat.4x32.gmem.load.32.next_far": 128}
-    assert apply_policy(ExecutionPolicy(), counts) == {"run.vector.gmem.load.next": 32}
+    counts = {"site.free.flat.4x32.gmem.load.32.next-l1_reuse": 128}
+    assert apply_policy(ExecutionPolicy(), counts) == {"issue.vector.gmem.load.next": 32}
 
 
 @pytest.mark.parametrize("option", ["unrolled", "sync_width"])
@@ -591,7 +604,7 @@ def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
     from countperf.models.function import ModelFunction, model_inputs
 
     model = structural.structural(ExecutionPolicy(units=2))
-    counts = {"groups": groups, "launches": launches, "exec.free.loop.16x1.flop.add.f32": 160}
+    counts = {"groups": groups, "launches": launches, "site.free.loop.16x1.flop.add.f32": 160}
     inputs = model_inputs(model, {name: count for name, count in counts.items() if count})
     assert inputs.variables["rounds"] == pytest.approx(rounds)
     function = ModelFunction(model=model, columns=tuple(inputs.values))
@@ -649,17 +662,17 @@ def test_calls_that_not_all_items_make_are_conditional_in_vectors() -> None:
         t_unit = lp.tag_inames(t_unit, {"g": "g.0", "i": "l.0"})
         return {name for name in _site_names(t_unit) if "special" in name or "cond" in name}
 
-    here = "exec.free.loop.16x1.flop"
+    here = "site.free.loop.16x1.flop"
     assert names("i != k", "exp(a[g, k, i])") == {f"{here}.conditional.f32.exp"}
     assert names("g != k", "exp(a[g, k, i])") == {f"{here}.special.f32.exp"}
     policy = ExecutionPolicy(width=16, remainder="scalar")
-    counts = {"exec.free.loop.24x1.flop.conditional.f32.rsqrt": 24}
+    counts = {"site.free.loop.24x1.flop.conditional.f32.rsqrt": 24}
     assert apply_policy(policy, counts) == {
-        "run.vector.conditional.f32.rsqrt": 1,
-        "run.scalar.special.f32.rsqrt": 8,
+        "issue.vector.conditional.f32.rsqrt": 1,
+        "issue.scalar.special.f32.rsqrt": 8,
     }
-    counts = {"exec.free.flat.16x1.flop.conditional.f32.fabs": 16}
-    assert apply_policy(policy, counts) == {"run.vector.minor.f32.fabs": 1}
+    counts = {"site.free.flat.16x1.flop.conditional.f32.fabs": 16}
+    assert apply_policy(policy, counts) == {"issue.vector.minor.f32.fabs": 1}
 
 
 @pytest.mark.parametrize("entry", _KERNELS[::2], ids=lambda e: e.name)
@@ -676,7 +689,7 @@ def test_accesses_are_guarded_where_the_code_tells_items_apart(entry: Any) -> No
 
 def test_every_access_of_a_guarded_kernel_is_guarded() -> None:
     counts = count_kernel(catalog.entry("guards/stencil/32x8").build(), view="structure")
-    site = "exec.free.flat.32x8"
+    site = "site.free.flat.32x8"
     for n, m in ((64, 64), (61, 67)):  # groups have the same code where they divide the sizes
         found = counts.evaluate(n=n, m=m)
         for kind, each in (("load", 5), ("store", 1)):
@@ -716,58 +729,58 @@ def test_conditions_guard_what_tells_neighbors_apart(
 
 def test_guarded_vectors_are_masked() -> None:
     masked = ExecutionPolicy(width=8, guards="masked", remainder="scalar", vectorized="flat")
-    counts = {"exec.free.flat.20x4.guarded.gmem.store.64.next": 80}
-    assert apply_policy(masked, counts) == {"run.vector.guarded.gmem.store": 4 * 2 * 2}
+    counts = {"site.free.flat.20x4.guarded.gmem.store.64.next": 80}
+    assert apply_policy(masked, counts) == {"issue.vector.guarded.gmem.store": 4 * 2 * 2}
     assert apply_policy(masked.model_copy(update={"guards": "free"}), counts) == {}
     whole = masked.model_copy(update={"remainder": "whole"})
-    assert apply_policy(whole, counts) == {"run.vector.guarded.gmem.store": 4 * 3 * 2}
-    apart = {"exec.free.flat.16x4.guarded.gmem.load.32.far": 64}
-    assert apply_policy(masked, apart) == {"run.scalar.guarded.gmem.load": 64}
-    loop = {"exec.free.loop.16x4.guarded.gmem.load.32.next": 64}
+    assert apply_policy(whole, counts) == {"issue.vector.guarded.gmem.store": 4 * 3 * 2}
+    apart = {"site.free.flat.16x4.guarded.gmem.load.32.l1_reuse": 64}
+    assert apply_policy(masked, apart) == {"issue.scalar.guarded.gmem.load": 64}
+    loop = {"site.free.loop.16x4.guarded.gmem.load.32.next": 64}
     assert apply_policy(masked, loop) == {}  # an item's branch
 
 
 @pytest.mark.parametrize(
     ("arrays", "issued"),
     [
-        (0, {"run.vector.pmem.load": 10}),
-        (8, {"run.vector.pmem.gather": 80}),
-        (16, {"run.vector.pmem.load": 10}),
+        (0, {"issue.vector.pmem.load": 10}),
+        (8, {"issue.vector.pmem.gather": 80}),
+        (16, {"issue.vector.pmem.load": 10}),
     ],
 )
 def test_large_private_arrays_of_vectors_are_in_memory(arrays: int, issued: dict[str, int]) -> None:
     policy = ExecutionPolicy(width=8, short="loops", arrays=arrays)
-    large = {"exec.sync.short.16x1.pmem.load.16": 64, "exec.sync.loop.16x1.pmem.load.16": 16}
+    large = {"site.sync.short.16x1.pmem.load.16": 64, "site.sync.loop.16x1.pmem.load.16": 16}
     assert apply_policy(policy, large) == issued
     for name in issued:
         validate_name(name)
-    small = {"exec.sync.loop.16x1.pmem.load.8": 16}
-    assert apply_policy(policy, small) == {"run.vector.pmem.load": 2}
+    small = {"site.sync.loop.16x1.pmem.load.8": 16}
+    assert apply_policy(policy, small) == {"issue.vector.pmem.load": 2}
     # written out they are in registers, unless they are large
     unrolled = policy.model_copy(update={"short": "unrolled"})
-    found = apply_policy(unrolled, {"exec.sync.short.16x1.pmem.store.16": 64})
-    assert found == ({"run.vector.pmem.scatter": 64} if arrays == 8 else {})
+    found = apply_policy(unrolled, {"site.sync.short.16x1.pmem.store.16": 64})
+    assert found == ({"issue.vector.pmem.scatter": 64} if arrays == 8 else {})
     scalar = policy.model_copy(update={"vectorized": "flat"})
-    assert apply_policy(scalar, {"exec.sync.loop.16x1.pmem.store.16": 64}) == {
-        "run.scalar.pmem.store": 64
+    assert apply_policy(scalar, {"site.sync.loop.16x1.pmem.store.16": 64}) == {
+        "issue.scalar.pmem.store": 64
     }
 
 
 @pytest.mark.parametrize(
     ("site", "issued"),
     [
-        ("sync.loop.32x1", "run.vector.pmem.load"),
-        ("sync.loop.16x2", "run.vector.pmem.gather"),
-        ("free.loop.32x1", "run.vector.pmem.gather"),
+        ("sync.loop.32x1", "issue.vector.pmem.load"),
+        ("sync.loop.16x2", "issue.vector.pmem.gather"),
+        ("free.loop.32x1", "issue.vector.pmem.gather"),
     ],
 )
 def test_those_of_single_rows_behind_barriers_may_not_be(site: str, issued: str) -> None:
     policy = ExecutionPolicy(width=8, arrays=8, lone_arrays="registers")
-    found = apply_policy(policy, {f"exec.{site}.pmem.load.16": 64})
+    found = apply_policy(policy, {f"site.{site}.pmem.load.16": 64})
     assert found == {issued: 8 if issued.endswith("load") else 64}
     in_memory = policy.model_copy(update={"lone_arrays": "memory"})
-    assert apply_policy(in_memory, {f"exec.{site}.pmem.load.16": 64}) == {
-        "run.vector.pmem.gather": 64
+    assert apply_policy(in_memory, {f"site.{site}.pmem.load.16": 64}) == {
+        "issue.vector.pmem.gather": 64
     }
 
 
@@ -776,16 +789,17 @@ def test_those_of_single_rows_behind_barriers_may_not_be(site: str, issued: str)
 def test_vectors_may_load_item_by_item_from_local_memory(lane: str, placement: str) -> None:
     policy = ExecutionPolicy(width=8, local_loads="by item")
     walk = ".near" if placement == "loop" else ""
-    load = f"exec.sync.{placement}.16x2.lmem.load.32.{lane}{walk}"
-    assert apply_policy(policy, {load: 64}) == {"run.scalar.lmem.load.walk": 64}
+    load = f"site.sync.{placement}.16x2.lmem.load.32.{lane}{walk}"
+    assert apply_policy(policy, {load: 64}) == {"issue.scalar.lmem.load.walk": 64}
     together = policy.model_copy(update={"local_loads": "by vector"})
-    assert apply_policy(together, {load: 64}) == {f"run.vector.lmem.load.{lane}": 8}
+    assert apply_policy(together, {load: 64}) == {f"issue.vector.lmem.load.{lane}": 8}
     others = dict.fromkeys((load.replace("load", "store"), load.replace("lmem", "gmem")), 64)
     assert apply_policy(policy, others) == apply_policy(together, others)
 
 
 @pytest.mark.parametrize(
-    ("reach", "farther"), [("data", ()), ("widedata", ("wide",)), ("vastdata", ("wide", "vast"))]
+    ("reach", "farther"),
+    [("data", ()), ("data_l2_reuse", ("l2_reuse",)), ("data_beyond_l2", ("l2_reuse", "beyond_l2"))],
 )
 @pytest.mark.parametrize(("direction", "issued"), [("load", "gather"), ("store", "scatter")])
 def test_vectors_that_data_leads_may_cost_what_gathers_do(
@@ -793,13 +807,13 @@ def test_vectors_that_data_leads_may_cost_what_gathers_do(
 ) -> None:
     policy = ExecutionPolicy(width=8, remainder="scalar", gathers="apart", vectorized="flat")
     access = f"gmem.{direction}.32.{reach}"
-    beyond = {f"run.scalar.gmem.{direction}.{cache}": 64 for cache in farther}
-    found = apply_policy(policy, {f"exec.free.flat.16x2.{access}": 64})
-    assert found == {f"run.vector.gmem.{direction}.{issued}": 64} | beyond
-    alike = {f"run.scalar.gmem.{direction}.data": 64} | beyond
-    assert apply_policy(policy, {f"exec.free.loop.16x2.{access}.{reach}": 64}) == alike
+    beyond = {f"issue.scalar.gmem.{direction}.{cache}": 64 for cache in farther}
+    found = apply_policy(policy, {f"site.free.flat.16x2.{access}": 64})
+    assert found == {f"issue.vector.gmem.{direction}.{issued}": 64} | beyond
+    alike = {f"issue.scalar.gmem.{direction}.data": 64} | beyond
+    assert apply_policy(policy, {f"site.free.loop.16x2.{access}.{reach}": 64}) == alike
     by_item = policy.model_copy(update={"gathers": "alike"})
-    assert apply_policy(by_item, {f"exec.free.flat.16x2.{access}": 64}) == alike
+    assert apply_policy(by_item, {f"site.free.flat.16x2.{access}": 64}) == alike
 
 
 @pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])
@@ -838,7 +852,7 @@ def _through_data(instruction: str, *loops: str, **statistics: Any) -> dict[str,
     found: dict[str, dict[int, int]] = {}
     for size in _SIZES:
         for name, count in counted.evaluate(n=size).items():
-            step = name.partition("x1.gmem.load.32.")[2] if name.startswith("exec") else ""
+            step = name.partition("x1.gmem.load.32.")[2] if name.startswith("site") else ""
             if count and (step or name.startswith("bytes.group.load")):
                 found.setdefault(step or name, {})[size] = int(count)
     return found
@@ -849,8 +863,8 @@ def test_data_leads_anywhere_in_an_array() -> None:
     assert {step: list(at) for step, at in found.items()} == {
         "next": list(_SIZES),
         "data": [160, 12288],
-        "widedata": [12304, 262144],
-        "vastdata": [262160],
+        "data_l2_reuse": [12304, 262144],
+        "data_beyond_l2": [262160],
         "bytes.group.load.dense": list(_SIZES),
     }
     assert found["bytes.group.load.dense"][160] == 4 * 160  # those of the numbers alone

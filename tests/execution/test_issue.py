@@ -146,10 +146,10 @@ def test_regions_are_passed_by_groups_and_rows() -> None:
 
 
 @pytest.mark.parametrize(("context", "is_issued"), [("free", False), ("sync", True)])
-def test_values_are_carried_in_memory_where_loops_are_interchanged(
+def test_values_are_carried_in_memory_where_the_loop_over_items_is_innermost(
     context: Any, is_issued: bool
 ) -> None:
-    policy = ExecutionPolicy(width=8, interchanged=True)
+    policy = ExecutionPolicy(width=8, work_item_loop_innermost=True)
     found = issue(EventKey(Site(context, "loop", (16, 1)), "carried"), policy, FIRST)
     assert dict(found) == ({IssuedEvent("vector", "carried"): Fraction(1, 8)} if is_issued else {})
 

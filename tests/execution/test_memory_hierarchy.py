@@ -161,8 +161,8 @@ def test_structural_models_take_sizes_from_the_hierarchy() -> None:
 
     model = structural(ExecutionPolicy(units=2), memory=memory)
 
-    assert f"{512 * KIB}/" in model.derived["beyond1"]
-    assert f"{32 * MIB}/" in model.derived["beyond2"]
+    assert f"{512 * KIB}/" in model.derived["beyond_l2"]
+    assert f"{32 * MIB}/" in model.derived["beyond_llc"]
     assert f"{8 * MIB}/" in model.derived["out_of_reach"]
     others = [*refinements(model, units=2).values(), *candidates(memory=memory).values()]
     assert all(each.memory == memory for each in others)
@@ -178,9 +178,12 @@ def test_policies_take_the_first_cache_from_the_hierarchy(
     name: str, beyond: float, crowded: float
 ) -> None:
     policy = ExecutionPolicy(width=8, vectorized="never", addresses="kept", kept="by value")
-    counts = {"exec.sync.flat.8000x1.addresses.1": 1, "exec.sync.flat.1024x1.kept.16.32": 1}
+    counts = {
+        "site.sync.flat.8000x1.addresses.1": 1,
+        "site.sync.flat.1024x1.live_across_barrier.16.32": 1,
+    }
 
     issued = apply_policy(policy, counts, load_hierarchy(name))
 
-    assert float(issued["run.scalar.addresses"]) == pytest.approx(beyond)
-    assert float(issued["run.scalar.crowded"]) == crowded
+    assert float(issued["issue.scalar.addresses"]) == pytest.approx(beyond)
+    assert float(issued["issue.scalar.live_set_conflict"]) == crowded

@@ -41,7 +41,7 @@ def _returns_missed(addresses: Iterable[int], size: int, ways: int) -> float:
 def _executed(t_unit: Any, access: str, **sizes: int) -> dict[str, int]:
     """Return how often the access is executed at some sizes, by its steps."""
     counts = count_kernel(t_unit, view="structure").evaluate(sizes)
-    names = [n for n, c in counts.items() if c and f".{access}.32." in n and n.startswith("exec")]
+    names = [n for n, c in counts.items() if c and f".{access}.32." in n and n.startswith("site")]
     every = [n for n in names if ".guarded." not in n]
     return {name.partition(f".{access}.32.")[2]: int(counts[name]) for name in every}
 
@@ -66,27 +66,32 @@ def _unit(domain: str, statement: str, shape: tuple[Any, ...]) -> Any:
     )
 
 
-_MISSED = {"far": (0, 0.02), "far1": (0.05, 0.5), "far2": (0.5, 0.75), "far3": (0.75, 1)}
-"""Shares of misses in a first-level cache, by step; of ``wide`` and ``vast`` ones nearly all."""
+_MISSED = {
+    "l1_reuse": (0, 0.02),
+    "l1_reuse_conflict1": (0.05, 0.5),
+    "l1_reuse_conflict2": (0.5, 0.75),
+    "l1_reuse_conflict3": (0.75, 1),
+}
+"""Shares of misses in a first-level cache, by step; nearly all of ``l2_reuse``, ``beyond_l2``."""
 
 
 @pytest.mark.parametrize(
     ("n", "m", "step"),
     [
-        (1024, 12, "far"),
-        (1024, 16, "far1"),
-        (1024, 40, "far2"),
-        (3072, 200, "far3"),
-        (1024, 900, "wide3"),
-        (1024, 3000, "vast3"),
-        (1536, 24, "far"),
-        (1536, 40, "far1"),
-        (1536, 80, "far2"),
-        (1536, 500, "far3"),
-        (1040, 9, "far"),
-        (1040, 700, "far"),
-        (1040, 2000, "wide"),
-        (1040, 40000, "vast"),
+        (1024, 12, "l1_reuse"),
+        (1024, 16, "l1_reuse_conflict1"),
+        (1024, 40, "l1_reuse_conflict2"),
+        (3072, 200, "l1_reuse_conflict3"),
+        (1024, 900, "l2_reuse_conflict3"),
+        (1024, 3000, "beyond_l2_conflict3"),
+        (1536, 24, "l1_reuse"),
+        (1536, 40, "l1_reuse_conflict1"),
+        (1536, 80, "l1_reuse_conflict2"),
+        (1536, 500, "l1_reuse_conflict3"),
+        (1040, 9, "l1_reuse"),
+        (1040, 700, "l1_reuse"),
+        (1040, 2000, "l2_reuse"),
+        (1040, 40000, "beyond_l2"),
     ],
 )
 def test_columns_that_items_walk_down(n: int, m: int, step: str) -> None:
@@ -98,18 +103,19 @@ def test_columns_that_items_walk_down(n: int, m: int, step: str) -> None:
     walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
     assert low <= _returns_missed(walk, 48 << 10, 12) <= high
     if n == 1040:
-        assert (_returns_missed(walk, 1 << 20, 16) > 0.3) == (step == "vast")
+        assert (_returns_missed(walk, 1 << 20, 16) > 0.3) == (step == "beyond_l2")
 
 
 @pytest.mark.parametrize(
-    ("m", "items", "step"), [(1024, 12, "far"), (1024, 20, "far1"), (1000, 16, "far")]
+    ("m", "items", "step"),
+    [(1024, 12, "l1_reuse"), (1024, 20, "l1_reuse_conflict1"), (1000, 16, "l1_reuse")],
 )
 def test_rows_apart_that_items_of_a_group_begin(m: int, items: int, step: str) -> None:
     t_unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < 16 }", "a[i, j] = i + j", ("n", "m"))
     t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
     t_unit = lp.tag_inames(t_unit, {"j": "l.1"})
     t_unit = lp.remove_unused_arguments(t_unit)
-    lane = _walked(t_unit, "gmem.store", n=1200, m=m).partition("_")[0]
+    lane = _walked(t_unit, "gmem.store", n=1200, m=m).partition("-")[0]
     assert lane == step
 
     low, high = _MISSED[step]
@@ -120,21 +126,28 @@ def test_rows_apart_that_items_of_a_group_begin(m: int, items: int, step: str) -
 @pytest.mark.parametrize(
     ("walk", "issued"),
     [
-        ("gmem.load.32.far3", {"far": 96, "pitch": 96}),
-        ("gmem.store.32.far1", {"far": 96, "pitch": 24}),
-        ("gmem.load.32.vast3", {"far": 96, "wide": 96, "vast": 96, "pitch": 96}),
-        ("gmem.load.32.wide", {"far": 96, "wide": 96}),
+        ("gmem.load.32.l1_reuse_conflict3", {"l1_reuse": 96, "set_conflict": 96}),
+        ("gmem.store.32.l1_reuse_conflict1", {"l1_reuse": 96, "set_conflict": 24}),
+        (
+            "gmem.load.32.beyond_l2_conflict3",
+            {"l1_reuse": 96, "l2_reuse": 96, "beyond_l2": 96, "set_conflict": 96},
+        ),
+        ("gmem.load.32.l2_reuse", {"l1_reuse": 96, "l2_reuse": 96}),
     ],
 )
 def test_accesses_pass_nearer_caches(walk: str, issued: dict[str, int]) -> None:
-    found = apply_policy(ExecutionPolicy(), {f"exec.free.flat.16x1.{walk}": 96})
+    found = apply_policy(ExecutionPolicy(), {f"site.free.flat.16x1.{walk}": 96})
     space = ".".join(walk.split(".")[:2])
-    assert found == {f"run.scalar.{space}.{name}": number for name, number in issued.items()}
+    assert found == {f"issue.scalar.{space}.{name}": number for name, number in issued.items()}
 
 
 def test_vectors_of_neighbors_pass_them_too() -> None:
-    found = apply_policy(ExecutionPolicy(), {"exec.sync.loop.16x1.gmem.load.32.next.wide3": 96})
-    assert found == {f"run.vector.gmem.load.{name}": 6 for name in ("strided", "wide", "pitch")}
+    found = apply_policy(
+        ExecutionPolicy(), {"site.sync.loop.16x1.gmem.load.32.next.l2_reuse_conflict3": 96}
+    )
+    assert found == {
+        f"issue.vector.gmem.load.{name}": 6 for name in ("strided", "l2_reuse", "set_conflict")
+    }
 
 
 @pytest.mark.parametrize("assumptions", ["n >= 1 and n mod 96 = 0", "n >= 1"])
@@ -148,7 +161,9 @@ def test_loops_with_guards_walk_as_far_as_others(assumptions: str) -> None:
     )
     t_unit = lp.split_iname(t_unit, "i", 96, outer_tag="g.0", inner_iname="j")
     t_unit = lp.split_iname(t_unit, "j", 32, inner_tag="l.0")
-    assert _walked(t_unit, "gmem.load", n=9600) == "far"  # three lines, and on to the next item
+    assert (
+        _walked(t_unit, "gmem.load", n=9600) == "l1_reuse"
+    )  # three lines, and on to the next item
 
 
 def test_unrolled_loops_walk_like_others() -> None:
@@ -162,12 +177,18 @@ def test_unrolled_loops_walk_like_others() -> None:
         t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
         t_unit = lp.tag_inames(t_unit, {"k": tag}) if tag else t_unit
         steps.add(_walked(t_unit, "gmem.load", n=512, m=40))
-    assert steps == {"far3"}  # rows of 2048 bytes
+    assert steps == {"l1_reuse_conflict3"}  # rows of 2048 bytes
 
 
 @pytest.mark.parametrize(
     ("copies", "items", "step"),
-    [(2, 16, "far1"), (4, 12, "far"), (8, 16, "far1"), (8, 40, "far2"), (8, 100, "far3")],
+    [
+        (2, 16, "l1_reuse_conflict1"),
+        (4, 12, "l1_reuse"),
+        (8, 16, "l1_reuse_conflict1"),
+        (8, 40, "l1_reuse_conflict2"),
+        (8, 100, "l1_reuse_conflict3"),
+    ],
 )
 def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step: str) -> None:
     n, m = 8 * items, 1024 // copies  # rows of 4096 bytes
@@ -178,11 +199,11 @@ def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step
     )
     t_unit = lp.split_iname(t_unit, "i", items, outer_tag="g.0", inner_tag="l.0")
     t_unit = lp.tag_inames(t_unit, {"k": "unr"})
-    by_item = dict.fromkeys(("far", step), 0)
+    by_item = dict.fromkeys(("l1_reuse", step), 0)
     for steps, executions in _executed(t_unit, "gmem.load", n=n, m=m).items():
         by_item[steps.partition(".")[0]] += executions
     walked = by_item.pop(step)
-    assert walked == n * m * (copies if step == "far" else 1)
+    assert walked == n * m * (copies if step == "l1_reuse" else 1)
     assert walked + sum(by_item.values()) == n * m * copies
 
     low, high = _MISSED[step]
@@ -195,7 +216,9 @@ def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step
     assert low <= _returns_missed(walk, 48 << 10, 12) <= high
 
 
-@pytest.mark.parametrize(("items", "step"), [(12, "far"), (20, "far1"), (40, "far2")])
+@pytest.mark.parametrize(
+    ("items", "step"), [(12, "l1_reuse"), (20, "l1_reuse_conflict1"), (40, "l1_reuse_conflict2")]
+)
 def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) -> None:
     t_unit = _unit(
         "{ [i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < 4 }",
@@ -236,4 +259,4 @@ def test_divisions_by_powers_of_two_are_shifts(value: str, kind: str) -> None:
     )
     t_unit = lp.split_iname(t_unit, "i", 16, outer_tag="g.0", inner_tag="l.0")
     names = set(count_kernel(t_unit, view="structure"))
-    assert f"exec.free.flat.16x1.iop.{kind}.i32" in names
+    assert f"site.free.flat.16x1.iop.{kind}.i32" in names

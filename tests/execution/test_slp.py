@@ -58,7 +58,7 @@ def _sites(unit: Any, operation: str) -> dict[str, int]:
     return {
         name.split(".")[2]: int(count) // (128 * 64)
         for name, count in counts.items()
-        if name.endswith(operation) and name.startswith("exec.free.loop")
+        if name.endswith(operation) and name.startswith("site.free.loop")
     }
 
 
@@ -66,12 +66,12 @@ def _sites(unit: Any, operation: str) -> dict[str, int]:
     ("number", "expected"),
     [
         (1, {"loop": 1}),
-        (2, {"loop2": 2}),
-        (3, {"loop2": 2, "loop": 1}),
-        (4, {"loop4": 4}),
-        (7, {"loop4": 4, "loop2": 2, "loop": 1}),
-        (8, {"loop8": 8}),
-        (17, {"loop8": 16, "loop": 1}),
+        (2, {"loop_slp2": 2}),
+        (3, {"loop_slp2": 2, "loop": 1}),
+        (4, {"loop_slp4": 4}),
+        (7, {"loop_slp4": 4, "loop_slp2": 2, "loop": 1}),
+        (8, {"loop_slp8": 8}),
+        (17, {"loop_slp8": 16, "loop": 1}),
     ],
 )
 def test_eight_four_and_two_of_them_are_packed(number: int, expected: dict[str, int]) -> None:
@@ -80,7 +80,7 @@ def test_eight_four_and_two_of_them_are_packed(number: int, expected: dict[str, 
 
 def test_constants_may_differ() -> None:
     unit = _updates("0.25 * {s} + a[i]", "0.75 * {s} + a[i]")
-    assert _sites(unit, "flop.fma.f32") == {"loop2": 2}
+    assert _sites(unit, "flop.fma.f32") == {"loop_slp2": 2}
 
 
 def test_others_beside_them_keep_them_apart() -> None:
@@ -90,8 +90,8 @@ def test_others_beside_them_keep_them_apart() -> None:
 
 def test_functions_that_take_long_are_packed_all_the_same() -> None:
     unit = _updates("rsqrt({s} * {s} + 0.5)", FUSED, "rsqrt({s} * {s} + 0.75)")
-    assert _sites(unit, "special.f32.rsqrt") == {"loop2": 2}
-    assert _sites(unit, "flop.fma.f32") == {"loop2": 2, "loop": 1}
+    assert _sites(unit, "special.f32.rsqrt") == {"loop_slp2": 2}
+    assert _sites(unit, "flop.fma.f32") == {"loop_slp2": 2, "loop": 1}
 
 
 def test_what_other_loops_update_is_not_alike() -> None:
@@ -119,30 +119,30 @@ def test_sites_of_one_operation_add_up() -> None:
 
 def test_a_policy_packs_what_items_do_one_by_one() -> None:
     counts = {
-        "exec.free.loop4.16x1.flop.fma.f32": 64.0,
-        "exec.free.loop4.16x1.flop.special.f32.rsqrt": 64.0,
+        "site.free.loop_slp4.16x1.flop.fma.f32": 64.0,
+        "site.free.loop_slp4.16x1.flop.special.f32.rsqrt": 64.0,
     }
     apart = apply_policy(ExecutionPolicy(width=8, vectorized="flat"), counts)
     assert apart == {
-        "run.scalar.arithmetic.f32.fma": 64,
-        "run.scalar.special.f32.rsqrt": 64,
+        "issue.scalar.arithmetic.f32.fma": 64,
+        "issue.scalar.special.f32.rsqrt": 64,
     }
     packed = apply_policy(ExecutionPolicy(width=8, vectorized="flat", alike="packed"), counts)
     assert packed == {
-        "run.vector.arithmetic.f32.fma": 16,
-        "run.vector.special.f32.rsqrt": 16,
+        "issue.vector.arithmetic.f32.fma": 16,
+        "issue.vector.special.f32.rsqrt": 16,
     }
     vectors = apply_policy(ExecutionPolicy(width=8, vectorized="always", alike="packed"), counts)
     assert vectors == {
-        "run.vector.arithmetic.f32.fma": 8,
-        "run.vector.special.f32.rsqrt": 8,
+        "issue.vector.arithmetic.f32.fma": 8,
+        "issue.vector.special.f32.rsqrt": 8,
     }
 
 
 def test_integers_are_not_packed() -> None:
     policy = ExecutionPolicy(width=8, vectorized="flat", alike="packed")
-    counts = {"exec.free.loop4.16x1.iop.div.i32": 64.0}
-    assert apply_policy(policy, counts) == {"run.scalar.divide.i32.div": 64}
+    counts = {"site.free.loop_slp4.16x1.iop.div.i32": 64.0}
+    assert apply_policy(policy, counts) == {"issue.scalar.divide.i32.div": 64}
 
 
 @pytest.mark.device

@@ -68,7 +68,7 @@ SHAPED = tuple(
         family=f"rows-of-{row}",
         counts={
             "groups": "[n] -> { n }",
-            f"exec.free.flat.{row}x{rows}.passes": "[n] -> { n }",
+            f"site.free.flat.{row}x{rows}.passes": "[n] -> { n }",
         },
         view="structure",
     )
@@ -78,7 +78,7 @@ SHAPED = tuple(
 
 def _shaped_set() -> MeasurementSet:
     """Of kernels whose groups take 2 ns, 3 ps an item, and 50 ps a row."""
-    features = FeatureSpec(charged=("groups", "launches"), ignored=("exec.*",))
+    features = FeatureSpec(charged=("groups", "launches"), ignored=("site.*",))
     sets = [
         measure(
             (kernel,),
@@ -97,7 +97,7 @@ def _shaped_set() -> MeasurementSet:
 @pytest.mark.parametrize("policy", [None, ExecutionPolicy(width=8)])
 def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | None) -> None:
     expression = "launch + w_group*groups + w_item*items + w_row*rows"
-    passes = " + 0*run_vector_passes_free + 0*run_vector_rows_free" if policy else ""
+    passes = " + 0*issue_vector_passes_free + 0*issue_vector_rows_free" if policy else ""
     model = from_expression(expression + passes, policy=policy)
 
     weights = fit(_shaped_set(), model=model, correct=False).weights
@@ -109,7 +109,7 @@ def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | No
     new = PropertyVector.from_mapping(
         {
             **{"launches": 1, "groups": "[n] -> { n }"},
-            "exec.free.flat.4x32.passes": "[n] -> { n }",
+            "site.free.flat.4x32.passes": "[n] -> { n }",
         },
         view="structure",
     )
@@ -121,7 +121,7 @@ def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | No
     with pytest.raises(CountingError, match="several shapes"):
         weights.predict(
             PropertyVector.from_mapping(
-                {"groups": 2, "exec.free.flat.4x1.idle": 1, "exec.free.flat.8x1.idle": 1},
+                {"groups": 2, "site.free.flat.4x1.idle": 1, "site.free.flat.8x1.idle": 1},
                 view="structure",
             )
         )
@@ -313,12 +313,13 @@ def test_a_property_that_is_never_exercised_gets_no_weight_and_is_named() -> Non
     )
 
     result = fit(
-        measure((*KERNELS, kernel)), suppliers=lambda _: {"flop.div.f64": ["a"], "launches": ["b"]}
+        measure((*KERNELS, kernel)),
+        exercising_kernels=lambda _: {"flop.div.f64": ["a"], "launches": ["b"]},
     )
 
     assert "flop.div.f64" not in _values(result)
     assert "never exercised: flop.div.f64" in _failed(result)["exercise"]
-    assert result.weights.suppliers == {"flop.div.f64": ("a",)}
+    assert result.weights.exercising_kernels == {"flop.div.f64": ("a",)}
 
 
 def test_negative_weights_are_named_and_the_bound_removes_them() -> None:

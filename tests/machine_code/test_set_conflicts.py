@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from countperf.execution.memory_hierarchy import load_hierarchy
-from countperf.machine_code.executed_counts import late_of
+from countperf.machine_code.executed_counts import missed
 from countperf.machine_code.integer_unit import REGISTERS, Machine
 from countperf.machine_code.interpreter import STACK
 from countperf.machine_code.set_conflicts import (
     beyond_cache,
-    crowded,
     directions_of,
     is_on_stack,
+    set_conflicts,
 )
 from tests.machine_code.test_interpreter import program
 
@@ -25,23 +25,23 @@ WAY_BYTES = LINE_BYTES * SETS
 def test_as_many_lines_of_a_set_as_a_cache_has_are_kept(lines: int, apart: int) -> None:
     shared = WAY_BYTES // apart if apart < WAY_BYTES else 1  # sets that they are spread over
     accessed = {number: 64 + apart * number for number in range(lines * shared)}
-    found = crowded([range(lines * shared)], accessed)
+    found = set_conflicts([range(lines * shared)], accessed)
     assert found == (dict.fromkeys(accessed, 1 / WAYS) if lines > WAYS else {})
 
 
 def test_accesses_to_the_same_line_are_one_of_it() -> None:
     accessed = {number: WAY_BYTES * (number // 2) + 8 * (number % 2) for number in range(2 * WAYS)}
-    assert not crowded([range(2 * WAYS)], accessed)
+    assert not set_conflicts([range(2 * WAYS)], accessed)
     accessed[2 * WAYS] = WAY_BYTES * WAYS
-    assert len(crowded([range(2 * WAYS + 1)], accessed)) == 2 * WAYS + 1
+    assert len(set_conflicts([range(2 * WAYS + 1)], accessed)) == 2 * WAYS + 1
 
 
 def test_blocks_are_taken_one_by_one() -> None:
     accessed = {number: WAY_BYTES * number for number in range(2 * WAYS)}
-    assert not crowded([range(WAYS), range(WAYS, 2 * WAYS)], accessed)
-    assert crowded([range(2 * WAYS)], accessed)
+    assert not set_conflicts([range(WAYS), range(WAYS, 2 * WAYS)], accessed)
+    assert set_conflicts([range(2 * WAYS)], accessed)
     some = {number: at for number, at in accessed.items() if number % 2}
-    assert not crowded([range(2 * WAYS)], some)  # the others have unknown addresses
+    assert not set_conflicts([range(2 * WAYS)], some)  # the others have unknown addresses
 
 
 def test_what_of_a_stack_is_beyond_a_cache() -> None:
@@ -85,7 +85,7 @@ def items_of(arrays: int, items: int, array_bytes: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "array_bytes", "share_crowded", "beyond"),
+    ("arrays", "array_bytes", "share_conflicting", "beyond"),
     [
         (8, 4096, 0.0, 0.0),
         (9, 4096, 1 / 8, 1 - 8 / 9),
@@ -96,16 +96,16 @@ def items_of(arrays: int, items: int, array_bytes: int) -> str:
     ],
 )
 def test_what_items_keep_on_the_stack(
-    arrays: int, array_bytes: int, share_crowded: float, beyond: float
+    arrays: int, array_bytes: int, share_conflicting: float, beyond: float
 ) -> None:
     items = array_bytes // 4
     code = program(items_of(arrays, items, array_bytes))
     machine = Machine()
     executed = code.executed("f", machine)
-    found = late_of(code, executed, machine.accessed)
-    assert found["late.crowded.load"] == share_crowded * arrays * items
-    assert found["late.stack.load"] == pytest.approx(4 * arrays * items * beyond, abs=arrays)
-    assert not found["late.stack.store"]
+    found = missed(code, executed, machine.accessed)
+    assert found["miss.conflict.load"] == share_conflicting * arrays * items
+    assert found["spill.beyond_l1.load"] == pytest.approx(4 * arrays * items * beyond, abs=arrays)
+    assert not found["spill.beyond_l1.store"]
 
 
 def test_places_are_those_of_the_first_time() -> None:
@@ -121,6 +121,6 @@ def test_places_are_those_of_the_first_time() -> None:
 def test_a_cache_of_more_ways_keeps_more_lines_of_a_set() -> None:
     apart = {number: 4096 * number for number in range(15)}
 
-    found = crowded([range(15)], apart, load_hierarchy("amd-zen5").first)
+    found = set_conflicts([range(15)], apart, load_hierarchy("amd-zen5").first)
 
     assert found[0] == (15 - 12) / (15 - 1)

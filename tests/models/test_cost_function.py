@@ -64,13 +64,13 @@ def test_it_survives_pickling() -> None:
 
 
 def test_a_property_without_a_weight_raises_where_it_is_not_zero_also_after_pickling() -> None:
-    cost = WEIGHTS.compile(UNMEASURED, suppliers=lambda name: [f"kernel for {name}"])
+    cost = WEIGHTS.compile(UNMEASURED, exercising_kernels=lambda name: [f"kernel for {name}"])
 
     assert cost(n=1) == pytest.approx(1e-6)
     for function in (cost, pickle.loads(pickle.dumps(cost))):
         with pytest.raises(UnmeasuredPropertyError) as caught:
             function(n=2)
-        assert caught.value.suppliers == {"flop.div.f32": ("kernel for flop.div.f32",)}
+        assert caught.value.exercising_kernels == {"flop.div.f32": ("kernel for flop.div.f32",)}
         with pytest.raises(UnmeasuredPropertyError):
             function(n=np.array([1, 2]))
 

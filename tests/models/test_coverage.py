@@ -142,17 +142,17 @@ def test_a_property_charged_at_what_another_costs_is_named() -> None:
     assert "flop.special.f32.exp as flop.special.f32" in found.verdict.message
 
 
-def test_what_was_never_measured_comes_first_with_its_suppliers() -> None:
+def test_what_was_never_measured_comes_first_with_its_exercising_kernels() -> None:
     kernels = {"flop.div.f64": ("arithmetic/div/16x16/f64",), "lmem.load.32": ("tiled/16x16/f32",)}
     vector = PropertyVector.from_mapping(
         {"flop.div.f64": 1, "lmem.load.32": 1, "barrier.local": 1, "flop.add.f32": 10**6}
     )
 
-    found = WEIGHTS.coverage(vector, suppliers=lambda name: kernels.get(name, ()))
+    found = WEIGHTS.coverage(vector, exercising_kernels=lambda name: kernels.get(name, ()))
 
     assert found.grade == "not covered"
     assert [f.status for f in found.features[:3]] == ["unmeasured"] * 3
-    assert row(found, "flop.div.f64").suppliers == kernels["flop.div.f64"]
+    assert row(found, "flop.div.f64").exercising_kernels == kernels["flop.div.f64"]
     assert found.verdict.remedy == (
         "countperf measure --family arithmetic --family tiled --element-type f64 --element-type"
         " f32; write and measure kernels that have barrier.local"

@@ -111,7 +111,7 @@ POLICY = ExecutionPolicy(width=8)
     "expression",
     [
         "launch + w_b*bytes_group_load_dense",
-        "launch + w_g*run_vector_gmem_load_next",
+        "launch + w_g*issue_vector_gmem_load_next",
         "launch + w_s*segments_group_load/groups",
     ],
 )
@@ -129,7 +129,7 @@ def test_what_a_device_issues_asks_for_a_policy(expression: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        pytest.param({"terms": {"cost": ["run.*.*"]}}, r"\[policy\]", id="a term without"),
+        pytest.param({"terms": {"cost": ["issue.*.*"]}}, r"\[policy\]", id="a term without"),
         pytest.param(
             {"derived": {"d": "4*bytes_group_load_dense"}, "expression": "cost + w_d*d"},
             "--policy",
@@ -142,12 +142,12 @@ def test_what_a_device_issues_asks_for_a_policy(expression: str) -> None:
         ),
         pytest.param(
             {"expression": "cost + w_l*lmem_load_32", "policy": {"width": 8}},
-            "run.vector.arithmetic.f32.add",
+            "issue.vector.arithmetic.f32.add",
             id="a name with",
         ),
         pytest.param(
-            {"expression": "cost + w_e*exec_free_flat_16x1_flop_add_f32", "policy": {"width": 8}},
-            "name run... instead",
+            {"expression": "cost + w_e*site_free_flat_16x1_flop_add_f32", "policy": {"width": 8}},
+            "name issue... instead",
             id="what becomes something else",
         ),
         pytest.param({"terms": {"cost": ["code.*"]}}, "--policy", id="code without"),
@@ -162,17 +162,17 @@ def test_names_that_no_model_of_the_kind_has_are_refused(
 
 def test_an_expression_with_a_policy_has_the_terms_and_features_of_structural_models() -> None:
     model = from_expression(
-        "launch + rounds*(overhead + overlap(compute, w_far*load_beyond2))",
+        "launch + rounds*(overhead + overlap(compute, w_far*load_beyond_llc))",
         policy=ExecutionPolicy(width=8, units=2),
     )
 
     assert list(model.terms) == ["launch", "overhead", "compute"]
-    assert list(model.derived) == ["beyond2", "rounds", "load_beyond2"]
+    assert list(model.derived) == ["beyond_llc", "rounds", "load_beyond_llc"]
     counts = {"launches": 1, "groups": 3, "barrier.local": 96, "bytes.kernel.load": 2**27}
-    counts |= {"bytes.group.load.dense": 2**20, "exec.free.flat.16x1.flop.add.f32": 48}
+    counts |= {"bytes.group.load.dense": 2**20, "site.free.flat.16x1.flop.add.f32": 48}
     inputs = model_inputs(model, counts)
-    assert inputs.variables == {"rounds": pytest.approx(4 / 3), "load_beyond2": 0.75 * 2**20}
-    assert inputs.values["compute", "run.vector.arithmetic.f32"] == 6.0
+    assert inputs.variables == {"rounds": pytest.approx(4 / 3), "load_beyond_llc": 0.75 * 2**20}
+    assert inputs.values["compute", "issue.vector.arithmetic.f32"] == 6.0
     assert inputs.ignored == ()  # bytes are named
     assert inputs.unknown == ()
     with pytest.raises(ExpressionError, match="unknown name 'on_chip'"):
@@ -180,9 +180,9 @@ def test_an_expression_with_a_policy_has_the_terms_and_features_of_structural_mo
 
 
 def test_only_models_that_name_the_shape_of_groups_see_it() -> None:
-    counts = {"launches": 1, "groups": 10, "exec.free.flat.16x4.passes": 10, "flop.add.f32": 5}
+    counts = {"launches": 1, "groups": 10, "site.free.flat.16x4.passes": 10, "flop.add.f32": 5}
     named = from_expression("launch + w_item*items/groups + w_row*(items/rows) + arithmetic")
-    policy = from_expression("launch + w_item*items + w_p*run_vector_passes_free", policy=POLICY)
+    policy = from_expression("launch + w_item*items + w_p*issue_vector_passes_free", policy=POLICY)
 
     inputs = model_inputs(named, counts)
 

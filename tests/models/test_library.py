@@ -124,11 +124,13 @@ def test_an_installed_package_and_a_checkout_have_their_fits(
 
 
 def test_a_policy_is_that_of_a_fit_or_of_a_models_document(tmp_path: Path) -> None:
-    model = from_expression("launch + w_p*run_vector_passes_free", policy=ExecutionPolicy(width=4))
+    model = from_expression(
+        "launch + w_p*issue_vector_passes_free", policy=ExecutionPolicy(width=4)
+    )
     model.write_file(tmp_path / "model.json")
     (tmp_path / "model.toml").write_text(
         'format = "countperf-model"\nversion = 1\nname = "mine"\n'
-        'expression = "w_p*run_vector_passes_free"\n[policy]\nwidth = 4\n'
+        'expression = "w_p*issue_vector_passes_free"\n[policy]\nwidth = 4\n'
     )
     shipped = load_weights("pocl-epyc-zen5").definition.policy
 

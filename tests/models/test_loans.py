@@ -83,12 +83,12 @@ def test_all_ways_to_predict_agree() -> None:
 @pytest.mark.parametrize(
     ("name", "lender"),
     [
-        ("run.vector.special.f32.atan", "run.vector.special.f32.log"),
-        ("run.scalar.special.f64.asinh", "run.scalar.special.f64.log"),
-        ("run.vector.special.f64.hank1_01", "run.vector.pow.f64"),
-        ("run.vector.special.f64.bessel_jn", "run.vector.pow.f64"),
-        ("run.scalar.chain.i64.arithmetic", "run.scalar.chain.i32.arithmetic"),
-        ("run.vector.arithmetic.f16", "run.vector.arithmetic.f64"),
+        ("issue.vector.special.f32.atan", "issue.vector.special.f32.log"),
+        ("issue.scalar.special.f64.asinh", "issue.scalar.special.f64.log"),
+        ("issue.vector.special.f64.hank1_01", "issue.vector.pow.f64"),
+        ("issue.vector.special.f64.bessel_jn", "issue.vector.pow.f64"),
+        ("issue.scalar.chain.i64.arithmetic", "issue.scalar.chain.i32.arithmetic"),
+        ("issue.vector.arithmetic.f16", "issue.vector.arithmetic.f64"),
     ],
 )
 def test_named_similar_features_lend(name: str, lender: str) -> None:

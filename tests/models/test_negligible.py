@@ -58,14 +58,14 @@ def test_derived_features_go_with_what_only_they_need() -> None:
 def test_a_property_that_a_formula_needs_may_be_without_a_weight_of_its_own() -> None:
     model = structural(ExecutionPolicy(units=2), memory=load_hierarchy("amd-zen4"))
 
-    fewer = without_features(model, ["bytes.group.load.dense", "load_beyond2"])
+    fewer = without_features(model, ["bytes.group.load.dense", "load_beyond_llc"])
 
     counts = {"bytes.group.load.dense": 1 << 30, "bytes.kernel.load": 1 << 30, "groups": 4}
     values = model_inputs(fewer, counts).values
     assert ("traffic", "bytes.group.load.dense") not in values
-    assert ("traffic", "load_beyond2") not in values
-    assert values["traffic", "load_beyond1"] == (1 << 30) * (1 - 2**20 / 2**30)
-    assert "beyond1" in fewer.derived
+    assert ("traffic", "load_beyond_llc") not in values
+    assert values["traffic", "load_beyond_l2"] == (1 << 30) * (1 - 2**20 / 2**30)
+    assert "beyond_l2" in fewer.derived
 
 
 def test_documents_keep_what_is_negligible() -> None:

@@ -14,9 +14,9 @@ from countperf.properties.issuing import apply_policy
 COUNTS = {
     "launches": 1,
     "groups": 2,
-    "exec.free.loop.16x1.flop.add.f32": 160,
-    "exec.free.loop.16x1.gmem.load.32.next": 320,
-    "exec.free.loop.16x1.gmem.load.32.next.wide": 80,
+    "site.free.loop.16x1.flop.add.f32": 160,
+    "site.free.loop.16x1.gmem.load.32.next": 320,
+    "site.free.loop.16x1.gmem.load.32.next.l2_reuse": 80,
     "bytes.group.load.dense": 40,
 }
 
@@ -58,10 +58,19 @@ def test_an_unknown_overlap_is_refused() -> None:
     assert caught.value.parameter == "overlap"
 
 
-@pytest.mark.parametrize("step", ["vast_vast", "wide_wide1", "same_widedata", "far_far", "next"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "beyond_l2-beyond_l2",
+        "l2_reuse-l2_reuse_conflict1",
+        "same-data_l2_reuse",
+        "l1_reuse-l1_reuse",
+        "next",
+    ],
+)
 def test_what_is_issued_stays_as_it_is(step: str) -> None:
     policy = ExecutionPolicy(width=8, vectorized="always")
-    issued = apply_policy(policy, {f"exec.free.flat.16x4.gmem.load.32.{step}": 64})
+    issued = apply_policy(policy, {f"site.free.flat.16x4.gmem.load.32.{step}": 64})
     assert issued
     assert apply_policy(policy, issued) == issued
 

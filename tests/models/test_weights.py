@@ -111,7 +111,9 @@ def test_no_interval_where_it_is_not_known(weights: WeightSet, kernel: dict[str,
 
 
 def test_a_property_without_a_weight_is_an_error_that_names_it_and_its_supplier() -> None:
-    weights = make_weights({"launches": 1e-6}, suppliers={"flop.special.f32": ("arith/rsqrt",)})
+    weights = make_weights(
+        {"launches": 1e-6}, exercising_kernels={"flop.special.f32": ("arith/rsqrt",)}
+    )
     kernel = PropertyVector.from_mapping(
         {"launches": 1, "flop.special.f32.rsqrt": 9, "flop.div.f64": 3}, kernel="n-body"
     )
@@ -120,7 +122,10 @@ def test_a_property_without_a_weight_is_an_error_that_names_it_and_its_supplier(
         weights.predict(kernel)
 
     assert set(caught.value.properties) == {"flop.special.f32", "flop.div.f64"}
-    assert caught.value.suppliers == {"flop.special.f32": ("arith/rsqrt",), "flop.div.f64": ()}
+    assert caught.value.exercising_kernels == {
+        "flop.special.f32": ("arith/rsqrt",),
+        "flop.div.f64": (),
+    }
     message = str(caught.value)
     assert "'n-body' needs" in message
     assert "flop.special.f32: measure arith/rsqrt" in message
@@ -128,11 +133,13 @@ def test_a_property_without_a_weight_is_an_error_that_names_it_and_its_supplier(
     assert "pocl-testchip" in message
 
 
-def test_suppliers_passed_by_the_caller_win_over_those_stored() -> None:
-    weights = make_weights({"launches": 1e-6}, suppliers={"flop.div.f64": ("old",)})
+def test_exercising_kernels_passed_by_the_caller_win_over_those_stored() -> None:
+    weights = make_weights({"launches": 1e-6}, exercising_kernels={"flop.div.f64": ("old",)})
 
     with pytest.raises(UnmeasuredPropertyError, match=r"a or b or c \(1 more\)"):
-        weights.predict_counts({"flop.div.f64": 1}, {}, suppliers=lambda _: ["a", "b", "c", "d"])
+        weights.predict_counts(
+            {"flop.div.f64": 1}, {}, exercising_kernels=lambda _: ["a", "b", "c", "d"]
+        )
 
 
 def test_a_property_without_a_weight_does_not_matter_where_it_is_zero() -> None:
@@ -226,7 +233,7 @@ def test_the_document_can_be_written_and_read_back() -> None:
     weights = make_weights(
         {"gmem.load.32.1of2": 0.1 + 0.2, "gmem.store.32.1of2": 1 / 3},
         indistinguishable=(TWO_TO_ONE,),
-        suppliers={"flop.add.f32": ("a", "b")},
+        exercising_kernels={"flop.add.f32": ("a", "b")},
     )
 
     assert WeightSet.read_text(weights.write_text()) == weights

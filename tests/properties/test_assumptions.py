@@ -52,13 +52,13 @@ def test_every_step_is_a_fact_or_assumes_caches(step: Step) -> None:
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("exec.free.short.8x1.flop.add.f32", "unrolls"),
-        ("exec.free.packed.8x1.flop.add.f32", "unrolls"),
-        ("exec.sync.loop4.8x1.flop.add.f32", "unrolls"),
-        ("exec.sync.flat.8x1.kept.4.32", "barriers"),
-        ("exec.sync.flat.8x1.addresses.2", "barriers"),
-        ("exec.sync.loop.8x1.lmem.load.32.far1_next", "caches"),
-        ("late.crowded.load", "cache"),
+        ("site.free.short.8x1.flop.add.f32", "unrolls"),
+        ("site.free.slp.8x1.flop.add.f32", "unrolls"),
+        ("site.sync.loop_slp4.8x1.flop.add.f32", "unrolls"),
+        ("site.sync.flat.8x1.live_across_barrier.4.32", "barriers"),
+        ("site.sync.flat.8x1.addresses.2", "barriers"),
+        ("site.sync.loop.8x1.lmem.load.32.l1_reuse_conflict1-next", "caches"),
+        ("miss.conflict.load", "cache"),
     ],
 )
 def test_guesses_say_what_they_assume(name: str, part: str) -> None:
@@ -67,7 +67,7 @@ def test_guesses_say_what_they_assume(name: str, part: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["exec.free.flat.8x1.flop.add.f32", "exec.sync.loop.8x1.chain.add.f32", "groups", "launches"],
+    ["site.free.flat.8x1.flop.add.f32", "site.sync.loop.8x1.chain.add.f32", "groups", "launches"],
 )
 def test_facts_assume_nothing(name: str) -> None:
     assert not assumption_of(name)
@@ -91,7 +91,7 @@ def test_reports_call_guesses_not_exact() -> None:
 
     properties = count_object(vector)["properties"]
     # 4096 lines of the array lie between two uses of one: more than the first cache has
-    (late,) = [name for name in properties if name.endswith(".wide")]
+    (late,) = [name for name in properties if name.endswith(".l2_reuse")]
     assert not properties[late]["exact"]
     assert properties["groups"]["exact"]
     assert "not exact: assumes the caches" in count_text(vector)

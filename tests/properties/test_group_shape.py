@@ -55,7 +55,7 @@ def test_items_and_rows_are_symbolic_counts(executed_alone: bool) -> None:
     [
         pytest.param({"groups": 3}, "how many items", id="none"),
         pytest.param(
-            {"groups": 3, "exec.free.flat.8x8.passes": 1, "exec.sync.flat.8x4.passes": 2},
+            {"groups": 3, "site.free.flat.8x8.passes": 1, "site.sync.flat.8x4.passes": 2},
             r"several shapes are launched \(8x4, 8x8\)",
             id="several",
         ),

@@ -101,7 +101,9 @@ _ISSUED = (
     | st.builds(
         issue_keys.IssuedEvent,
         _UNITS,
-        st.sampled_from(("idle", "iterations", "entries", "carried", "live", "addresses")),
+        st.sampled_from(
+            ("idle", "iterations", "entries", "carried", "live_across_barrier", "addresses")
+        ),
     )
     | st.just(issue_keys.ConflictingValues())
     | st.builds(issue_keys.IssuedPasses, _UNITS, _one_of(keys.Context))
@@ -133,7 +135,7 @@ SITE = Site("sync", "loop", (16, 16), 8)
     ("name", "key"),
     [
         (
-            "exec.sync.loop8.16x16.gmem.load.32.far1_next.wide",
+            "site.sync.loop_slp8.16x16.gmem.load.32.l1_reuse_conflict1-next.l2_reuse",
             AccessKey(
                 SITE,
                 "global",
@@ -143,10 +145,10 @@ SITE = Site("sync", "loop", (16, 16), 8)
                 ToOtherLines("l2"),
             ),
         ),
-        ("exec.sync.loop8.16x16.chain.fma.f32.8", ChainKey(SITE, "fma", "f32", 8)),
-        ("exec.sync.loop8.16x16.entries", EventKey(SITE, "entries")),
+        ("site.sync.loop_slp8.16x16.chain.fma.f32.8", ChainKey(SITE, "fma", "f32", 8)),
+        ("site.sync.loop_slp8.16x16.entries", EventKey(SITE, "entries")),
         (
-            "exec.sync.loop8.16x16.flop.special.f32.rsqrt",
+            "site.sync.loop_slp8.16x16.flop.special.f32.rsqrt",
             OperationKey(SITE, Operation(kind="special", type_name="f32", function="rsqrt")),
         ),
     ],
@@ -159,25 +161,25 @@ def test_names_in_documents(name: str, key: keys.ExecutionKey) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "exec.free.flat.16x1",
-        "exec.free.flat.16.passes",
-        "exec.free.flat.016x1.passes",
-        "exec.free.flat8.16x1.passes",
-        "exec.free.loop3.16x1.passes",
-        "exec.busy.flat.16x1.passes",
-        "exec.free.flat.16x1.flop.add.i32",
-        "exec.free.flat.16x1.iop.add.f32",
-        "exec.free.flat.16x1.gmem.load.33.next",
-        "exec.free.flat.16x1.gmem.load.32.next_",
-        "exec.free.flat.16x1.gmem.load.32.far4",
-        "exec.free.flat.16x1.gmem.load.32.next.far.far",
-        "exec.free.flat.16x1.guarded.gmem.load.32.odd",
-        "run.vector",
-        "run.both.idle",
-        "run.vector.gmem.load.near",
-        "run.vector.arithmetic.i32",
-        "run.vector.rows.flat",
-        "run.vector.special.f32.exp.fast",
+        "site.free.flat.16x1",
+        "site.free.flat.16.passes",
+        "site.free.flat.016x1.passes",
+        "site.free.flat8.16x1.passes",
+        "site.free.loop3.16x1.passes",
+        "site.busy.flat.16x1.passes",
+        "site.free.flat.16x1.flop.add.i32",
+        "site.free.flat.16x1.iop.add.f32",
+        "site.free.flat.16x1.gmem.load.33.next",
+        "site.free.flat.16x1.gmem.load.32.next-",
+        "site.free.flat.16x1.gmem.load.32.far4",
+        "site.free.flat.16x1.gmem.load.32.next.l1_reuse.l1_reuse",
+        "site.free.flat.16x1.guarded.gmem.load.32.odd",
+        "issue.vector",
+        "issue.both.idle",
+        "issue.vector.gmem.load.near",
+        "issue.vector.arithmetic.i32",
+        "issue.vector.rows.flat",
+        "issue.vector.special.f32.exp.fast",
         "bytes.group.load",
         "segments.kernel.load",
     ],

@@ -40,7 +40,7 @@ def made(breakdown: dict[str, float], **more: object) -> Prediction:
 
 def test_parts_and_shares_include_the_correction_as_a_factor() -> None:
     # the model says 4 ms + 1 ms, the correction takes a fifth of it away
-    found = made({"run.scalar.minor": 4e-3, "launches": 1e-3, "groups": 0.0, "correction": -1e-3})
+    found = made({"issue.scalar.minor": 4e-3, "launches": 1e-3, "groups": 0.0, "correction": -1e-3})
 
     assert correction_factor(found) == pytest.approx(0.8)
     assert [(row.group, row.percent) for row in breakdown_rows(found)] == [
@@ -53,11 +53,14 @@ def test_parts_and_shares_include_the_correction_as_a_factor() -> None:
 @pytest.mark.parametrize("number", [1, 7, 8, 9, 40])
 def test_there_are_at_most_eight_rows_and_they_sum_to_the_time(number: int) -> None:
     names = [
-        *(f"run.vector.special.f32.f{i}" for i in range(15)),
-        *(f"run.scalar.chain.f32.c{i}" for i in range(15)),
+        *(f"issue.vector.special.f32.f{i}" for i in range(15)),
+        *(f"issue.scalar.chain.f32.c{i}" for i in range(15)),
         *("groups", "launches", "barrier.local"),
-        *(f"run.scalar.gmem.load.{step}" for step in ("wide", "vast", "pitch", "far", "walk")),
-        *("load_beyond1", "scalar_load_far_out_of_reach"),
+        *(
+            f"issue.scalar.gmem.load.{step}"
+            for step in ("l2_reuse", "beyond_l2", "set_conflict", "l1_reuse", "walk")
+        ),
+        *("load_beyond_l2", "scalar_load_l1_reuse_out_of_reach"),
     ]
     found = made({name: 1e-3 / (1 + place) for place, name in enumerate(names[:number])})
 
@@ -85,12 +88,16 @@ def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
     ("breakdown", "said"),
     [
         pytest.param(
-            {"run.scalar.gmem.store.wide": 6.0, "run.scalar.gmem.load.wide": 2.0, "groups": 2.0},
+            {
+                "issue.scalar.gmem.store.l2_reuse": 6.0,
+                "issue.scalar.gmem.load.l2_reuse": 2.0,
+                "groups": 2.0,
+            },
             "bound by memory: scalar stores that miss L1 (60 %), scalar loads that miss L1 (20 %)",
             id="one kind of parts",
         ),
         pytest.param(
-            {"run.vector.arithmetic.f32": 4.5, "run.vector.chain.f32.add": 4.0, "groups": 1.5},
+            {"issue.vector.arithmetic.f32": 4.5, "issue.vector.chain.f32.add": 4.0, "groups": 1.5},
             "bound by compute and latency chains: vector f32 add, multiply, fma (45 %), vector f32"
             " additions that wait for each other (40 %)",
             id="two kinds of parts, neither half of the time",
@@ -118,15 +125,15 @@ def test_far_apart_rows_are_named_with_their_distance() -> None:
     )
     knl = lp.split_iname(knl, "i", 16, outer_tag="g.0", inner_tag="l.0")
     accesses = analyze_kernel(knl).accesses
-    loads = made({"run.scalar.gmem.load.pitch": 1.0})
-    stores = made({"run.scalar.gmem.store.wide": 1.0})
+    loads = made({"issue.scalar.gmem.load.set_conflict": 1.0})
+    stores = made({"issue.scalar.gmem.store.l2_reuse": 1.0})
 
     assert goes_from_line_to_line(loads)
     assert bound_text(loads, accesses).endswith(
         "addresses of a are 2048 bytes apart from iteration to iteration of k"
     )
     assert "apart" not in bound_text(stores, accesses)
-    assert not goes_from_line_to_line(made({"run.scalar.gmem.load.walk": 1.0}))
+    assert not goes_from_line_to_line(made({"issue.scalar.gmem.load.walk": 1.0}))
 
 
 def test_a_corrected_prediction_is_read_in_this_order() -> None:

@@ -227,14 +227,16 @@ def test_arrays_of_sizes_are_refused() -> None:
             id="whatever groups touch",
         ),
         pytest.param(
-            *("load_beyond2", 1e-11, "100 Gbyte/s", "byte"),
+            *("load_beyond_llc", 1e-11, "100 Gbyte/s", "byte"),
             "beyond memory's 20.0 Gbyte/s: a farther cache serves part of it, or the weight is too"
             " small",
             id="what no cache below should serve",
         ),
-        pytest.param(*("load_beyond2", 1e-10, "10.0 Gbyte/s", "byte"), "50 % of peak", id="memory"),
         pytest.param(
-            *("load_segments_beyond2", 1e-9, "1.00 Gpiece/s", "piece"),
+            *("load_beyond_llc", 1e-10, "10.0 Gbyte/s", "byte"), "50 % of peak", id="memory"
+        ),
+        pytest.param(
+            *("load_segments_beyond_llc", 1e-9, "1.00 Gpiece/s", "piece"),
             UNKNOWN,
             id="share of pieces",
         ),
@@ -242,12 +244,12 @@ def test_arrays_of_sizes_are_refused() -> None:
             *("segments.group.load", 1e-9, "1.00 Gpiece/s", "piece"), UNKNOWN, id="pieces"
         ),
         pytest.param(
-            *("scalar_load_far_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
+            *("scalar_load_l1_reuse_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
             "90 cycles of a compute unit each",
             id="share of instructions",
         ),
         pytest.param(
-            *("run.vector.pow.f32", 112e-9, "8.93 Minstruction/s", "instruction"),
+            *("issue.vector.pow.f32", 112e-9, "8.93 Minstruction/s", "instruction"),
             "slow: 112 cycles of a compute unit each",
             id="a slow instruction",
         ),
@@ -275,7 +277,7 @@ def test_a_share_of_bytes_counts_bytes() -> None:
     found = {name for name in model.derived if counts_bytes(model, name)}
 
     assert found == {
-        f"{direction}_beyond{level}"
+        f"{direction}_beyond_{level}"
         for direction in ("load", "store")
-        for level in (1, 2, "_streams4", "_streams16")
+        for level in ("l2", "llc", "streams4", "streams16")
     }

@@ -31,7 +31,7 @@ def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> No
 def test_plain_names_have_no_internal_words() -> None:
     words = {word for name in _features() for word in plain_name(name).text.split()}
 
-    assert words & {"gmem", "lmem", "pmem", "walk", "far", "wide", "vast", "pitch", "run"} == set()
+    assert words & {"gmem", "lmem", "pmem", "walk", "issue", "reuse", "conflict"} == set()
     assert not any("_" in word or "." in word for word in words)
 
 
@@ -39,10 +39,10 @@ def test_plain_names_have_no_internal_words() -> None:
     ("part", "text", "group"),
     [
         ("launches", "launching", "launch"),
-        ("run.scalar.gmem.store.wide", "scalar stores that miss L1", "memory: L2"),
-        ("run.vector.lmem.load.next", "vector local loads of neighbors side by side",
+        ("issue.scalar.gmem.store.l2_reuse", "scalar stores that miss L1", "memory: L2"),
+        ("issue.vector.lmem.load.next", "vector local loads of neighbors side by side",
          "memory: local"),
-        ("run.vector.chain.f32.add", "vector f32 additions that wait for each other",
+        ("issue.vector.chain.f32.add", "vector f32 additions that wait for each other",
          "latency chains"),
         ("gmem.load.64.2of3", "64-bit loads with a stride of 3, 2 of 3 used", "memory: global"),
         ("my_own_part", "my_own_part", "other"),

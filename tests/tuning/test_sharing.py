@@ -92,7 +92,7 @@ def test_a_model_with_a_policy_predicts_the_same_from_what_is_executed() -> None
     )
     charged = [
         *("launches", "groups", "barrier.local", "bytes.group.load.dense"),
-        *(f"run.vector.gmem.{direction}.next" for direction in ("load", "store")),
+        *(f"issue.vector.gmem.{direction}.next" for direction in ("load", "store")),
     ]
     definition = ModelDefinition(
         name="toy",

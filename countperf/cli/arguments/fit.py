@@ -44,9 +44,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--policy",
         metavar="SLUG|FILE",
-        help="for an --expression of what the device issues (run_vector_gmem_load_next,"
-        " bytes_group_load_dense, load_beyond2 ...; terms compute, accesses, chains, traffic ...):"
-        " the execution policy, as that of a fit or of a model document",
+        help="for an --expression of what the device issues (issue_vector_gmem_load_next,"
+        " bytes_group_load_dense, load_beyond_llc ...; terms compute, accesses, chains, traffic"
+        " ...): the execution policy, as that of a fit or of a model document",
     )
     command.add_argument(
         "--residual", choices=("relative", "log"), help="what to make small (default: the model's)"

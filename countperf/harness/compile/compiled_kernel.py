@@ -29,7 +29,7 @@ from countperf.machine_code.calling_conventions import (
     middle_group,
     pocl_group,
 )
-from countperf.machine_code.executed_counts import CYCLES, ROOT, late_of, properties_of
+from countperf.machine_code.executed_counts import CYCLES, ROOT, missed, properties_of
 from countperf.machine_code.integer_unit import Machine
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.launch import KernelLaunch
@@ -209,7 +209,7 @@ def counted(
             line = program.lines[place]
             for name, number in properties_of(line.mnemonic, line.operands):
                 found[name] += number * count * groups
-        for name, number in late_of(program, executed, each.accessed).items():
+        for name, number in missed(program, executed, each.accessed).items():
             found[name] += number * groups
         cycles = cycles_of(program, executed, analyzed)
         for name, number in cycles.items():
