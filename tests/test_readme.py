@@ -20,6 +20,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 NOT_RUN: Mapping[str, str] = {
     "scripts/run": "makes an environment; .ci/run runs it, with the profile trial",
     "scripts/test": "runs this test; .ci/run runs it",
+    "countperf calibrate": "takes minutes; tests/workflow/test_calibrating.py calibrates a device",
 }
 """Beginnings of commands that are not run here, and why."""
 

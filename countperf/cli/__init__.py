@@ -27,6 +27,7 @@ COMMANDS = {
     "characterize": "find out by microbenchmarks what a device can do (resumes)",
     "count": "count a kernel's properties, symbolic in its sizes",
     "compiled": "say what a compiler made of a kernel: vector, scalar, fused instructions, spills",
+    "calibrate": "fit weights of a device within minutes, from what other devices say (resumes)",
     "measure": "measure the library's kernels on a device (resumes)",
     "fit": "fit weights to measurements",
     "time": "time a kernel of yours at some sizes, and compare with the predicted times",
@@ -94,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-_RESUMES = ("characterize", "measure")
+_RESUMES = ("calibrate", "characterize", "measure")
 """Commands that keep what they have done when they are interrupted, and go on from there."""
 _READ_ONLY = ("doctor", "devices", "weights", "count", "predict", "occupancy", "sweep", "coverage")
 """Commands of which there is nothing to keep."""

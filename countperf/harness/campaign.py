@@ -60,6 +60,7 @@ def measure(
     runner: CaseRunner | None = None,
     retry_failed: bool = False,
     expected_run_s: Mapping[str, float] | None = None,
+    begin_no_more: Callable[[], bool] | None = None,
 ) -> MeasurementSet:
     """Measure cases and keep the results in a file, going on where an earlier session stopped.
 
@@ -93,6 +94,10 @@ def measure(
         Whether to run cases again that the file records as failed.
     expected_run_s : Mapping from str to float, optional
         Time of one run by name of the case, for the estimate of the time left, s.
+    begin_no_more : callable, optional
+        Is asked before each round; once it says True, cases that have begun get their rounds, and
+        no other one begins. With it cases begin in the order in which they are given, and none is
+        run once more when a campaign goes on.
 
     Returns
     -------
@@ -126,7 +131,9 @@ def measure(
         finished = {entry.case for entry in file.content.measurements}
         if not retry_failed:
             finished |= {entry.case for entry in file.content.failures}
-        waiting = in_mixed_order(case for case in cases if case.name not in finished)
+        waiting = [case for case in cases if case.name not in finished]
+        if begin_no_more is None:
+            waiting = in_mixed_order(waiting)
         rounds = stack.enter_context(RoundsFile(file.path, file.content.header))
         estimate = Estimate(protocol, expected_run_s or {})
         campaign = _Campaign(runner, file, rounds, protocol, count, progress, estimate, len(cases))
@@ -134,9 +141,11 @@ def measure(
         if file.begun:
             # at most half as many as rounds before: it advances however often it is cut off
             most = CONTROLS if rounds.before is None else rounds.before // 2
-            known = choose_controls(cases, file.content.measurements, most=most if waiting else 0)
+            if not waiting or begin_no_more is not None:
+                most = 0
+            known = choose_controls(cases, file.content.measurements, most=most)
             change = campaign.resume(file.environment, known)
-        campaign.run(waiting, change)
+        campaign.run(waiting, change, begin_no_more or _never)
         return MeasurementSet.read_file(file.path)
 
 
@@ -207,13 +216,17 @@ class _Campaign:
         self._store.resume(Resumption(environment=environment, again=again))
         return describe_change(again, self._protocol)
 
-    def run(self, cases: Sequence[KernelCase], change: str | None) -> None:
+    def run(
+        self, cases: Sequence[KernelCase], change: str | None, begin_no_more: Callable[[], bool]
+    ) -> None:
         """Measure cases until none is left, after what `resume` said, or None at the beginning."""
         self._done = self._total - len(cases)
         self._tell("started" if change is None else "resumed", message=change or "")
         clock = self._runner.clock
         schedule = self._schedule(cases)
         while True:
+            if begin_no_more():
+                schedule.begin_no_more()
             if pause_s := schedule.pause_s(clock.now()):
                 clock.sleep(pause_s)
             state = schedule.next(clock.now())
@@ -359,6 +372,10 @@ class _Campaign:
             else:
                 self._vectors[key] = (document, "")
         return self._vectors[key]
+
+
+def _never() -> bool:
+    return False
 
 
 def _check_names(cases: Sequence[KernelCase]) -> None:

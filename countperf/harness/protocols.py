@@ -91,6 +91,20 @@ TIMING = Protocol(
 )
 """For one kernel of a user's at a few sizes (`countperf.time_kernel`), while they wait."""
 
+CALIBRATION = Protocol(
+    name="calibration",
+    rounds=2,
+    runs=6,
+    drops=1,
+    spread_limit=0.5,
+    noise_limit=0.2,
+    extra_rounds=1,
+    separation_s=4.0,
+    max_seconds=0.1,
+    warm_up_s=_WARM_UP_S,
+)
+"""For a device of which other devices say much already: many kernels rather than many runs."""
+
 TRIAL = Protocol(
     name="trial",
     rounds=1,

@@ -110,6 +110,10 @@ class Schedule:
         """Put a case back for another round, later."""
         self._waiting.append((now + self._protocol.separation_s, state))
 
+    def begin_no_more(self) -> None:
+        """Drop the cases that have not begun."""
+        self._fresh.clear()
+
     def left(self) -> Sequence[CaseState]:
         """Return the cases that are not finished, but for one that is running."""
         return [*self._fresh, *(state for _, state in self._waiting)]

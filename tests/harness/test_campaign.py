@@ -538,3 +538,28 @@ def test_clocks_that_disagree_are_flagged(store: Path) -> None:
 
     assert not found.measurements[0].clocks_agree
     assert "exceeds the host's" in found.measurements[0].remarks[0]
+
+
+def test_once_no_case_is_to_begin_those_that_have_begun_are_finished(store: Path) -> None:
+    runner = FakeRunner()
+    asked: list[bool] = []
+
+    def over() -> bool:
+        asked.append(len(asked) >= 2)
+        return asked[-1]
+
+    found = _measure(store, runner, begin_no_more=over)
+
+    assert [entry.case for entry in found] == NAMES[:2]
+    assert Counter(runner.rounds) == dict.fromkeys(NAMES[:2], 2)
+
+
+def test_a_campaign_in_order_goes_on_with_the_next_case(store: Path) -> None:
+    runner = FakeRunner()
+    _measure(store, runner, begin_no_more=iter([False, True, True, True, True]).__next__)
+    before = len(runner.rounds)
+
+    found = _measure(store, runner, begin_no_more=lambda: False)
+
+    assert [entry.case for entry in found] == NAMES
+    assert runner.rounds[before:].count(NAMES[0]) == 0

@@ -1,0 +1,47 @@
+"""Arguments of ``countperf calibrate``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.common import add_device, positive, size
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_device(command, "by default the working device with the highest copy bandwidth")
+    command.add_argument(
+        "--minutes",
+        type=positive,
+        default=3.0,
+        metavar="NUMBER",
+        help="time for all: building, measuring, reading code, fitting; 1 to 60 (default: 3). The"
+        " same command again goes on with further kernels",
+    )
+    command.add_argument(
+        "--name",
+        metavar="NAME",
+        help="name of the fit among your own, for --weights mine/NAME (default: the device's slug)",
+    )
+    command.add_argument(
+        "--for",
+        dest="serve",
+        action="append",
+        default=[],
+        metavar="FILE.py:NAME",
+        help="measure what tells most about this kernel (repeatable), at the sizes that are given",
+    )
+    command.add_argument(
+        "sizes", nargs="*", type=size, metavar="name=value", help="sizes of the kernels of --for"
+    )
+    command.add_argument(
+        "--store",
+        metavar="FILE",
+        help="where measurements are kept (.jsonl; default: in the platform's place for data)",
+    )
+    command.add_argument(
+        "--refresh",
+        metavar="NAME",
+        help="instead: run some kernels for half a minute, and scale groups of the weights of this"
+        " fit that have changed; the old ones are kept",
+    )

@@ -1,0 +1,302 @@
+"""Weights of a new device from few measured kernels and a prior from other devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import FitError
+from countperf.execution.memory_hierarchy import MemoryHierarchy
+from countperf.execution.policy import ExecutionPolicy
+from countperf.fitting.design import Design, Observation, build_design
+from countperf.fitting.solve import Vector
+from countperf.fitting.transfer.hierarchy import guesses, with_columns
+from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
+from countperf.fitting.transfer.prior import KnownModel, prior_for, unknowns_of
+from countperf.fitting.validation import HeldOutCase
+from countperf.hardware.identity import DeviceIdentity
+from countperf.metrics import factor_between
+from countperf.models.compiled import COMPILED, order_of
+from countperf.models.definition import CODE, ModelDefinition
+from countperf.models.function import Column
+from countperf.models.records import Candidate
+from countperf.models.shipped import fitted_model
+from countperf.models.structural import candidate_name
+
+_FOLDS = 6
+"""Into at most so many parts the families of kernels go that are left out together."""
+
+_FALLBACK_GAIN = 0.03
+"""Part by which a model that others' weights say nothing of has to be better (logarithm of the
+factor over left-out families) to be taken."""
+
+_SIMPLEST = ExecutionPolicy(width=1, vectorized="never")
+_SIMPLEST_ON_GPUS = ExecutionPolicy(width=32, along="group")
+_LINEAR = "bounded-log"
+_WIDE = 2.0
+_ERROR = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TransferFit:
+    """A model fitted to few cases with a prior.
+
+    Attributes
+    ----------
+    definition : ModelDefinition
+        The model.
+    design : Design
+        The measured cases, over all columns that have a weight.
+    prior : LogPrior
+        What was known before.
+    fitted : PenalisedFit
+        What is known now.
+    error : float
+        Size of the model's own errors that the fit assumed.
+    held_out : tuple of HeldOutCase
+        The cases, each predicted without its family's.
+    candidates : tuple of Candidate
+        Models among which this one was chosen.
+    """
+
+    definition: ModelDefinition
+    design: Design
+    prior: LogPrior
+    fitted: PenalisedFit
+    error: float
+    held_out: tuple[HeldOutCase, ...] = ()
+    candidates: tuple[Candidate, ...] = field(default=())
+
+    @property
+    def held_out_factor(self) -> float:
+        """Factor by which left-out families are off, in the geometric mean."""
+        return _factor(self.held_out)
+
+    @property
+    def predicted_s(self) -> Vector:
+        """Times that the fit gives its own cases, s."""
+        return self.design.times_s * np.exp(self.fitted.residuals)
+
+
+def fit_new_device(
+    observations: Sequence[Observation],
+    known: KnownModel,
+    device: DeviceIdentity,
+    memory: MemoryHierarchy,
+    *,
+    design_of: Callable[[Sequence[Observation], ModelDefinition], Design] = build_design,
+) -> TransferFit:
+    """Fit a model to a new device, with a prior from known ones.
+
+    Each execution policy of a known device of the platform is tried, and models that no prior is
+    needed for: the simplest policy, and a sum of what kernels do, as the paper's. Families of
+    kernels that are left out choose.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+        The measured cases, counted in the structure view.
+    known : KnownModel
+        What is known of other devices.
+    device : DeviceIdentity
+        The device.
+    memory : MemoryHierarchy
+        Its caches.
+    design_of : callable, optional
+        From cases and a model to their design.
+
+    Raises
+    ------
+    FitError
+        No case has what the model reads.
+    """
+    if known.kind == COMPILED:
+        observations = [case for case in observations if _has_code(case)]
+    if not observations:
+        raise FitError(
+            "no measured kernel has what the model reads: measure more kernels (countperf"
+            " calibrate goes on)"
+        )
+    units = device.compute_units
+    definitions = [
+        known.definition(policy, memory, units=units) for policy in known.policies(device)
+    ]
+    fits = [_fitted(observations, known, device, each, design_of) for each in definitions]
+    fits.sort(key=lambda fit: fit.held_out_factor)
+    best = fits[0]
+    if known.kind != COMPILED:
+        others = [
+            _fitted(observations, known, device, model, design_of)
+            for model in _fallbacks(known, device, memory)
+            if _name(model) not in {_name(fit.definition) for fit in fits}
+        ]
+        fits += others
+        for other in others:
+            if np.log(best.held_out_factor / other.held_out_factor) > _FALLBACK_GAIN:
+                best = other
+    candidates = tuple(_candidate(fit, chosen=fit is best) for fit in fits)
+    return replace(best, candidates=candidates)
+
+
+def fit_definition(
+    observations: Sequence[Observation],
+    definition: ModelDefinition,
+    columns: Sequence[Column],
+    prior_of: Callable[[Sequence[Column], Callable[[Column], float | None]], LogPrior],
+    *,
+    error: float,
+    only_columns: bool = False,
+    design_of: Callable[[Sequence[Observation], ModelDefinition], Design] = build_design,
+) -> TransferFit:
+    """Fit a model with a prior on its unknowns; families are left out, too.
+
+    Parameters
+    ----------
+    observations, definition
+        As for `fit_new_device`.
+    columns : sequence of (str, str)
+        Weights that the fit has beside those that its cases exercise.
+    prior_of : callable
+        From columns, and what guesses those that nothing is known of, to the prior.
+    error : float
+        Size of the model's own errors, relative.
+    only_columns : bool, optional
+        Leave out what the cases exercise beside `columns`.
+    design_of : callable, optional
+        As for `fit_new_device`.
+    """
+    design = design_of(observations, definition)
+    seen = () if only_columns else unknowns_of(design.function)
+    wanted = (*dict.fromkeys((*columns, *seen)),)
+    design = with_columns(design, wanted)
+    prior = prior_of(unknowns_of(design.function), guesses(design))
+    fitted = fit_with_prior(design, prior, error=error)
+    return TransferFit(
+        definition=definition,
+        design=design,
+        prior=prior,
+        fitted=fitted,
+        error=error,
+        held_out=_leave_families_out(observations, design, prior, fitted, error),
+    )
+
+
+def _fitted(
+    observations: Sequence[Observation],
+    known: KnownModel,
+    device: DeviceIdentity,
+    definition: ModelDefinition,
+    design_of: Callable[[Sequence[Observation], ModelDefinition], Design],
+) -> TransferFit:
+    """Fit one model; a model of what kernels do has no prior but a wide one."""
+    if definition.policy is None:
+        return fit_definition(
+            observations, definition, (), _wide, error=_ERROR, design_of=design_of
+        )
+    terms = definition.terms
+    columns = [column for column in known.columns if column[0] in terms]
+
+    def prior_of(wanted: Sequence[Column], guess: Callable[[Column], float | None]) -> LogPrior:
+        return prior_for(known, device, wanted, guess)
+
+    return fit_definition(
+        observations, definition, columns, prior_of, error=known.error, design_of=design_of
+    )
+
+
+def _wide(columns: Sequence[Column], guess: Callable[[Column], float | None]) -> LogPrior:
+    """Return a prior that says little: each weight about what a small share of the time gives."""
+    found = [guess(column) for column in columns]
+    mean = np.array([-30.0 if value is None else value for value in found])
+    return LogPrior(mean=mean, covariance=np.diag(np.full(mean.size, _WIDE**2)))
+
+
+def _fallbacks(
+    known: KnownModel, device: DeviceIdentity, memory: MemoryHierarchy
+) -> tuple[ModelDefinition, ...]:
+    """Return models for devices unlike the others."""
+    simplest = _SIMPLEST if device.device_type == "cpu" else _SIMPLEST_ON_GPUS
+    units = device.compute_units
+    return known.definition(simplest, memory, units=units), fitted_model(_LINEAR)
+
+
+def _leave_families_out(
+    observations: Sequence[Observation],
+    design: Design,
+    prior: LogPrior,
+    fitted: PenalisedFit,
+    error: float,
+) -> tuple[HeldOutCase, ...]:
+    """Predict each case from the other families' and the prior."""
+    families = list(dict.fromkeys(case.family for case in observations))
+    fold_of = {family: number % _FOLDS for number, family in enumerate(families)}
+    folds = np.array([fold_of[case.family] for case in observations])
+    predicted = np.empty(len(observations))
+    for fold in range(min(_FOLDS, len(families))):
+        out = folds == fold
+        again = fit_with_prior(rows_of(design, ~out), prior, error=error, start=fitted.logs)
+        predicted[out] = Times(design.function, rows_of(design, out))(again.logs)[0]
+    return tuple(
+        HeldOutCase(
+            name=case.name,
+            kernel=case.kernel,
+            family=case.family,
+            measured_s=case.time_s,
+            predicted_s=float(time_s),
+        )
+        for case, time_s in zip(observations, predicted, strict=True)
+    )
+
+
+def rows_of(design: Design, chosen: NDArray[np.bool_ | np.intp]) -> Design:
+    """Return some rows of a design."""
+    return replace(
+        design,
+        counts=design.counts[chosen],
+        times_s=design.times_s[chosen],
+        noise=design.noise[chosen],
+        variables={name: values[chosen] for name, values in design.variables.items()},
+    )
+
+
+def _factor(held_out: Sequence[HeldOutCase]) -> float:
+    """Return the factor by which families are off: each counts the same."""
+    by_family: dict[str, list[float]] = {}
+    for case in held_out:
+        factor = factor_between(case.predicted_s or 0.0, case.measured_s)
+        by_family.setdefault(case.family, []).append(float(np.log(factor)))
+    return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))
+
+
+def mean_held_out_error(held_out: Sequence[HeldOutCase]) -> float:
+    """Return the geometric mean of the relative errors of left-out families."""
+    by_family: dict[str, list[float]] = {}
+    for case in held_out:
+        error = abs((case.predicted_s or 0.0) / case.measured_s - 1.0)
+        by_family.setdefault(case.family, []).append(float(np.log(max(error, 1e-3))))
+    return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))
+
+
+def _candidate(fit: TransferFit, *, chosen: bool) -> Candidate:
+    errors = np.abs(np.expm1(fit.fitted.residuals))
+    return Candidate(
+        model=_name(fit.definition),
+        held_out_error=mean_held_out_error(fit.held_out),
+        held_out_factor=fit.held_out_factor,
+        in_sample_error=float(np.exp(np.mean(np.log(np.maximum(errors, 1e-3))))),
+        predicted_cases=len(fit.held_out),
+        cases=len(fit.held_out),
+        chosen=chosen,
+    )
+
+
+def _name(model: ModelDefinition) -> str:
+    order = order_of(model)
+    return candidate_name(model) if order is None else f"{model.name}-{order}"
+
+
+def _has_code(case: Observation) -> bool:
+    return any(name.startswith(CODE) for name in case.counts)

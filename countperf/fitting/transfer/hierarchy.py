@@ -1,0 +1,200 @@
+"""Weights of many devices fitted together: each with a prior from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from countperf.execution.policy import ExecutionPolicy
+from countperf.fitting.design import Design
+from countperf.fitting.solve import Matrix, Vector
+from countperf.fitting.transfer.penalised import LogPrior, PenalisedFit, Times, fit_with_prior
+from countperf.fitting.transfer.prior import (
+    PARAMETER,
+    KnownDevice,
+    KnownModel,
+    ModelKind,
+    prior_for,
+    unknowns_of,
+)
+from countperf.hardware.identity import DeviceIdentity
+from countperf.models.function import Column, ModelFunction
+
+_ROUNDS = 2
+"""Times that each device is fitted with a prior from the others, after a first fit of its own."""
+
+_FIRST_VARIANCE = 20.0
+_FIRST_SHARE = 0.05
+"""Share of the time that a first guess gives each feature, in the median."""
+
+_FARTHEST = 1.0
+"""Logarithm by which an estimate without its prior may differ from that with it: what the data
+hardly tell is far off without one."""
+
+_NOTHING = 60.0
+_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeasuredDevice:
+    """A device with its measured cases.
+
+    Attributes
+    ----------
+    device : DeviceIdentity
+        The device.
+    policy : ExecutionPolicy
+        How it runs work groups.
+    design : Design
+        Its cases.
+    """
+
+    device: DeviceIdentity
+    policy: ExecutionPolicy
+    design: Design
+
+
+def with_columns(design: Design, columns: Sequence[Column]) -> Design:
+    """Return a design over given columns; those that it lacks are zero, others are dropped."""
+    places = {column: place for place, column in enumerate(design.function.columns)}
+    weights = tuple(column for column in columns if column[0] != PARAMETER)
+    counts = np.zeros((len(design.times_s), len(weights)))
+    for number, column in enumerate(weights):
+        if column in places:
+            counts[:, number] = design.counts[:, places[column]]
+    function = ModelFunction(model=design.function.model, columns=weights)
+    names = function.keys[: len(weights)]
+    return replace(design, function=function, names=names, counts=counts)
+
+
+def guesses(design: Design) -> Callable[[Column], float | None]:
+    """Return what guesses the logarithm of a weight: that of a small share of the time."""
+    times_of = Times(design.function, design)
+    places = {column: place for place, column in enumerate(design.function.columns)}
+    declared = design.function.model.all_parameters
+    slopes = times_of.slopes(np.ones(len(design.function.keys)))
+
+    def guess(column: Column) -> float | None:
+        if column[0] == PARAMETER:
+            return float(np.log(declared[column[1]].start or 1.0))
+        place = places.get(column)
+        if place is None or not np.any(has := slopes[:, place] > 0):
+            return None
+        return float(np.log(_FIRST_SHARE * np.median(design.times_s[has] / slopes[has, place])))
+
+    return guess
+
+
+def fit_devices(
+    kind: ModelKind,
+    devices: Sequence[MeasuredDevice],
+    *,
+    error: float,
+    negligible: Sequence[str] = (),
+    is_kin: Callable[[DeviceIdentity, DeviceIdentity], bool] | None = None,
+) -> KnownModel:
+    """Fit the weights of devices, each with what the others say.
+
+    Parameters
+    ----------
+    kind : {"structural", "compiled"}
+        Which model.
+    devices : sequence of MeasuredDevice
+        The devices.
+    error : float
+        Size of the model's own errors, relative.
+    negligible : sequence of str, optional
+        Features that are left out.
+    is_kin : callable, optional
+        Whether two devices are so much the same, such as one processor under two runtimes, that
+        neither is to inform the other.
+    """
+    columns = tuple(sorted({c for each in devices for c in unknowns_of(each.design.function)}))
+    designs = [with_columns(each.design, columns) for each in devices]
+    known = tuple(
+        _first(each, design, error) for each, design in zip(devices, designs, strict=True)
+    )
+    model = KnownModel(
+        kind=kind, columns=columns, negligible=tuple(negligible), error=error, devices=known
+    )
+    for _ in range(_ROUNDS):
+        fitted = tuple(
+            _refined(model, each, old, design, is_kin)
+            for each, old, design in zip(devices, model.devices, designs, strict=True)
+        )
+        model = model.model_copy(update={"devices": fitted})
+    return model.model_copy(update={"shares": _mean_shares(model, designs)})
+
+
+def shares_of(design: Design, logs: Sequence[float | None]) -> Matrix:
+    """Return the shares of their times that cases spend on each unknown, shape (n, n_unknowns)."""
+    known = np.array([-_NOTHING if log is None else log for log in logs])
+    return Times(design.function, design)(known)[1]
+
+
+def _mean_shares(model: KnownModel, designs: Sequence[Design]) -> tuple[float, ...]:
+    """Return the mean shares of all devices' cases."""
+    found = [
+        shares_of(design, each.logs).mean(axis=0)
+        for each, design in zip(model.devices, designs, strict=True)
+    ]
+    return tuple(float(f"{share:.3g}") for share in np.mean(found, axis=0))
+
+
+def _first(each: MeasuredDevice, design: Design, error: float) -> KnownDevice:
+    """Fit a device by itself."""
+    guess = guesses(design)
+    found = [guess(column) for column in unknowns_of(design.function)]
+    mean = np.array([-30.0 if value is None else value for value in found])
+    prior = LogPrior(mean=mean, covariance=np.diag(np.full(mean.size, _FIRST_VARIANCE)))
+    fitted = fit_with_prior(design, prior, error=error)
+    return _known(each, design, fitted.logs, np.diag(fitted.covariance))
+
+
+def _refined(
+    model: KnownModel,
+    each: MeasuredDevice,
+    old: KnownDevice,
+    design: Design,
+    is_kin: Callable[[DeviceIdentity, DeviceIdentity], bool] | None,
+) -> KnownDevice:
+    """Fit a device with a prior from the others, and return what its data alone say."""
+
+    def without(other: DeviceIdentity) -> bool:
+        return other == each.device or (is_kin is not None and is_kin(other, each.device))
+
+    guess = guesses(design)
+    columns = unknowns_of(design.function)
+    prior = prior_for(model.without(without), each.device, columns, guess)
+    pairs = dict(zip(model.columns, old.logs, strict=True))
+    logs = [pairs[column] for column in columns]
+    start = np.array([m if log is None else log for m, log in zip(prior.mean, logs, strict=True)])
+    fitted = fit_with_prior(design, prior, error=model.error, start=start)
+    logs, variances = _by_data_alone(prior, fitted)
+    return _known(each, design, logs, variances)
+
+
+def _by_data_alone(prior: LogPrior, fitted: PenalisedFit) -> tuple[Vector, Vector]:
+    """Take a prior out of a fit, weight by weight."""
+    before, after = np.diag(prior.covariance), np.diag(fitted.covariance)
+    information = np.maximum(1.0 / after - 1.0 / before, 1e-6)
+    alone = (fitted.logs / after - prior.mean / before) / information
+    alone = np.clip(alone, fitted.logs - _FARTHEST, fitted.logs + _FARTHEST)
+    return alone, 1.0 / information
+
+
+def _known(each: MeasuredDevice, design: Design, logs: Vector, variances: Vector) -> KnownDevice:
+    """Return a device's weights; None for what no case of its has."""
+    present = np.any(design.counts != 0, axis=0).tolist() + [True] * len(design.function.parameters)
+
+    def listed(values: Vector) -> tuple[float | None, ...]:
+        pairs = zip(values.tolist(), present, strict=True)
+        return tuple(
+            float(f"{value:.{_DIGITS}g}") if is_there else None for value, is_there in pairs
+        )
+
+    return KnownDevice(
+        device=each.device, policy=each.policy, logs=listed(logs), variances=listed(variances)
+    )

@@ -1,0 +1,311 @@
+r"""The prior of a device's weights: what the fits of other devices say of them.
+
+The logarithm :math:`u_{dj}` of the weight of feature :math:`j` on device :math:`d` is taken as
+
+.. math:: u_{dj} = \mu_j + b_{p(d)j} + e_{dj},
+
+a mean of the feature, what devices of one platform :math:`p` share, and what a device has alone,
+the last two normal. The prior of a new device is the conditional distribution given the known
+:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature): the mean
+over devices, those of its platform before the others, with a spread that is the larger the less
+they agree. The scale of a feature's spread is its own where many devices say it, and that of all
+features else (an inverse-gamma prior on it: empirical Bayes). The features of a device share what
+all its weights, and all those of its memory, are off by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, Self, get_args
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from countperf.documents import Document, Part
+from countperf.execution.memory_hierarchy import MemoryHierarchy
+from countperf.execution.policy import ExecutionPolicy
+from countperf.fitting.solve import Vector
+from countperf.fitting.transfer.penalised import LogPrior
+from countperf.hardware.identity import DeviceIdentity, platform_prefix
+from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
+from countperf.models.definition import ModelDefinition
+from countperf.models.function import Column, ModelFunction
+from countperf.models.structural import structural
+
+SPREAD = 0.5
+"""Standard deviation of a weight's logarithm between devices of one platform, of most features."""
+
+BETWEEN_PLATFORMS = 0.8
+"""That of a feature's mean from platform to platform, in units of the spread within one."""
+
+_DEGREES = 4.0
+"""The common spread counts for so many devices where a feature's own is found."""
+
+_LEAST_SPREAD, _LARGEST_SPREAD = 0.2, 2.0
+
+_SPEED, _OTHER_SPEED = 0.2, 2.0
+"""Standard deviation of the logarithm of a device's speed; of one whose kind no known device is."""
+
+_WIDTHS = (8, 16)
+
+PARAMETER = ""
+"""Instead of a term: the unknown is a parameter of the expression."""
+
+_MEMORY_TERMS = ("traffic", "misses")
+_LAUNCH = "launch"
+
+
+ModelKind = Literal["structural", "compiled"]
+
+
+class KnownDevice(Part):
+    """A device whose weights are known, and how well its measurements determine them.
+
+    Attributes
+    ----------
+    device : DeviceIdentity
+        The device.
+    policy : ExecutionPolicy
+        How it runs work groups.
+    logs : tuple of float or None
+        Logarithm of each weight (s per unit); None for what no measured kernel has.
+    variances : tuple of float or None
+        What its measurements leave open of each.
+    """
+
+    device: DeviceIdentity
+    policy: ExecutionPolicy
+    logs: tuple[float | None, ...]
+    variances: tuple[NonNegativeFloat | None, ...]
+
+
+class ExpectedErrors(Part):
+    """Errors of kernels that a calibration has not seen, by how many it has measured.
+
+    Attributes
+    ----------
+    kernels : int
+        Measured kernels.
+    log_error_90, log_error_95 : float
+        What ``|log(predicted / measured)|`` stays below for 90 and 95 of 100 kernels beside what
+        the weights' covariance explains, found by leaving out devices.
+    typical_error, typical_held_out_error : float
+        Geometric mean of their relative errors; of that of families of measured kernels that are
+        left out.
+    """
+
+    kernels: PositiveInt
+    log_error_90: PositiveFloat
+    log_error_95: PositiveFloat
+    typical_error: PositiveFloat
+    typical_held_out_error: PositiveFloat
+
+
+class KnownModel(Part):
+    """Weights of one model on several devices.
+
+    Attributes
+    ----------
+    kind : {"structural", "compiled"}
+        Which model.
+    columns : tuple of (str, str)
+        Term and feature of each weight; of parameters `PARAMETER` and their names.
+    negligible : tuple of str
+        Features that no device spends notable time on, and that are left out.
+    error : float
+        Size of the model's own errors, relative.
+    devices : tuple of KnownDevice
+        The devices.
+    shares : tuple of float
+        Mean share of the time that each column takes in measured kernels, over devices.
+    errors : tuple of ExpectedErrors
+        By the number of measured kernels, the fewest first; empty if they were not found.
+    """
+
+    kind: ModelKind
+    columns: tuple[tuple[str, str], ...]
+    negligible: tuple[str, ...] = ()
+    error: PositiveFloat
+    devices: tuple[KnownDevice, ...] = Field(min_length=1)
+    shares: tuple[NonNegativeFloat, ...] = ()
+    errors: tuple[ExpectedErrors, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_device_has_all_columns(self) -> Self:
+        for each in self.devices:
+            if {len(each.logs), len(each.variances)} != {len(self.columns)}:
+                raise ValueError(f"{each.device.slug} has not one weight for each column")
+        return self
+
+    def definition(
+        self, policy: ExecutionPolicy, memory: MemoryHierarchy, *, units: int
+    ) -> ModelDefinition:
+        """Return the model under a policy, for a device of `units` compute units."""
+        if self.kind == COMPILED:
+            order: Order = next(name for name in get_args(Order) if ORDERS[name] == policy)
+            found = compiled(order, units=units, memory=memory)
+        else:
+            own = policy.model_copy(update={"units": units if policy.units else 0})
+            found = structural(own, memory=memory)
+        names = tuple(dict.fromkeys((*found.negligible, *self.negligible)))
+        return found.model_copy(update={"most_weights": None, "negligible": names})
+
+    def policies(self, device: DeviceIdentity) -> tuple[ExecutionPolicy, ...]:
+        """Return policies to try: those of known devices of the platform, or of all without any.
+
+        Policies of structural models are tried with vectors of half and twice the width, too.
+        """
+        near = [each for each in self.devices if is_alike(each.device, device)] or self.devices
+        found = [each.policy for each in near]
+        if self.kind != COMPILED:
+            found += [
+                policy.model_copy(update={"width": width})
+                for policy in tuple(found)
+                for width in _WIDTHS
+                if policy.width in _WIDTHS
+            ]
+        return tuple(dict.fromkeys(found))
+
+    def without(self, left_out: Callable[[DeviceIdentity], bool]) -> Self:
+        """Return the same without some of the devices."""
+        kept = tuple(each for each in self.devices if not left_out(each.device))
+        return self.model_copy(update={"devices": kept})
+
+    def errors_after(self, kernels: int) -> ExpectedErrors | None:
+        """Return the errors that are expected once so many kernels are measured."""
+        if not self.errors:
+            return None
+        wanted = [each for each in self.errors if each.kernels <= kernels]
+        return wanted[-1] if wanted else self.errors[0]
+
+
+class KnownDevices(Document):
+    """What is known of the weights of many devices.
+
+    Attributes
+    ----------
+    counting_rules : int
+        Version of the counting rules of the measurements that it follows from.
+    models : tuple of KnownModel
+        By model.
+    """
+
+    format: Literal["countperf-known-devices"] = "countperf-known-devices"
+    version: Literal[1] = 1
+    counting_rules: int
+    models: tuple[KnownModel, ...]
+
+    def of(self, kind: str) -> KnownModel | None:
+        """Return what is known of a model's weights; None if nothing is."""
+        return next((each for each in self.models if each.kind == kind), None)
+
+
+_SHIPPED = Path(__file__).parent / "known-devices.json"
+
+
+@cache
+def shipped_devices() -> KnownDevices:
+    """Return what ships of known devices."""
+    return KnownDevices.read_file(_SHIPPED)
+
+
+def unknowns_of(function: ModelFunction) -> tuple[Column, ...]:
+    """Return the columns of a function, and then its parameters as columns without a term."""
+    return (*function.columns, *((PARAMETER, name) for name in function.parameters))
+
+
+def is_alike(one: DeviceIdentity, other: DeviceIdentity) -> bool:
+    """Tell whether two devices have one platform and are of one type."""
+    same = platform_prefix(one.platform) == platform_prefix(other.platform)
+    return same and one.device_type == other.device_type
+
+
+def prior_for(
+    model: KnownModel,
+    device: DeviceIdentity,
+    columns: Sequence[Column],
+    guess: Callable[[Column], float | None],
+) -> LogPrior:
+    """Return the prior of a new device's weights.
+
+    Parameters
+    ----------
+    model : KnownModel
+        What is known of other devices.
+    device : DeviceIdentity
+        The new one.
+    columns : sequence of (str, str)
+        Term and feature of each weight that it is to have.
+    guess : callable
+        From a column that no known device has to a first guess of the logarithm of its weight.
+    """
+    known = model.devices
+    near = [is_alike(each.device, device) for each in known]
+    places = {column: place for place, column in enumerate(model.columns)}
+    mean, variance = np.empty(len(columns)), np.empty(len(columns))
+    for number, column in enumerate(columns):
+        place = places.get(column)
+        found = [] if place is None else _values(known, near, place)
+        if not found:
+            value = guess(column)
+            mean[number] = -30.0 if value is None else value
+            variance[number] = _LARGEST_SPREAD**2
+            continue
+        mean[number], variance[number] = _of_new_device(*map(np.array, zip(*found, strict=True)))
+    is_kin = any(each.device.device_type == device.device_type for each in known)
+    covariance = np.diag(variance)
+    for members in _shared(columns):
+        covariance += (_SPEED if is_kin else _OTHER_SPEED) ** 2 * np.outer(members, members)
+    return LogPrior(mean=mean, covariance=covariance)
+
+
+def _values(
+    known: Sequence[KnownDevice], near: Sequence[bool], place: int
+) -> list[tuple[float, float, bool]]:
+    """Return logarithm, variance and platform of each device that has a weight."""
+    found: list[tuple[float, float, bool]] = []
+    for each, alike in zip(known, near, strict=True):
+        log, variance = each.logs[place], each.variances[place]
+        if log is not None and variance is not None:
+            found.append((log, variance, alike))
+    return found
+
+
+def _shared(columns: Sequence[Column]) -> tuple[Vector, ...]:
+    """Return which weights a device's speed changes, and which that of its memory."""
+    works = np.array([term not in (_LAUNCH, PARAMETER) for term, _ in columns], np.float64)
+    memory = np.array([term in _MEMORY_TERMS for term, _ in columns], np.float64)
+    return works, memory
+
+
+def _of_new_device(values: Vector, variances: Vector, alike: Vector) -> tuple[float, float]:
+    """Return mean and variance of the logarithm of a weight, given those of known devices."""
+    spread = _spread(values, variances, alike)
+    between = (BETWEEN_PLATFORMS * spread) ** 2
+    same = alike.astype(bool)
+    covariance = np.where(same[:, np.newaxis] == same, between, 0.0)
+    covariance = covariance + np.diag(spread**2 + variances)
+    cross = np.where(same, between, 0.0)
+    inverse = np.linalg.inv(covariance)
+    ones = np.ones_like(values)
+    information = float(ones @ inverse @ ones)
+    mean = float(ones @ inverse @ values) / information
+    gained = cross @ inverse
+    left = between + spread**2 - gained @ cross + (1.0 - gained @ ones) ** 2 / information
+    return mean + float(gained @ (values - mean)), float(left)
+
+
+def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
+    """Return the standard deviation between devices of one platform."""
+    squares, freedom = _DEGREES * SPREAD**2, _DEGREES
+    for platform in (False, True):
+        members = alike.astype(bool) == platform
+        if np.count_nonzero(members) < 2:
+            continue
+        trust = SPREAD**2 / (SPREAD**2 + variances[members])
+        mean = np.average(values[members], weights=trust)
+        squares += float(np.sum(trust * (values[members] - mean) ** 2))
+        freedom += np.count_nonzero(members) - 1
+    return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, _LARGEST_SPREAD))

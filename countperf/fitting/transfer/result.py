@@ -1,0 +1,138 @@
+"""What a calibration came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from countperf.fitting.transfer.calibrated import TransferFit
+from countperf.fitting.transfer.prior import ExpectedErrors
+from countperf.hardware.identity import DeviceIdentity
+from countperf.models.function import column_keys
+
+_HARDLY_LEARNT = 0.2
+"""Share of the prior's variance below which a weight counts as not learnt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CalibratedModel:
+    """A model that was calibrated.
+
+    Attributes
+    ----------
+    kind : {"structural", "compiled"}
+        What it reads.
+    fit : TransferFit
+        The fit.
+    path : Path
+        Where its weights are.
+    expected, later : ExpectedErrors or None
+        Errors of other devices after as many kernels, and after those of five more minutes; None
+        where no known device is of the platform.
+    unlearnt : tuple of (str, float)
+        Features whose weights stay about where other devices have them, and the factor by which
+        each may be off, those that matter most first.
+    """
+
+    kind: str
+    fit: TransferFit
+    path: Path
+    expected: ExpectedErrors | None
+    later: ExpectedErrors | None
+    unlearnt: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CalibrationResult:
+    """What a calibration came to.
+
+    Attributes
+    ----------
+    name : str
+        Under which its weights are found.
+    device : DeviceIdentity
+        The device.
+    known : tuple of str
+        Slugs of devices whose fits the prior is from, those of the platform first.
+    is_kin : bool
+        Whether one of them has the platform.
+    store : Path
+        The measurements.
+    kernels, cases, unsettled : int
+        What was measured in all, and cases whose times did not repeat.
+    spent_s : float
+        Time that this call took, s.
+    models : tuple of CalibratedModel
+        Without compiled code, and with it where the runtime keeps it.
+    without_code : str
+        Why there is no model that reads compiled code; empty if there is.
+    is_complete : bool
+        Whether no kernel of the choice is left.
+    """
+
+    name: str
+    device: DeviceIdentity
+    known: tuple[str, ...]
+    is_kin: bool
+    store: Path
+    kernels: int
+    cases: int
+    unsettled: int
+    spent_s: float
+    models: tuple[CalibratedModel, ...]
+    without_code: str
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Refreshed:
+    """Weights that were scaled to what a machine is now.
+
+    Attributes
+    ----------
+    name, old : str
+        Of the new fit, and of the one that it was made from.
+    factors : Mapping from str to Mapping from str to float
+        By model, the factor by which groups of weights changed.
+    errors : Mapping from str to (float, float)
+        By model, the geometric mean of relative errors of the kernels that were run, before and
+        after.
+    kernels : int
+        How many kernels were run.
+    spent_s : float
+        Time that it took, s.
+    """
+
+    name: str
+    old: str
+    factors: Mapping[str, Mapping[str, float]]
+    errors: Mapping[str, tuple[float, float]]
+    kernels: int
+    spent_s: float
+
+
+def unlearnt_features(
+    fit: TransferFit, shares: Mapping[tuple[str, str], float], *, most: int = 5
+) -> tuple[tuple[str, float], ...]:
+    """Return features whose weights the cases hardly determine, and by which factor each is unsure.
+
+    Parameters
+    ----------
+    fit : TransferFit
+        The fit.
+    shares : Mapping from (str, str) to float
+        Share of the time that each column takes in usual kernels.
+    most : int, optional
+        How many at most: those that make the time of usual kernels most unsure.
+    """
+    columns = fit.design.function.columns
+    spread = np.sqrt(np.diag(fit.fitted.covariance))
+    matter = [
+        (shares.get(column, 0.0) * spread[i], name, float(np.exp(spread[i])))
+        for i, (column, name) in enumerate(zip(columns, column_keys(columns), strict=True))
+        if fit.fitted.learnt[i] < _HARDLY_LEARNT and shares.get(column, 0.0) > 0
+    ]
+    return tuple((name, factor) for _, name, factor in sorted(matter, reverse=True)[:most])

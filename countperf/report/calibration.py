@@ -1,0 +1,135 @@
+"""What a calibration came to, as text and as plain values."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from countperf.fitting.transfer.document import widening
+
+if TYPE_CHECKING:
+    from countperf.fitting.transfer.prior import ExpectedErrors
+    from countperf.fitting.transfer.result import CalibratedModel, CalibrationResult, Refreshed
+
+_NAMES = {"compiled": "reading compiled code", "structural": "without compiled code"}
+_NOTABLE_CHANGE = 0.05
+_UNLIKE = 1.25
+
+
+def calibration_text(result: CalibrationResult) -> str:
+    """Return what was reached, what is unsure, and what more time would buy, as lines of text."""
+    known = ", ".join(result.known)
+    lines = [
+        f"{result.name}: {result.device.slug} ({result.device.name})",
+        f"  {result.kernels} kernels, {result.cases} cases, {result.spent_s / 60:.1f} minutes"
+        f" ({result.unsettled} did not settle); measurements: {result.store}",
+        f"  prior: {known}"
+        if result.is_kin
+        else f"  prior: {known}: no known device has this platform, so that it says little",
+    ]
+    for each in result.models:
+        lines += _model_lines(each)
+    if result.without_code:
+        lines.append(f"  no weights that read compiled code: {result.without_code}")
+    if result.is_complete:
+        lines.append(
+            "  all kernels of the choice are measured; for more: countperf measure --profile broad"
+            " and countperf fit --model structural"
+        )
+    lines.append(f"to use it: countperf predict KERNEL SIZES --weights {result.name}")
+    return "\n".join(lines)
+
+
+def _model_lines(each: CalibratedModel) -> list[str]:
+    chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
+    lines = [
+        f"  {_NAMES[each.kind]} ({chosen.model}): families left out are off by"
+        f" {chosen.held_out_error or 0.0:.0%}"
+    ]
+    if each.expected is not None and each.later is not None:
+        factor = widening(chosen.held_out_error or 0.0, each.expected)
+        now, later = (_reach(errors, factor) for errors in (each.expected, each.later))
+        lines.append(f"    usual kernels are expected to be off by {now}")
+        lines.append(f"    after five more minutes: {later}")
+        if factor > _UNLIKE:
+            lines.append(
+                f"    that is {factor:.1f} times what other devices had: this one is unlike them,"
+                " or other programs disturbed it"
+            )
+    if each.unlearnt:
+        names = ", ".join(f"{name} (×{factor:.1f})" for name, factor in each.unlearnt)
+        lines.append(f"    as on other devices, not measured here: {names}")
+    return lines
+
+
+def _reach(errors: ExpectedErrors, factor: float) -> str:
+    """Say how far predictions are off."""
+    width = math.exp(factor * errors.log_error_90)
+    return f"{factor * errors.typical_error:.0%}, 90 of 100 by less than a factor of {width:.2f}"
+
+
+def calibration_object(result: CalibrationResult) -> dict[str, Any]:
+    """Return the same as plain values."""
+    return {
+        "name": result.name,
+        "device": result.device.slug,
+        "known": list(result.known),
+        "prior_of_platform": result.is_kin,
+        "store": str(result.store),
+        "kernels": result.kernels,
+        "cases": result.cases,
+        "unsettled": result.unsettled,
+        "spent_s": result.spent_s,
+        "without_code": result.without_code,
+        "complete": result.is_complete,
+        "models": [
+            {
+                "model": each.kind,
+                "written": str(each.path),
+                "candidates": [
+                    {
+                        "model": candidate.model,
+                        "held_out_error": candidate.held_out_error,
+                        "chosen": candidate.chosen,
+                    }
+                    for candidate in each.fit.candidates
+                ],
+                "expected_error": None if each.expected is None else each.expected.typical_error,
+                "after_five_minutes": None if each.later is None else each.later.typical_error,
+                "not_learnt": dict(each.unlearnt),
+            }
+            for each in result.models
+        ],
+    }
+
+
+def refreshed_text(result: Refreshed) -> str:
+    """Return by how much groups of weights changed, as lines of text."""
+    lines = [
+        f"{result.name}: made from {result.old}, which is kept; {result.kernels} kernels,"
+        f" {result.spent_s:.0f} s"
+    ]
+    for model, factors in result.factors.items():
+        before, after = result.errors[model]
+        changed = {
+            name: factor
+            for name, factor in factors.items()
+            if abs(math.log(factor)) >= _NOTABLE_CHANGE
+        }
+        said = ", ".join(f"{name} ×{factor:.2f}" for name, factor in changed.items())
+        lines.append(f"  {model}: {said or 'nothing changed by more than 5 %'}")
+        lines.append(f"    kernels that were run are off by {after:.0%}, before by {before:.0%}")
+    lines.append(f"to use it: countperf predict KERNEL SIZES --weights {result.name}")
+    return "\n".join(lines)
+
+
+def refreshed_object(result: Refreshed) -> dict[str, Any]:
+    """Return the same as plain values."""
+    return {
+        "name": result.name,
+        "old": result.old,
+        "factors": {model: dict(factors) for model, factors in result.factors.items()},
+        "errors": {model: list(errors) for model, errors in result.errors.items()},
+        "kernels": result.kernels,
+        "spent_s": result.spent_s,
+    }

@@ -1,0 +1,486 @@
+"""Calibration: weights of a device within minutes, from what is known of other devices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from countperf.documents import check_writable
+from countperf.errors import (
+    DeviceError,
+    DocumentError,
+    FitError,
+    KernelSpecificationError,
+    ParameterError,
+    UnstableMeasurementError,
+)
+from countperf.execution.memory_hierarchy import MemoryHierarchy
+from countperf.fitting.design import Observation, build_design
+from countperf.fitting.fit import observations_of
+from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device
+from countperf.fitting.transfer.choice import ChosenKernel, KernelChoice, shipped_choice
+from countperf.fitting.transfer.document import weights_document
+from countperf.fitting.transfer.hierarchy import guesses, shares_of, with_columns
+from countperf.fitting.transfer.prior import (
+    ExpectedErrors,
+    KnownDevice,
+    KnownDevices,
+    is_alike,
+    prior_for,
+    shipped_devices,
+)
+from countperf.fitting.transfer.result import (
+    CalibratedModel,
+    CalibrationResult,
+    unlearnt_features,
+)
+from countperf.hardware.memory import memory_hierarchy_of
+from countperf.harness.campaign import measure
+from countperf.harness.compile.compiled_kernel import GROUP_STATES
+from countperf.harness.device import Device
+from countperf.harness.devices import find_device
+from countperf.harness.overhead import measure_limits
+from countperf.harness.progress import Progress, ProgressEvent, silent
+from countperf.harness.protocols import CALIBRATION
+from countperf.harness.runner import KernelRunner
+from countperf.harness.size_selection import calibrate as choose_sizes
+from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.throughput import find_analyzer
+from countperf.measurements import KernelCase, MeasurementSet
+from countperf.models.compiled import COMPILED
+from countperf.models.library import (
+    OWN,
+    checked_own_name,
+    find_fit,
+    short_name,
+    store_own_fit,
+    user_fits_folder,
+)
+from countperf.models.structural import STRUCTURAL
+from countperf.models.weights import WeightSet
+from countperf.properties.count_properties import count_kernel
+from countperf.tuning.pools import processors
+from countperf.workflow.compiled_code import read_code
+from countperf.workflow.kernels import counted
+from measurement_kernels.catalog import entry
+from measurement_kernels.entry import CatalogEntry
+
+LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
+
+_MOST_UNSETTLED = 0.5
+"""Share of cases that did not settle from which on nothing is stored."""
+
+_FEWEST_KERNELS = 8
+
+_CODE_S = 1.1
+"""Processor time that reading a kernel's compiled code takes, s (mean over 40 kernels, PoCL)."""
+
+_FIT_S = 5.0
+_SEARCH_SHARE = 0.35
+"""Share of the time in which sizes are found on devices for which none ship."""
+
+_MEMORY_SHARE = 0.25
+_LATER_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Task:
+    """What a calibration is to do.
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+    runner : KernelRunner
+        What runs kernels on it.
+    memory : MemoryHierarchy
+        Its caches.
+    store : Path
+        Where measurements go.
+    reads_code : bool
+        Whether compiled code will be read.
+    deadline : float
+        When all has to be done, by the monotonic clock.
+    minutes : float
+        The budget.
+    """
+
+    device: Device
+    runner: KernelRunner
+    memory: MemoryHierarchy
+    store: Path
+    reads_code: bool
+    deadline: float
+    minutes: float
+
+
+def calibrate(
+    *,
+    device: str | Device | None = None,
+    minutes: float = 3.0,
+    name: str | None = None,
+    serve: Sequence[str] = (),
+    sizes: Mapping[str, int] | None = None,
+    store: Path | str | None = None,
+    progress: Progress = silent,
+    runner: KernelRunner | None = None,
+    known: KnownDevices | None = None,
+    choice: KernelChoice | None = None,
+) -> CalibrationResult:
+    """Measure the kernels that tell most about a device, and fit its weights to them.
+
+    What other devices' fits say is the prior: weights that the measured kernels do not determine
+    stay there, with the uncertainty that other devices show. Weights are stored among the user's
+    own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next kernels.
+
+    Parameters
+    ----------
+    device : str or Device, optional
+        As for `measure_catalogue`.
+    minutes : float, optional
+        Time for all, building, reading code and fitting included: 1 to 60.
+    name : str, optional
+        Of the fit among the user's own; by default the device's slug.
+    serve : sequence of str, optional
+        Kernels, as `load_kernel` takes them, that the choice is to serve.
+    sizes : Mapping from str to int, optional
+        At which these are to be predicted; needed with `serve`.
+    store : Path or str, optional
+        Where measurements are kept; by default in the platform's place for data, by `name`.
+    progress : callable, optional
+        Is told of everything that happens; ``case`` says which error is expected so far.
+    runner : KernelRunner, optional
+        What runs kernels; by default one on `device`.
+    known : KnownDevices, optional
+        What is known of other devices; by default what ships.
+    choice : KernelChoice, optional
+        The kernels in their order; by default those that ship.
+
+    Returns
+    -------
+    CalibrationResult
+
+    Raises
+    ------
+    ParameterError
+        The budget is out of range, a size of a kernel to be served is missing, or a name is none.
+    UnstableMeasurementError
+        Most cases did not settle; their measurements are kept.
+    DeviceError, IncompatibleMeasurementsError, DocumentError, MeasurementError
+        As for `measure_catalogue`.
+    """
+    began = time.monotonic()
+    if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
+        message = f"{minutes:g} minutes are not between {LEAST_MINUTES:g} and {MOST_MINUTES:g}"
+        raise ParameterError(message, parameter="minutes")
+    if name is not None:
+        checked_own_name(name)
+    found = device if isinstance(device, Device) else find_device(device)
+    plain = checked_own_name(name or found.identity.slug)
+    check_writable(user_fits_folder() / "weights.json")
+    devices = known or shipped_devices()
+    without_code = _why_no_code(found)
+    task = _Task(
+        device=found,
+        runner=runner or KernelRunner.open(found),
+        memory=memory_hierarchy_of(found.identity, is_here=found.identity.device_type == "cpu"),
+        store=Path(store) if store is not None else _usual_store(plain),
+        reads_code=not without_code,
+        deadline=began + 60.0 * minutes,
+        minutes=minutes,
+    )
+    kernels = (choice or shipped_choice()).kernels
+    if serve:
+        kernels = _serving(choice or shipped_choice(), devices, task, serve, sizes or {})
+    cases = _cases(task, kernels, progress)
+    measured = _measure(task, cases, devices, progress)
+    _require_settled(measured, task.store)
+    if task.reads_code:
+        measured, without_code = _with_code(task, measured)
+    models = _fit_all(task, measured, devices, plain, spent_s=time.monotonic() - began)
+    structural = next(each for each in models if each.kind == STRUCTURAL)
+    stored = find_fit(f"{OWN}{structural.path.parent.name}")
+    near = [each.device for each in _devices_of(devices)]
+    near.sort(key=lambda each: not is_alike(each, found.identity))
+    return CalibrationResult(
+        name=f"{OWN}{structural.path.parent.name}" if stored is None else stored.name,
+        device=found.identity,
+        known=tuple(dict.fromkeys(each.slug for each in near)),
+        is_kin=any(is_alike(each, found.identity) for each in near),
+        store=task.store,
+        kernels=len({each.kernel for each in measured}),
+        cases=len(measured),
+        unsettled=sum(each.settling != "settled" for each in measured),
+        spent_s=time.monotonic() - began,
+        models=models,
+        without_code=without_code,
+        is_complete={case.name for case, _ in cases}
+        <= {e.case for e in (*measured.measurements, *measured.failures)},
+    )
+
+
+def _usual_store(name: str) -> Path:
+    return user_fits_folder().parent / "calibrations" / f"{name}.jsonl"
+
+
+def _devices_of(known: KnownDevices) -> list[KnownDevice]:
+    return [each for model in known.models for each in model.devices]
+
+
+def _why_no_code(device: Device) -> str:
+    """Return why compiled code cannot be read on a device; nothing if it can."""
+    if device.identity.platform not in GROUP_STATES:
+        return f"{device.identity.platform} does not keep its machine code"
+    if find_objdump() is None:
+        return "there is no objdump (apt-get install binutils)"
+    if find_analyzer() is None:
+        return "there is no llvm-mca of LLVM 16 or newer (apt-get install llvm-19)"
+    return ""
+
+
+def _cases(
+    task: _Task, kernels: Sequence[ChosenKernel], progress: Progress
+) -> list[tuple[KernelCase, float]]:
+    """Return the cases to measure with the expected times of a run, s, in their order."""
+    limits = task.device.limits
+    fitting = [
+        (kernel, entry(kernel.name))
+        for kernel in kernels
+        if int(np.prod(entry(kernel.name).group_shape)) <= limits.max_group_size
+    ]
+    most_bytes = min(_MEMORY_SHARE * limits.global_memory_bytes, limits.max_allocation_bytes)
+    if task.device.identity.device_type == "cpu":
+        cases = [
+            (found.case_at(**size.parameters), size.run_s)
+            for kernel, found in fitting
+            for size in kernel.sizes
+        ]
+        return [(case, run_s) for case, run_s in cases if case.global_memory_bytes <= most_bytes]
+    return _sized_here(task, [found for _, found in fitting], progress)
+
+
+def _sized_here(
+    task: _Task, entries: Sequence[CatalogEntry], progress: Progress
+) -> list[tuple[KernelCase, float]]:
+    """Find sizes on a device of another kind than those that the choice has sizes for."""
+    limits = measure_limits(
+        task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6
+    )
+    path = task.store.with_suffix(".sizes.json")
+    until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
+    number = 8
+    while True:
+        chosen = choose_sizes(entries[:number], task.runner, limits, store=path, progress=progress)
+        if time.monotonic() > until or number >= len(entries):
+            break
+        number += 8
+    timed: list[tuple[KernelCase, float]] = []
+    for each in entries[:number]:
+        of_kernel = chosen.timed_cases([each])
+        timed += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
+    return timed
+
+
+def _measure(
+    task: _Task,
+    cases: Sequence[tuple[KernelCase, float]],
+    known: KnownDevices,
+    progress: Progress,
+) -> MeasurementSet:
+    """Measure cases until the time for it is over."""
+    task.store.parent.mkdir(parents=True, exist_ok=True)
+    kernels: set[str] = set()
+    old = MeasurementSet.read_file(task.store).measurements if task.store.exists() else ()
+    before = {each.kernel for each in old}
+    kind = COMPILED if task.reads_code else STRUCTURAL
+    model = known.of(kind)
+    code_s = _CODE_S / min(processors(), 2) if task.reads_code else 0.0
+    began = time.monotonic()
+
+    def left_s() -> float:
+        return task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
+
+    def is_over() -> bool:
+        return left_s() <= CALIBRATION.separation_s
+
+    def told(event: ProgressEvent) -> None:
+        if event.case:
+            kernels.add(event.case.rsplit("/", 1)[0])
+        errors = None if model is None else model.errors_after(len(kernels | before))
+        said = "" if errors is None else f"expected error {errors.typical_error:.0%}"
+        share = (time.monotonic() - began) / max(time.monotonic() - began + left_s(), 1e-3)
+        total = max(event.done, round(event.done / share) if share > 0 else event.total)
+        shown = said if event.kind == "round" else event.case
+        kind = "measured" if event.kind == "unstable" else event.kind  # told all together later
+        progress(replace(event, kind=kind, case=shown, total=total, remaining_s=max(left_s(), 0.0)))
+
+    return measure(
+        [case for case, _ in cases],
+        store=task.store,
+        protocol=CALIBRATION,
+        count=partial(count_kernel, view="structure"),
+        progress=told,
+        runner=task.runner,
+        expected_run_s={case.name: run_s for case, run_s in cases},
+        begin_no_more=is_over,
+    )
+
+
+def _require_settled(measured: MeasurementSet, store: Path) -> None:
+    """Refuse a fit to times that do not repeat."""
+    kernels = {each.kernel for each in measured}
+    if len(kernels) < _FEWEST_KERNELS:
+        first = next((each.reason for each in measured.failures), "the time was over")
+        raise UnstableMeasurementError(
+            f"only {len(kernels)} kernels could be measured ({first}); give more --minutes; what"
+            f" was measured is kept in {store}"
+        )
+    unsettled = sum(each.settling != "settled" for each in measured)
+    if unsettled > _MOST_UNSETTLED * len(measured):
+        raise UnstableMeasurementError(
+            f"{unsettled} of {len(measured)} times did not settle: other programs use the machine."
+            " No weights are stored, for they would be wrong. End those programs, remove"
+            f" {store}, and calibrate again; until then these measurements are kept there"
+        )
+
+
+def _with_code(task: _Task, measured: MeasurementSet) -> tuple[MeasurementSet, str]:
+    """Read the compiled code of measured kernels; say why, if that fails."""
+    try:
+        return read_code(task.store, device=task.device.label), ""
+    except (DeviceError, KernelSpecificationError, DocumentError) as error:
+        return measured, str(error)
+
+
+def _fit_all(
+    task: _Task, measured: MeasurementSet, known: KnownDevices, name: str, *, spent_s: float
+) -> tuple[CalibratedModel, ...]:
+    """Fit each model and store its weights, that which reads code first."""
+    observations = observations_of(measured)
+    kernels = len({case.kernel for case in observations})
+    rate = kernels / max(spent_s, 1.0)
+    found: list[CalibratedModel] = []
+    for kind in (COMPILED, STRUCTURAL):
+        model = known.of(kind)
+        if model is None or (kind == COMPILED and not task.reads_code):
+            continue
+        try:
+            fit = fit_new_device(observations, model, task.device.identity, task.memory)
+        except FitError:
+            if kind == STRUCTURAL:
+                raise
+            continue
+        is_kin = any(is_alike(each.device, task.device.identity) for each in model.devices)
+        expected = model.errors_after(kernels) if is_kin else None
+        later = model.errors_after(kernels + round(rate * _LATER_S)) if is_kin else None
+        path = _store(task, measured, fit, observations, name, expected)
+        found.append(
+            CalibratedModel(
+                kind=kind,
+                fit=fit,
+                path=path,
+                expected=expected,
+                later=later,
+                unlearnt=unlearnt_features(
+                    fit, dict(zip(model.columns, model.shares, strict=False))
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _store(
+    task: _Task,
+    measured: MeasurementSet,
+    fit: TransferFit,
+    observations: Sequence[Observation],
+    name: str,
+    expected: ExpectedErrors | None,
+) -> Path:
+    """Store the weights of a fit; those of an earlier calibration of the name are replaced."""
+    by_name = {case.name: case for case in observations}
+    weights = weights_document(
+        fit,
+        [by_name[case.name] for case in fit.held_out],
+        device=task.device.identity,
+        protocol=CALIBRATION.name,
+        recorded_at=measured.header.environment.recorded_at,
+        expected=expected,
+    )
+    _, path = store_own_fit(weights, name=name, replace=_is_calibration(name, weights.model))
+    return path
+
+
+def _is_calibration(name: str, model: str) -> bool:
+    """Tell whether a fit of the user's is of an earlier calibration, which may be replaced."""
+    fit = find_fit(f"{OWN}{name}")
+    path = None if fit is None else fit.models.get(short_name(model))
+    if path is None:
+        return True
+    source = WeightSet.read_file(path).source
+    return source is not None and source.protocol == CALIBRATION.name
+
+
+def _serving(
+    choice: KernelChoice,
+    known: KnownDevices,
+    task: _Task,
+    serve: Sequence[str],
+    sizes: Mapping[str, int],
+) -> tuple[ChosenKernel, ...]:
+    """Return the kernels of the choice in the order that serves a user's kernels."""
+    model = known.of(STRUCTURAL)
+    if model is None:
+        raise ParameterError("nothing is known of other devices to choose by", parameter="serve")
+    identity = task.device.identity
+    definition = model.definition(
+        model.policies(identity)[0], task.memory, units=identity.compute_units
+    )
+    cases = [
+        Observation(
+            name=each,
+            kernel=each,
+            family=each,
+            counts=counted(each, view="structure", sizes=sizes).evaluate(sizes),
+            time_s=1.0,
+        )
+        for each in serve
+    ]
+    design = with_columns(build_design(cases, definition), choice.columns)
+    prior = prior_for(model, identity, choice.columns, guesses(design))
+    wanted = shares_of(design, prior.mean.tolist())
+    costs = {each.name: _cost_s(each, reads_code=task.reads_code) for each in choice.kernels}
+    return choice.serving(wanted, prior, costs, budget_s=60.0 * task.minutes)
+
+
+_BUILD_S, _SETUP_S = 0.6, 0.13
+"""Time to make, build, check and count a kernel, and to set up and warm up a round, s."""
+
+
+def _cost_s(kernel: ChosenKernel, *, reads_code: bool) -> float:
+    """Return about how long a kernel takes, s."""
+    return cost_s([size.run_s for size in kernel.sizes], reads_code=reads_code)
+
+
+def cost_s(run_s: Sequence[float], *, reads_code: bool) -> float:
+    """Return about how long building and measuring a kernel takes, s.
+
+    Parameters
+    ----------
+    run_s : sequence of float
+        Time of a run at each size, s.
+    reads_code : bool
+        Whether its compiled code is read as well.
+    """
+    protocol = CALIBRATION
+    most_s = protocol.max_seconds or 0.0
+    runs = sum(
+        max((protocol.drops + 2) * each, min(protocol.runs * each, most_s)) for each in run_s
+    )
+    code_s = _CODE_S / 2 if reads_code else 0.0
+    return _BUILD_S + code_s + protocol.rounds * (_SETUP_S * len(run_s) + runs)

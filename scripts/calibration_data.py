@@ -1,0 +1,308 @@
+"""The committed measurements of CPUs, as designs of the models that a calibration fits."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from countperf.execution.policy import ExecutionPolicy
+from countperf.fitting.design import Design, Observation, build_design
+from countperf.fitting.fit import observations_of
+from countperf.fitting.transfer.calibrated import rows_of
+from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize, sparse
+from countperf.fitting.transfer.choosing import Offer, Population, choose_kernels
+from countperf.fitting.transfer.hierarchy import (
+    MeasuredDevice,
+    fit_devices,
+    shares_of,
+    with_columns,
+)
+from countperf.fitting.transfer.prior import KnownDevice, KnownModel, ModelKind, prior_for
+from countperf.hardware.identity import DeviceIdentity
+from countperf.hardware.memory import memory_hierarchy_of
+from countperf.measurements import MeasurementSet
+from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
+from countperf.models.definition import CODE, ModelDefinition
+from countperf.models.library import fits_folders
+from countperf.models.structural import STRUCTURAL, structural
+from countperf.models.weights import WeightSet
+from countperf.workflow.calibrating import cost_s
+
+DEVICES = tuple(
+    f"{runtime}-{processor}"
+    for runtime in ("intel", "pocl")
+    for processor in ("epyc-zen3", "epyc-zen4", "epyc-zen5", "xeon-model167")
+)
+KINDS: tuple[ModelKind, ...] = ("compiled", "structural")
+ERROR = {COMPILED: 0.3, STRUCTURAL: 0.3}
+"""Size of the models' own errors, settled by measurement kernels that were not chosen."""
+
+CHOICE_ERROR = 0.25
+
+
+def processor_of(slug: str) -> str:
+    """Return what two runtimes on one processor have in common."""
+    return slug.partition("-")[2]
+
+
+def order_on(slug: str) -> Order:
+    """Return the order of accesses under a runtime (`countperf.models.compiled.ORDERS`)."""
+    return "items" if slug.startswith("pocl") else "lanes"
+
+
+def is_kin(one: DeviceIdentity, other: DeviceIdentity) -> bool:
+    """Tell whether two devices are one processor under two runtimes."""
+    return processor_of(one.slug) == processor_of(other.slug)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recorded:
+    """A device's measurements.
+
+    Attributes
+    ----------
+    device : DeviceIdentity
+        The device.
+    policy : ExecutionPolicy
+        That of its shipped fit.
+    lines : list of dict
+        Kernel, purpose and sizes of each case.
+    observations : tuple of Observation
+        The cases.
+    """
+
+    device: DeviceIdentity
+    policy: ExecutionPolicy
+    lines: list[dict[str, Any]]
+    observations: tuple[Observation, ...]
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the compiled code of some case was read."""
+        return any(_has_code(case) for case in self.observations)
+
+
+def _has_code(case: Observation) -> bool:
+    return any(name.startswith(CODE) for name in case.counts)
+
+
+class Data:
+    """Measurements and designs, kept in a folder since they take minutes to make."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        cache.mkdir(parents=True, exist_ok=True)
+        self._recorded: dict[str, Recorded] = {}
+        self._designs: dict[tuple[str, str, str], tuple[list[int], Design]] = {}
+
+    def recorded(self, slug: str) -> Recorded:
+        """Return a device's measurements."""
+        if slug not in self._recorded:
+            self._recorded[slug] = self.kept(f"{slug}.recorded", lambda: _read(slug))
+        return self._recorded[slug]
+
+    def design(self, slug: str, kind: str, policy: str = "") -> tuple[list[int], Design]:
+        """Return the design of a device's cases under a device's policy, and the cases' places."""
+        policy = slug if kind == COMPILED else policy or slug
+        if self.recorded(policy).policy == self.recorded(slug).policy:
+            policy = slug
+        key = slug, kind, policy
+        if key not in self._designs:
+            self._designs[key] = self.kept(
+                f"{slug}.{kind}.{policy}", lambda: self._design(slug, kind, policy)
+            )
+        return self._designs[key]
+
+    def model(self, slug: str, kind: str, policy: str = "") -> ModelDefinition:
+        """Return the model of a device under a device's policy."""
+        return self.design(slug, kind, policy)[1].function.model
+
+    def _design(self, slug: str, kind: str, policy: str) -> tuple[list[int], Design]:
+        found = self.recorded(slug)
+        units = found.device.compute_units
+        memory = memory_hierarchy_of(found.device)
+        if kind == COMPILED:
+            model = compiled(order_on(slug), units=units, memory=memory)
+        else:
+            chosen = self.recorded(policy).policy
+            chosen = chosen.model_copy(update={"units": units if chosen.units else 0})
+            model = structural(chosen, memory=memory)
+            model = model.model_copy(update={"most_weights": None})
+        places = [
+            place
+            for place, case in enumerate(found.observations)
+            if kind != COMPILED or _has_code(case)
+        ]
+        return places, build_design([found.observations[i] for i in places], model)
+
+    def kept(self, name: str, make: Any) -> Any:
+        """Return what the folder keeps under a name, made if it is not there."""
+        path = self._cache / f"{name}.pickle"
+        if path.exists():
+            return pickle.loads(path.read_bytes())
+        found = make()
+        path.write_bytes(pickle.dumps(found))
+        return found
+
+
+def _read(slug: str) -> Recorded:
+    folder = next(path / slug for path in fits_folders() if (path / slug).is_dir())
+    measured = MeasurementSet.read_file(folder / "measurements.jsonl")
+    lines = [line for line in measured if line.properties is not None]
+    policy = WeightSet.read_file(folder / "weights.json").definition.policy
+    assert policy is not None
+    return Recorded(
+        device=measured.device,
+        policy=policy,
+        lines=[
+            {
+                "kernel": line.kernel,
+                "family": line.family,
+                "purpose": line.purpose,
+                "parameters": line.parameters,
+            }
+            for line in lines
+        ],
+        observations=observations_of(lines),
+    )
+
+
+def slugs_of(kind: str, data: Data) -> tuple[str, ...]:
+    """Return the devices of which a model's features are known."""
+    return tuple(slug for slug in DEVICES if kind != COMPILED or data.recorded(slug).has_code)
+
+
+def training(data: Data, slug: str, places: Sequence[int]) -> np.ndarray:
+    """Return which cases are of measurement kernels."""
+    lines = data.recorded(slug).lines
+    return np.array([lines[place]["purpose"] == "measurement" for place in places])
+
+
+def known_model(data: Data, kind: ModelKind, slugs: Sequence[str]) -> KnownModel:
+    """Fit the devices together."""
+    members: list[MeasuredDevice] = []
+    for slug in slugs:
+        places, design = data.design(slug, kind)
+        own = rows_of(design, training(data, slug, places))
+        found = data.recorded(slug)
+        policy = ORDERS[order_on(slug)] if kind == COMPILED else found.policy
+        members.append(MeasuredDevice(device=found.device, policy=policy, design=own))
+    return fit_devices(kind, members, error=ERROR[kind], is_kin=is_kin)
+
+
+def two_sizes(data: Data, slug: str) -> dict[str, tuple[int, ...]]:
+    """Return the fastest and the slowest case of each measurement kernel, by place."""
+    found = data.recorded(slug)
+    cases: dict[str, list[int]] = {}
+    for place, line in enumerate(found.lines):
+        if line["purpose"] == "measurement":
+            cases.setdefault(line["kernel"], []).append(place)
+    chosen: dict[str, tuple[int, ...]] = {}
+    for kernel, places in cases.items():
+        places.sort(key=lambda place: found.observations[place].time_s)
+        chosen[kernel] = (places[0], places[-1]) if len(places) > 1 else (places[0],)
+    return chosen
+
+
+def population_of(
+    data: Data, model: KnownModel, each: KnownDevice
+) -> tuple[Population, dict[int, int]]:
+    """Return a known device's measurement kernels as a population, and their rows by place."""
+    slug = each.device.slug
+    places, design = data.design(slug, model.kind)
+    own = training(data, slug, places)
+    design = with_columns(rows_of(design, own), model.columns)
+    others = model.without(lambda device: is_kin(device, each.device))
+    prior = prior_for(
+        others if others.devices else model, each.device, model.columns, lambda _: None
+    )
+    lines = data.recorded(slug).lines
+    kept = [place for place, is_own in zip(places, own, strict=True) if is_own]
+    families = Counter(lines[place]["family"] for place in kept)
+    importance = np.array([1.0 / families[lines[place]["family"]] for place in kept])
+    population = Population(
+        shares=shares_of(design, each.logs),
+        importance=importance / importance.sum(),
+        covariance=prior.covariance,
+        error=CHOICE_ERROR,
+    )
+    return population, {place: row for row, place in enumerate(kept)}
+
+
+def choose(
+    data: Data, models: Mapping[ModelKind, KnownModel], *, budget_s: float, only: Sequence[str] = ()
+) -> list[ChosenKernel]:
+    """Choose kernels for the known devices of models; `only` restricts the kernels."""
+    populations: list[Population] = []
+    rows_by: list[tuple[str, dict[int, int]]] = []
+    for model in models.values():
+        for each in model.devices:
+            population, rows = population_of(data, model, each)
+            populations.append(population)
+            rows_by.append((each.device.slug, rows))
+    slugs = tuple(dict.fromkeys(slug for slug, _ in rows_by))
+    sizes = {slug: two_sizes(data, slug) for slug in slugs}
+    every = set.intersection(*(set(found) for found in sizes.values()))
+    kernels = sorted(every & set(only) if only else every)
+    offers = [
+        Offer(
+            name=kernel,
+            family=data.recorded(slugs[0]).lines[sizes[slugs[0]][kernel][0]]["family"],
+            rows=tuple(
+                tuple(rows[place] for place in sizes[slug][kernel] if place in rows)
+                for slug, rows in rows_by
+            ),
+            cost_s=float(np.mean([_cost(data, slug, sizes[slug][kernel]) for slug in slugs])),
+        )
+        for kernel in kernels
+    ]
+    chosen = choose_kernels(populations, offers, budget_s=budget_s)
+    model = models["structural"]
+    return [_described(data, model, each.name, sizes) for each in chosen]
+
+
+def _cost(data: Data, slug: str, places: Sequence[int]) -> float:
+    observations = data.recorded(slug).observations
+    return cost_s([observations[place].time_s for place in places], reads_code=True)
+
+
+def _described(
+    data: Data, model: KnownModel, kernel: str, sizes: Mapping[str, Mapping[str, tuple[int, ...]]]
+) -> ChosenKernel:
+    """Describe a kernel by what one of its usual devices measured."""
+    of_sizes = Counter(
+        tuple(str(data.recorded(slug).lines[place]["parameters"]) for place in found[kernel])
+        for slug, found in sizes.items()
+    )
+    usual = of_sizes.most_common(1)[0][0]
+    slug = next(
+        slug
+        for slug, found in sizes.items()
+        if tuple(str(data.recorded(slug).lines[place]["parameters"]) for place in found[kernel])
+        == usual
+    )
+    places, design = data.design(slug, STRUCTURAL)
+    row_of = {place: row for row, place in enumerate(places)}
+    known = next(each for each in model.devices if each.device.slug == slug)
+    chosen = sizes[slug][kernel]
+    own = with_columns(rows_of(design, np.array([row_of[p] for p in chosen])), model.columns)
+    shares = shares_of(own, known.logs)
+    found = data.recorded(slug)
+    return ChosenKernel(
+        name=kernel,
+        family=found.lines[chosen[0]]["family"],
+        sizes=tuple(
+            ChosenSize(
+                parameters=found.lines[place]["parameters"],
+                run_s=float(f"{found.observations[place].time_s:.3g}"),
+                shares=sparse(row),
+            )
+            for place, row in zip(chosen, shares, strict=True)
+        ),
+    )

@@ -1,0 +1,370 @@
+"""Calibrations of each CPU with committed measurements, from what the other processors say.
+
+Each processor is left out under both runtimes: the prior, the choice of kernels and the intervals
+follow from the others. Then the chosen kernels' committed times are taken until a budget is used up
+(building, checking, counting and reading code included, by
+`countperf.workflow.calibrating.cost_s`), and the fit predicts the kernels that judge.
+
+    python scripts/simulate_calibration.py --cache /tmp/calibration --output table.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibration_data import (
+    DEVICES,
+    KINDS,
+    Data,
+    choose,
+    known_model,
+    processor_of,
+    slugs_of,
+    two_sizes,
+)
+from countperf.fitting.design import Design, Observation, build_design
+from countperf.fitting.intervals import conformal_quantile
+from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device, rows_of
+from countperf.fitting.transfer.choice import ChosenKernel
+from countperf.fitting.transfer.hierarchy import with_columns
+from countperf.fitting.transfer.penalised import Times
+from countperf.fitting.transfer.prior import ExpectedErrors, KnownModel, ModelKind, unknowns_of
+from countperf.hardware.memory import memory_hierarchy_of
+from countperf.models.compiled import COMPILED
+from countperf.models.definition import ModelDefinition
+from countperf.models.validity import NORMAL_QUANTILES
+from countperf.workflow.calibrating import cost_s
+
+JUDGES = ("test", "application", "variant")
+MINUTES = (1.0, 2.5, 5.0)
+_MOST_S = 330.0
+_LEAST_ERROR = 1e-3
+
+
+def kernels_within(
+    data: Data, slug: str, chosen: Sequence[ChosenKernel], budget_s: float, *, reads_code: bool
+) -> list[int]:
+    """Return the cases of a device that a budget suffices for, by place."""
+    sizes = two_sizes(data, slug)
+    observations = data.recorded(slug).observations
+    spent, places = 0.0, []
+    for kernel in chosen:
+        if kernel.name not in sizes:
+            continue
+        own = sizes[kernel.name]
+        spent += cost_s([observations[place].time_s for place in own], reads_code=reads_code)
+        if spent > budget_s:
+            break
+        places += own
+    return places
+
+
+class Simulation:
+    """Calibrations of one device."""
+
+    def __init__(self, data: Data, slug: str, known: KnownModel) -> None:
+        self.data, self.slug, self.known = data, slug, known
+        self.recorded = data.recorded(slug)
+        self.memory = memory_hierarchy_of(self.recorded.device)
+
+    def design_of(self, cases: Sequence[Observation], definition: ModelDefinition) -> Design:
+        """Return the design of cases, from the folder where it is there."""
+        policy = self._device_of(definition)
+        if policy:
+            places, design = self.data.design(self.slug, self.known.kind, policy)
+            row_of = {
+                id(self.recorded.observations[place]): row for row, place in enumerate(places)
+            }
+            found = rows_of(design, np.array([row_of[id(case)] for case in cases]))
+            present = np.any(found.counts != 0, axis=0)
+            pairs = zip(design.function.columns, present, strict=True)
+            return with_columns(found, [column for column, is_there in pairs if is_there])
+        return build_design(cases, definition)
+
+    def _device_of(self, definition: ModelDefinition) -> str:
+        """Return a device whose policy a model has; nothing if there is none."""
+        if self.known.kind == COMPILED:
+            return self.slug
+        units = definition.policy.units if definition.policy else 0
+        for each in self.known.devices:
+            if each.policy.model_copy(update={"units": units}) == definition.policy:
+                return each.device.slug
+        return ""
+
+    def fit(self, places: Sequence[int]) -> TransferFit:
+        """Fit the device to some of its cases."""
+        cases = [self.recorded.observations[place] for place in places]
+        return fit_new_device(
+            cases, self.known, self.recorded.device, self.memory, design_of=self.design_of
+        )
+
+    def predicted(self, fit: TransferFit, used: Sequence[int]) -> list[dict[str, Any]]:
+        """Predict all other cases: logarithms of ratios, and standard errors by the weights."""
+        lines = self.recorded.lines
+        seen = {lines[place]["kernel"] for place in used}
+        allowed, _ = self.data.design(self.slug, self.known.kind)
+        places = [
+            place
+            for place in allowed
+            if lines[place]["kernel"] not in seen
+            and (lines[place]["purpose"] in JUDGES or _is_sampled(lines[place]["kernel"]))
+        ]
+        cases = [self.recorded.observations[place] for place in places]
+        design = self.design_of(cases, fit.definition)
+        columns = unknowns_of(fit.design.function)
+        extra = [c for c in design.function.columns if c not in set(columns)]
+        lacking = np.zeros(len(cases), bool)
+        names = {c: i for i, c in enumerate(design.function.columns)}
+        for column in extra:
+            if column[1] not in self.known.negligible:
+                lacking |= design.counts[:, names[column]] != 0
+        own = with_columns(design, columns)
+        times, slopes = Times(own.function, own)(fit.fitted.logs)
+        spread = np.sqrt(np.einsum("ij,jk,ik->i", slopes, fit.fitted.covariance, slopes))
+        return [
+            {
+                "purpose": lines[place]["purpose"],
+                "family": lines[place]["family"],
+                "log": float(np.log(times[i] / own.times_s[i])),
+                "spread": float(spread[i]),
+            }
+            for i, place in enumerate(places)
+            if not lacking[i]
+        ]
+
+
+def _is_sampled(kernel: str) -> bool:
+    """Tell whether a measurement kernel is among the quarter that is predicted."""
+    return zlib.crc32(kernel.encode()) % 4 == 0
+
+
+def geometric(rows: Sequence[Mapping[str, Any]], purpose: str) -> float:
+    """Return the geometric mean of the relative errors of cases for a purpose."""
+    errors = [abs(np.expm1(row["log"])) for row in rows if row["purpose"] == purpose]
+    return float(np.exp(np.mean(np.log(np.maximum(errors, _LEAST_ERROR)))))
+
+
+def family_error(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return that of measurement kernels that were not measured; each family counts the same."""
+    by_family: dict[str, list[float]] = {}
+    for row in rows:
+        if row["purpose"] == "measurement":
+            error = max(abs(np.expm1(row["log"])), _LEAST_ERROR)
+            by_family.setdefault(row["family"], []).append(np.log(error))
+    return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))
+
+
+def is_inside(row: Mapping[str, Any], quantile: float, level: float) -> bool:
+    """Tell whether an interval, made as `countperf.models.validity.interval` does, holds a time."""
+    ratio = np.exp(-row["log"])  # measured over predicted
+    weights = NORMAL_QUANTILES[level] * row["spread"]
+    up = np.hypot(np.expm1(quantile), weights)
+    down = np.hypot(-np.expm1(-quantile), weights)
+    return 1.0 - down <= ratio <= 1.0 + up
+
+
+def quantile_of(rows: Sequence[Mapping[str, Any]], level: float) -> float:
+    """Return what intervals need beside the weights' errors to hold a share of the cases."""
+    own = [row for row in rows if row["purpose"] == "measurement"]
+    families = sorted({row["family"] for row in own})
+    sizes = {family: sum(row["family"] == family for row in own) for family in families}
+    needed = np.array([_needed(row, level) for row in own])
+    shares = np.array([1.0 / (len(families) * sizes[row["family"]]) for row in own])
+    return conformal_quantile(needed, shares, level, units=len(families))
+
+
+def _needed(row: Mapping[str, Any], level: float) -> float:
+    """Return the smallest quantile whose interval holds a time."""
+    low, high = 0.0, 7.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if is_inside(row, middle, level) else (middle, high)
+    return high
+
+
+PROCESSORS = tuple(sorted({processor_of(slug) for slug in DEVICES}))
+
+
+def simulate(
+    data: Data, processors: Sequence[str] = PROCESSORS, minutes: Sequence[float] = MINUTES
+) -> list[dict[str, Any]]:
+    """Calibrate every device of some processors by every budget."""
+    found: list[dict[str, Any]] = []
+    for processor in processors:
+        models, chosen = _without(data, processor)
+        for kind, model in models.items():
+            for slug in slugs_of(kind, data):
+                if processor_of(slug) != processor:
+                    continue
+                simulation = Simulation(data, slug, model)
+                for budget in minutes:
+                    found.append(_calibrated(simulation, chosen, budget))
+                    print(_said(found[-1]), flush=True)
+    return found
+
+
+def _without(
+    data: Data, processor: str
+) -> tuple[dict[ModelKind, KnownModel], Sequence[ChosenKernel]]:
+    """Return what is known without a processor, and the choice of kernels."""
+
+    def known(kind: ModelKind) -> KnownModel:
+        slugs = [slug for slug in slugs_of(kind, data) if processor_of(slug) != processor]
+        return known_model(data, kind, slugs)
+
+    models: dict[ModelKind, KnownModel] = {
+        kind: data.kept(f"known.{kind}.without.{processor}", partial(known, kind)) for kind in KINDS
+    }
+    make = partial(choose, data, models, budget_s=_MOST_S)
+    return models, data.kept(f"choice.without.{processor}", make)
+
+
+def _calibrated(
+    simulation: Simulation, chosen: Sequence[ChosenKernel], minutes: float
+) -> dict[str, Any]:
+    kind, slug = simulation.known.kind, simulation.slug
+    reads_code = kind == COMPILED
+    places = kernels_within(simulation.data, slug, chosen, 60.0 * minutes, reads_code=reads_code)
+    allowed = set(simulation.data.design(slug, kind)[0])
+    places = [place for place in places if place in allowed]
+    fit = simulation.fit(places)
+    rows = simulation.predicted(fit, places)
+    return {
+        "device": slug,
+        "kind": kind,
+        "minutes": minutes,
+        "kernels": len({simulation.recorded.lines[place]["kernel"] for place in places}),
+        "cases": len(places),
+        "model": next(each.model for each in fit.candidates if each.chosen),
+        **{purpose: geometric(rows, purpose) for purpose in JUDGES},
+        "families": family_error(rows),
+        "held_out": float(
+            next(each.held_out_error or 0.0 for each in fit.candidates if each.chosen)
+        ),
+        "rows": rows,
+    }
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    errors = " ".join(f"{100 * found[key]:.1f}" for key in (*JUDGES, "families", "held_out"))
+    return (
+        f"{found['device']} {found['kind']} {found['minutes']} min: {found['kernels']} kernels,"
+        f" {errors} ({found['model']})"
+    )
+
+
+def expected_errors(
+    found: Sequence[Mapping[str, Any]], kind: str, *, without: str = ""
+) -> tuple[ExpectedErrors, ...]:
+    """Return the errors of devices by the number of kernels, one processor left out if asked."""
+    table: list[ExpectedErrors] = []
+    for minutes in sorted({each["minutes"] for each in found}):
+        some = [
+            each
+            for each in found
+            if each["kind"] == kind
+            and each["minutes"] == minutes
+            and processor_of(each["device"]) != without
+        ]
+        rows = [
+            {**row, "family": f"{each['device']} {row['family']}"}
+            for each in some
+            for row in each["rows"]
+        ]
+        table.append(
+            ExpectedErrors(
+                kernels=round(float(np.mean([each["kernels"] for each in some]))),
+                log_error_90=round(quantile_of(rows, 0.9), 4),
+                log_error_95=round(quantile_of(rows, 0.95), 4),
+                typical_error=round(_mean([each["families"] for each in some]), 4),
+                typical_held_out_error=round(_mean([each["held_out"] for each in some]), 4),
+            )
+        )
+    return tuple(table)
+
+
+def _mean(errors: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(errors))))
+
+
+def table_text(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of errors and intervals as Markdown."""
+    lines = [
+        "| model, minutes | kernels | test kernels | applications | variants"
+        " | 90 % intervals hold | half-width |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for kind in KINDS:
+        for number, minutes in enumerate(sorted({each["minutes"] for each in found})):
+            some = [e for e in found if e["kind"] == kind and e["minutes"] == minutes]
+            inside, widths = _coverage(found, some, kind, number)
+            means = " | ".join(f"{100 * _mean([e[p] for e in some]):.1f} %" for p in JUDGES)
+            name = "reading code" if kind == COMPILED else "no compiler"
+            lines.append(
+                f"| {name}, {minutes:g} | {np.mean([e['kernels'] for e in some]):.0f} | {means}"
+                f" | {100 * inside:.0f} % | ×{widths:.2f} |"
+            )
+    lines += ["", "| device | model, minutes | test kernels | applications | variants |"]
+    lines.append("| --- | --- | ---: | ---: | ---: |")
+    for each in found:
+        if each["minutes"] in (1.0, 5.0):
+            errors = " | ".join(f"{100 * each[purpose]:.1f} %" for purpose in JUDGES)
+            name = "reading code" if each["kind"] == COMPILED else "no compiler"
+            lines.append(f"| {each['device']} | {name}, {each['minutes']:g} | {errors} |")
+    return "\n".join(lines) + "\n"
+
+
+def _coverage(
+    found: Sequence[Mapping[str, Any]], some: Sequence[Mapping[str, Any]], kind: str, number: int
+) -> tuple[float, float]:
+    """Return how many judged cases intervals of the other processors hold, and their half-width."""
+    inside: list[bool] = []
+    widths: list[float] = []
+    for each in some:
+        others = expected_errors(found, kind, without=processor_of(each["device"]))[number]
+        for row in each["rows"]:
+            if row["purpose"] in JUDGES:
+                inside.append(is_inside(row, others.log_error_90, 0.9))
+                up = np.hypot(np.expm1(others.log_error_90), NORMAL_QUANTILES[0.9] * row["spread"])
+                widths.append(float(np.log1p(up)))
+    return float(np.mean(inside)), float(np.exp(np.median(widths)))
+
+
+def main() -> None:
+    """Run the simulation, and write its table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cache", type=Path, required=True, help="folder for designs")
+    parser.add_argument(
+        "--processor", choices=PROCESSORS, help="only this one; several may run at once"
+    )
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", help="results of such runs, instead of running anything"
+    )
+    parser.add_argument("--output", type=Path, help="where the table goes (.md)")
+    parser.add_argument("--results", type=Path, help="where all that was found goes (.json)")
+    options = parser.parse_args()
+    if options.merge:
+        found = [each for path in options.merge for each in json.loads(path.read_text())]
+    else:
+        wanted = (options.processor,) if options.processor else PROCESSORS
+        found = simulate(Data(options.cache), wanted)
+    if options.results is not None:
+        options.results.write_text(json.dumps(found))
+    if options.processor:
+        return  # intervals follow from the other processors
+    text = table_text(found)
+    if options.output is not None:
+        options.output.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

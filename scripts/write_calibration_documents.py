@@ -1,0 +1,65 @@
+"""The documents that calibrations ship with, from the committed measurements of CPUs.
+
+Writes ``known-devices.json`` (weights of known devices, and errors of calibrations that leave each
+processor out, from the results of `simulate_calibration`) and ``kernels.json`` (the kernels to
+measure, in their order) into ``countperf/fitting/transfer``.
+
+    python scripts/write_calibration_documents.py --cache /tmp/calibration --results results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from functools import partial
+from pathlib import Path
+
+from calibration_data import CHOICE_ERROR, KINDS, Data, choose, known_model, slugs_of
+from countperf.fitting.transfer import prior
+from countperf.fitting.transfer.choice import KernelChoice
+from countperf.fitting.transfer.prior import KnownDevices, KnownModel, ModelKind
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from simulate_calibration import expected_errors
+
+_FOLDER = Path(prior.__file__).parent
+_BUDGET_S = 660.0
+_POPULATION = (
+    "measurement kernels of the catalogue, each family alike, on the CPUs that ship, under PoCL and"
+    " Intel's runtime"
+)
+
+
+def main() -> None:
+    """Write both documents."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cache", type=Path, required=True, help="folder for designs")
+    parser.add_argument(
+        "--results", type=Path, nargs="+", required=True, help="of simulate_calibration"
+    )
+    options = parser.parse_args()
+    data = Data(options.cache)
+    found = [each for path in options.results for each in json.loads(path.read_text())]
+    models: dict[ModelKind, KnownModel] = {
+        kind: data.kept(f"known.{kind}", partial(known_model, data, kind, slugs_of(kind, data)))
+        for kind in KINDS
+    }
+    chosen = data.kept("choice", partial(choose, data, models, budget_s=_BUDGET_S))
+    choice = KernelChoice(
+        population=_POPULATION,
+        error=CHOICE_ERROR,
+        columns=models["structural"].columns,
+        kernels=tuple(chosen),
+    )
+    (_FOLDER / "kernels.json").write_text(json.dumps(choice.to_object(), indent=None) + "\n")
+    known = KnownDevices(
+        counting_rules=COUNTING_RULES_VERSION,
+        models=tuple(
+            model.model_copy(update={"errors": expected_errors(found, kind)})
+            for kind, model in models.items()
+        ),
+    )
+    (_FOLDER / "known-devices.json").write_text(json.dumps(known.to_object(), indent=None) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Fits with a prior: what they minimise, and what becomes of weights that no case tells of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from countperf.fitting.design import build_design
+from countperf.fitting.transfer.penalised import LOSS_SCALE, LogPrior, Times, fit_with_prior
+from countperf.models.definition import ModelDefinition, Term
+from tests.fitting.transfer.builders import COLUMNS, MODEL, WEIGHTS, case, random_cases
+
+TRUE = np.log([WEIGHTS[feature] for _, feature in COLUMNS])
+
+
+def _prior(spread: float = 0.5, off: float = 0.3) -> LogPrior:
+    covariance = np.diag(np.full(4, spread**2)) + 0.04
+    return LogPrior(mean=TRUE + off * np.array([1.0, -1.0, 1.0, -1.0]), covariance=covariance)
+
+
+def test_the_minimum_is_that_of_a_general_optimizer() -> None:
+    design = build_design(random_cases(12, noise=0.4), MODEL)
+    prior, error = _prior(), 0.2
+
+    def objective(logs: np.ndarray) -> float:
+        total = 0.0
+        for counts, time_s in zip(design.counts, design.times_s, strict=True):
+            residual = float(np.log(counts @ np.exp(logs) / time_s))
+            total += 2 * LOSS_SCALE**2 * (np.sqrt(1 + (residual / LOSS_SCALE) ** 2) - 1)
+        away = logs - prior.mean
+        return total / error**2 + float(away @ np.linalg.solve(prior.covariance, away))
+
+    fitted = fit_with_prior(design, prior, error=error)
+    wanted = minimize(
+        objective,
+        prior.mean,
+        method="Nelder-Mead",
+        options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 20000},
+    )
+
+    assert fitted.cost == pytest.approx(float(wanted.fun), rel=1e-6)
+    assert fitted.logs == pytest.approx(wanted.x, abs=1e-3)
+
+
+def test_derivatives_are_those_of_differences() -> None:
+    overlapped = ModelDefinition(
+        name="overlapped",
+        terms={
+            "adds": Term(charged=("flop.add.f32",)),
+            "loads": Term(charged=("gmem.load.32.stride1",)),
+        },
+        expression="overlap(adds, loads)",
+        ignored=("launches", "flop.mul.f32"),
+    )
+    design = build_design(random_cases(3), overlapped)
+    times_of = Times(design.function, design)
+    logs = np.log([1e-9, 4e-9, 2.5])
+
+    _, slopes = times_of(logs)
+
+    for place in range(3):
+        step = np.zeros(3)
+        step[place] = 1e-6
+        ahead, behind = times_of(logs + step)[0], times_of(logs - step)[0]
+        assert slopes[:, place] == pytest.approx(np.log(ahead / behind) / 2e-6, abs=1e-7)
+
+
+def test_a_weight_that_no_case_has_stays_at_its_prior() -> None:
+    prior = LogPrior(mean=TRUE + 1.0, covariance=np.diag(np.full(4, 0.25)))
+    cases = [case(f"a/{n}", {"flop.add.f32": 10_000 * n}) for n in (1, 10, 100)]
+    one = case("b/1", {"flop.mul.f32": 1, "gmem.load.32.stride1": 1})
+    design = build_design([*cases, one], MODEL)
+
+    fitted = fit_with_prior(design, prior, error=0.1)
+
+    assert fitted.logs[1] == pytest.approx(TRUE[1], abs=0.2)
+    assert fitted.learnt[1] > 0.8
+    assert fitted.logs[2:] == pytest.approx(prior.mean[2:], abs=1e-3)
+    assert np.all(fitted.learnt[2:] < 1e-3)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 40])
+def test_a_fit_ends_with_any_number_of_cases(number: int) -> None:
+    far = LogPrior(mean=TRUE + 12.0, covariance=np.diag(np.full(4, 9.0)))
+
+    fitted = fit_with_prior(build_design(random_cases(number), MODEL), far, error=0.2)
+
+    assert np.all(np.isfinite(fitted.logs))
+    assert np.median(np.abs(fitted.residuals)) < 0.3
+
+
+def test_noisy_cases_count_for_less() -> None:
+    from dataclasses import replace
+
+    right = [case(f"a/{n}", {"flop.add.f32": 10_000 * n}) for n in (10, 20)]
+    wrong = replace(case("b/1", {"flop.add.f32": 150_000}, off=3.0), noise=5.0)
+    other = case("c/1", {"flop.mul.f32": 1, "gmem.load.32.stride1": 1})
+    design = build_design([*right, wrong, other], MODEL)
+    prior = LogPrior(mean=TRUE, covariance=np.diag(np.full(4, 1.0)))
+
+    fitted = fit_with_prior(design, prior, error=0.1)
+
+    assert fitted.logs[1] == pytest.approx(TRUE[1], abs=0.02)
+
+
+def test_the_covariance_is_the_inverse_curvature() -> None:
+    design = build_design(random_cases(30, noise=0.0), MODEL)
+    prior = LogPrior(mean=TRUE, covariance=np.diag(np.full(4, 0.3)))
+
+    fitted = fit_with_prior(design, prior, error=0.2)
+
+    slopes = design.counts * np.exp(TRUE)
+    slopes = slopes / slopes.sum(axis=1, keepdims=True)
+    wanted = np.linalg.inv(slopes.T @ slopes / 0.2**2 + np.linalg.inv(prior.covariance))
+    assert fitted.logs == pytest.approx(TRUE, abs=1e-6)
+    assert fitted.covariance == pytest.approx(wanted, abs=1e-6)
