@@ -130,6 +130,7 @@ __all__ = [
 ]
 
 _FUNCTIONS_OF_METHODS = {
+    "schedule_text": "countperf.report.applications",
     "answers_text": "countperf.report.mechanistic",
     "cause_text": "countperf.report.against",
     "comparison_text": "countperf.report.against",

@@ -140,32 +140,9 @@ def layout_of(
     if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis
         is_scalar = array.shape == ()
         return Layout(strides=(), shape=()) if is_scalar else Layout(strides=(ONE,), shape=(None,))
-    strides: list[QuasiPolynomial] = []
+    strides = _declared_strides(kernel, array, to_polynomial)
     vectors = [k for k, t in enumerate(array.dim_tags) if isinstance(t, VectorArrayDimTag)]
     width = components_in_memory(int(array.shape[vectors[0]])) if vectors else 1
-    for axis, tag in enumerate(array.dim_tags):
-        if axis in vectors:
-            strides.append(ONE)
-            continue
-        if isinstance(tag, SeparateArrayArrayDimTag):
-            strides.append(QuasiPolynomial.constant(_SEPARATE_ELEMENTS))
-            continue
-        if not isinstance(tag, FixedStrideArrayDimTag):
-            raise UnsupportedExpressionError(
-                f"kernel '{kernel.name}', array '{array.name}': axis {axis} is tagged {tag}; only "
-                "strided axes, separate arrays and vectors have a counting rule",
-                kernel=kernel.name,
-                where=array.name,
-            )
-        try:
-            strides.append(to_polynomial(tag.stride))
-        except NotAffineError as error:
-            raise UnsupportedExpressionError(
-                f"kernel '{kernel.name}', array '{array.name}': the stride {tag.stride} of axis "
-                f"{axis} is no polynomial of the sizes; declare the array's shape or order",
-                kernel=kernel.name,
-                where=array.name,
-            ) from error
     shape: list[QuasiPolynomial | None] = []
     extents = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
     for extent in extents:
@@ -199,6 +176,37 @@ def layout_of(
         separate=separate,
         assumed=assumed_order(array),
     )
+
+
+def _declared_strides(
+    kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
+) -> list[QuasiPolynomial]:
+    """Return the stride of each axis; those of vectors and separate arrays are set afterwards."""
+    strides: list[QuasiPolynomial] = []
+    for axis, tag in enumerate(array.dim_tags):
+        if isinstance(tag, VectorArrayDimTag):
+            strides.append(ONE)
+            continue
+        if isinstance(tag, SeparateArrayArrayDimTag):
+            strides.append(QuasiPolynomial.constant(_SEPARATE_ELEMENTS))
+            continue
+        if not isinstance(tag, FixedStrideArrayDimTag):
+            raise UnsupportedExpressionError(
+                f"kernel '{kernel.name}', array '{array.name}': axis {axis} is tagged {tag}; only "
+                "strided axes, separate arrays and vectors have a counting rule",
+                kernel=kernel.name,
+                where=array.name,
+            )
+        try:
+            strides.append(to_polynomial(tag.stride))
+        except NotAffineError as error:
+            raise UnsupportedExpressionError(
+                f"kernel '{kernel.name}', array '{array.name}': the stride {tag.stride} of axis "
+                f"{axis} is no polynomial of the sizes; declare the array's shape or order",
+                kernel=kernel.name,
+                where=array.name,
+            ) from error
+    return strides
 
 
 def components_in_memory(width: int) -> int:

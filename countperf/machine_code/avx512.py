@@ -7,7 +7,7 @@ rule here, are unknown. A vector has 16 lanes of 32 bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from countperf.machine_code.avx2 import (
     element_source,
@@ -155,19 +155,9 @@ def _mask_of(mnemonic: str, parts: list[str]) -> _MaskSource | None:
         return None
     bits = _BITS.get(mnemonic[-1], 64)
     low = (1 << bits) - 1
-    sources = [_MASK.match(part) for part in parts[:-1]]
     if mnemonic.startswith("kmov"):
-        if sources[0] is not None:
-            number = int(sources[0][1])
-            return lambda machine: (machine.masks[number][0] & low, machine.masks[number][1])
-        read = reader(parts[0], bits)
-
-        def moved(machine: Machine) -> tuple[int, int]:
-            value = read(machine)
-            return (0, _ALL & ~low) if value is None else (value & low, _ALL)
-
-        return moved
-    numbers = [int(found[1]) for found in sources if found is not None]
+        return _moved_mask(parts[0], bits)
+    numbers = [int(found[1]) for part in parts[:-1] if (found := _MASK.match(part)) is not None]
     if mnemonic.startswith(("kxnor", "kxor")) and len(numbers) == 2 and numbers[0] == numbers[1]:
         return lambda _: (low if mnemonic.startswith("kxnor") else 0, _ALL)
     if mnemonic.startswith("knot") and len(numbers) == 1:
@@ -177,17 +167,42 @@ def _mask_of(mnemonic: str, parts: list[str]) -> _MaskSource | None:
         )
     if mnemonic.startswith("kshift") and len(numbers) == 1 and parts[0].startswith("$"):
         by, is_left = int(parts[0].lstrip("$"), 0), mnemonic.startswith("kshiftl")
+        return _shifted_mask(numbers[0], by, bits, is_left=is_left)
+    return _combined_masks(mnemonic, numbers, bits) if len(numbers) == 2 else None
 
-        def shifted(machine: Machine) -> tuple[int, int]:
-            value, known = machine.masks[numbers[0]]
-            value, known = value & low, known | (_ALL & ~low)
-            if is_left:
-                return (value << by) & low, ((known << by) | ((1 << by) - 1)) & _ALL | (_ALL & ~low)
-            return value >> by, known >> by | (_ALL & ~(low >> by))
 
-        return shifted
-    if len(numbers) != 2:
-        return None
+def _moved_mask(text: str, bits: int) -> _MaskSource:
+    """Return what moves a mask, or the low bits of an integer, into a mask."""
+    low = (1 << bits) - 1
+    if (found := _MASK.match(text)) is not None:
+        number = int(found[1])
+        return lambda machine: (machine.masks[number][0] & low, machine.masks[number][1])
+    read = reader(text, bits)
+
+    def moved(machine: Machine) -> tuple[int, int]:
+        value = read(machine)
+        return (0, _ALL & ~low) if value is None else (value & low, _ALL)
+
+    return moved
+
+
+def _shifted_mask(number: int, by: int, bits: int, *, is_left: bool) -> _MaskSource:
+    """Return what shifts a mask by a constant."""
+    low = (1 << bits) - 1
+
+    def shifted(machine: Machine) -> tuple[int, int]:
+        value, known = machine.masks[number]
+        value, known = value & low, known | (_ALL & ~low)
+        if is_left:
+            return (value << by) & low, ((known << by) | ((1 << by) - 1)) & _ALL | (_ALL & ~low)
+        return value >> by, known >> by | (_ALL & ~(low >> by))
+
+    return shifted
+
+
+def _combined_masks(mnemonic: str, numbers: Sequence[int], bits: int) -> _MaskSource:
+    """Return what combines two masks bit by bit, or puts their halves together."""
+    low = (1 << bits) - 1
     name = mnemonic[:-1]
 
     def combined(machine: Machine) -> tuple[int, int]:

@@ -22,7 +22,7 @@ import heapq
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -99,6 +99,19 @@ class Line:
     address: int
     mnemonic: str
     operands: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """How a block ends."""
+
+    suffix: str = ""
+    condition: Condition | None = None
+    target: int | None = None
+    following: int | None = None
+    called: int | Read | None = None
+    leaves: bool = False
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,73 +221,76 @@ class Program:
         actions: list[Action] = []
         steps = 1
         vectors: set[int] = set()
-        condition: Condition | None = None
-        suffix = ""
-        target, leaves = None, False
-        called: int | Read | None = None
         if start in self._divisions:
             actions.append(self._divisions[start])
         place = start
-        following: int | None = None
-        while True:
-            if place >= len(self.lines):
-                leaves = True
-                break
+        end: _End | None = None
+        while end is None and place < len(self.lines):
             line = self.lines[place]
-            name = line.mnemonic
-            place += 1
-            following = place
-            if name.startswith("ret") or name in ("ud2", "hlt"):
-                if place - 1 in self._after_division:
+            end = self._end_of(line, place + 1)
+            if end is not None:
+                if end.returns and place in self._after_division:
                     actions.append(_take_quotient)
-                leaves = True
-                break
-            if name.startswith("jmp"):
-                target = self._target(line)
-                following = None
-                leaves = target is None
-                break
-            if name[0] == "j":
-                suffix = name[1:]
-                target, condition = self._target(line), condition_of(suffix)
-                if condition is None:
-                    condition = _unknown
-                break
-            if name.startswith("call"):
-                called = self._target(line)
-                if line.operands.startswith("*"):
-                    called = reader(line.operands[1:], 64)
-                if called is None:
-                    called = _unknown_place
-                break
-            if notes and "(" in line.operands and not name.startswith(_NO_ACCESS):
-                actions += _notes_of(place - 1, line.operands)
-            if name.startswith(_DECIDING):
-                actions.append(_note_decision(name.removeprefix("cmov").removeprefix("set")))
-            step = note_of_step(name, line.operands)
-            if step is not None and (self._is_followed(place - 1) or "mm" not in line.operands):
-                actions.append(step)
-            action = self._action(place - 1)
-            if action is not None:
-                actions.append(action)
-                steps += 1
-                vector = target_of(line.operands)
-                if vector is not None:
-                    vectors.add(vector)
-            if place in self._starts:
-                break
+            else:
+                actions += self._notes_of_line(place, notes=notes)
+                action = self._action(place)
+                if action is not None:
+                    actions.append(action)
+                    steps += 1
+                    vector = target_of(line.operands)
+                    if vector is not None:
+                        vectors.add(vector)
+                if place + 1 in self._starts:
+                    end = _End(following=place + 1)
+            place += 1
+        if end is None:  # the code ends
+            end = _End(following=place if place > start else None, leaves=True)
         return _Block(
             tuple(range(start, place)),
             tuple(actions),
-            suffix,
-            condition,
-            target,
-            following,
-            called,
-            leaves,
+            end.suffix,
+            end.condition,
+            end.target,
+            end.following,
+            end.called,
+            end.leaves,
             tuple(sorted(vectors)),
             steps,
         )
+
+    def _end_of(self, line: Line, following: int) -> _End | None:
+        """Return how a line ends a block; None if the next line follows."""
+        name = line.mnemonic
+        if name.startswith("ret") or name in ("ud2", "hlt"):
+            return _End(following=following, leaves=True, returns=True)
+        if name.startswith("jmp"):
+            target = self._target(line)
+            return _End(target=target, leaves=target is None)
+        if name[0] == "j":
+            return _End(
+                suffix=name[1:],
+                condition=condition_of(name[1:]) or _unknown,
+                target=self._target(line),
+                following=following,
+            )
+        if name.startswith("call"):
+            called = self._target(line)
+            if line.operands.startswith("*"):
+                called = reader(line.operands[1:], 64)
+            return _End(following=following, called=_unknown_place if called is None else called)
+        return None
+
+    def _notes_of_line(self, place: int, *, notes: bool) -> Iterator[Action]:
+        """Yield what takes notes of accesses, decisions and steps before a line is followed."""
+        line = self.lines[place]
+        name = line.mnemonic
+        if notes and "(" in line.operands and not name.startswith(_NO_ACCESS):
+            yield from _notes_of(place, line.operands)
+        if name.startswith(_DECIDING):
+            yield _note_decision(name.removeprefix("cmov").removeprefix("set"))
+        step = note_of_step(name, line.operands)
+        if step is not None and (self._is_followed(place) or "mm" not in line.operands):
+            yield step
 
     @cached_property
     def _minds_vectors(self) -> bool:
@@ -361,15 +377,7 @@ class Program:
             if block.condition is None:
                 loops.passed(place)
             if block.called is not None and block.following is not None:
-                called = block.called
-                if not isinstance(called, int):
-                    called = self._places.get(called(machine) or -1, -1)
-                place = block.following
-                if called >= 0 and len(stack) < _DEEPEST:
-                    stack.append(place)
-                    place = called
-                else:
-                    _forget(machine)
+                place = self._entered(block.called, block.following, machine, stack)
                 continue
             if block.leaves:
                 if self.lines[block.lines[-1]].mnemonic.startswith("jmp"):
@@ -402,8 +410,28 @@ class Program:
             if taken and block.target is not None and block.target < place:
                 counts.update(loops.back(place, block.target))
             place = block.target if taken else block.following
+        return self._lines_of(counts)
+
+    def _entered(
+        self,
+        called: int | Read,
+        following: int,
+        machine: Machine,
+        stack: list[int],
+    ) -> int:
+        """Return where a call leads: past it, if nothing is known of the function."""
+        if not isinstance(called, int):
+            called = self._places.get(called(machine) or -1, -1)
+        if called >= 0 and len(stack) < _DEEPEST:
+            stack.append(following)
+            return called
+        _forget(machine)
+        return following
+
+    def _lines_of(self, blocks: Mapping[int, int]) -> Counter[int]:
+        """Return how often each line runs, from how often each block does."""
         found: Counter[int] = Counter()
-        for start, count in counts.items():
+        for start, count in blocks.items():
             for line in self._block(start, notes=True).lines:
                 found[line] += count
         return found

@@ -27,10 +27,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from countperf import front_door
 from countperf.display import Drawable, Table, shortened
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_whole
@@ -129,7 +129,7 @@ class Schedule(Table, Drawable):
     steps: tuple[TimedStep, ...]
 
     def __repr__(self) -> str:
-        return shortened(import_module("countperf.report.applications").schedule_text(self))
+        return shortened(front_door.function("schedule_text")(self))
 
     @property
     def time_s(self) -> float:

@@ -861,9 +861,7 @@ def widened_lexicographically(
         assert extent is not None
         z = name(f"_z{digit}")
         inside = restrict(inside, nonnegative=[z, extent - z - 1])
-    x = [name(f"_x{d}") for d in range(count)]
-    t = [name(f"_t{d}") for d in range(count)]
-    z = [name(f"_z{d}") for d in range(count)]
+    x, t, z = ([name(f"_{letter}{d}") for d in range(count)] for letter in "xtz")
     inside = _lexicographic(inside, x, z, strict=False)
     inside = _lexicographic(inside, z, t, strict=True)
     return inside.project_out(_DT.set, 0, 2 * count).coalesce()

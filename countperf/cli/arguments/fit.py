@@ -48,6 +48,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         " bytes_group_load_dense, load_beyond_llc ...; terms compute, accesses, chains, traffic"
         " ...): the execution policy, as that of a fit or of a model document",
     )
+    _add_solver(command)
+    _add_outcome(command)
+
+
+def _add_solver(command: argparse.ArgumentParser) -> None:
+    """Add how the fit is made."""
     command.add_argument(
         "--residual", choices=("relative", "log"), help="what to make small (default: the model's)"
     )
@@ -79,6 +85,10 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="processes that fit without some of the families each (default: one a processor, if"
         " there are many cases)",
     )
+
+
+def _add_outcome(command: argparse.ArgumentParser) -> None:
+    """Add where the weights go."""
     command.add_argument(
         "--name",
         metavar="NAME",

@@ -64,6 +64,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="mechanistic models: draw the simulated pipeline of a compute unit, with its stalls by"
         " cause",
     )
+    _add_detail(command)
+    _add_comparison(command)
+
+
+def _add_detail(command: argparse.ArgumentParser) -> None:
+    """Add what corrects a prediction, and what explains it."""
     how = command.add_mutually_exclusive_group()
     how.add_argument(
         "--anchor",
@@ -80,6 +86,10 @@ def configure(command: argparse.ArgumentParser) -> None:
         " weight implies, and whether the device can reach it; in comparisons, what the difference"
         " is due to",
     )
+
+
+def _add_comparison(command: argparse.ArgumentParser) -> None:
+    """Add what a prediction is compared with."""
     command.add_argument(
         "--against",
         "--against-weights",

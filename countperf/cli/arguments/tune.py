@@ -43,6 +43,17 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="gains below this are not looked for (default: 0.02)",
     )
     command.add_argument(
+        "--complete",
+        action="store_true",
+        help="leave out variants that have properties without a weight",
+    )
+    _add_replay(command)
+    _add_outcome(command)
+
+
+def _add_outcome(command: argparse.ArgumentParser) -> None:
+    """Add the files that are written."""
+    command.add_argument(
         "--kernel-tuner-cache", metavar="FILE", help="write what ran as a Kernel Tuner cache"
     )
     command.add_argument(
@@ -50,6 +61,14 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw measured against predicted times, and the best so far (.svg, .png, .pdf)",
     )
+    command.add_argument(
+        "--export", metavar="FILE", help="write a Python script (.py) that builds the winner"
+    )
+    command.add_argument("--t4", metavar="FILE", help="write what ran in the T4 results format")
+
+
+def _add_replay(command: argparse.ArgumentParser) -> None:
+    """Add the search of recorded times."""
     command.add_argument(
         "--replay",
         metavar="FILE",
@@ -68,13 +87,4 @@ def configure(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="with --replay: a file with times of the same configurations on another device, which"
         " rank them beforehand",
-    )
-    command.add_argument(
-        "--export", metavar="FILE", help="write a Python script (.py) that builds the winner"
-    )
-    command.add_argument("--t4", metavar="FILE", help="write what ran in the T4 results format")
-    command.add_argument(
-        "--complete",
-        action="store_true",
-        help="leave out variants that have properties without a weight",
     )
