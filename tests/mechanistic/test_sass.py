@@ -1,0 +1,150 @@
+"""Analysis of SASS: the worked example of Gajger & Czarnul, and small cases by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from countperf.errors import ParameterError
+from countperf.hardware.library import load_device
+from countperf.mechanistic.merpsys import MerpsysModel
+from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.sass import SassLatencies, analyze_sass
+
+_CODE = """
+MOV R1, c[0x0][0x20]
+S2R R0, SR_CTAID.X
+S2R R2, SR_TID.X
+XMAD.MRG R3, R0.reuse, c[0x0][0x8].H1, RZ
+XMAD R2, R0.reuse, c[0x0][0x8], R2
+XMAD.PSL.CBCC R0, R0.H1, R3.H1, R2
+ISETP.GE.AND P0, PT, R0, c[0x0][0x140], PT
+@P0 EXIT
+MOV R3, c[0x0][0x144]
+SHL R6, R0.reuse, 0x2
+ISETP.LT.AND P0, PT, R3, 0x1, PT
+SHR R7, R0, 0x1e
+IADD R2.CC, R6, c[0x0][0x148]
+MOV R0, RZ
+{ IADD.X R3, R7, c[0x0][0x14c]
+@P0 BRA AFTER }
+{ MOV R5, RZ
+LDG.E R0, [R2] }
+MOV R4, RZ
+LOOP: IADD32I R4, R4, 0x1
+ISETP.LT.AND P0, PT, R4, c[0x0][0x144], PT
+{ FADD R5, R0, R5
+@P0 BRA LOOP }
+MOV R0, R5
+AFTER: IADD R2.CC, R6, c[0x0][0x150]
+IADD.X R3, R7, c[0x0][0x154]
+LDG.E R5, [R2]
+FADD R0, R0, R5
+STG.E [R2], R0
+EXIT
+SELF: BRA SELF
+NOP
+"""
+
+
+def _listing(code: str, name: str = "saxpy2") -> str:
+    """Write code as cuobjdump does: an address in front, a semicolon behind."""
+    lines = [line for line in code.strip().splitlines() if line]
+    addresses: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        label, sign, _ = line.partition(": ")
+        if sign:
+            addresses[label] = f"0x{8 * number + 8:x}"
+    written = [f"\t\tFunction : {name}", '\t.headerflags\t@"EF_CUDA_SM52"']
+    for number, line in enumerate(lines):
+        text = line.partition(": ")[2] or line
+        for label, address in addresses.items():
+            text = text.replace(f"BRA {label}", f"BRA {address}")
+        opened = "{ " if text.startswith("{") else ""
+        closed = " }" if text.endswith("}") else ""
+        bare = text.strip("{} ")
+        written.append(
+            f"        {opened}/*{8 * number + 8:04x}*/  {bare} ;{closed} /* 0x4c98078 */"
+        )
+    return "\n".join(written)
+
+
+SAXPY = analyze_sass(_listing(_CODE))["saxpy2"]
+
+
+def test_segments_and_critical_paths_are_those_of_the_paper() -> None:
+    # section 5.1: 942 + 24 a = 92 + 700 + 150 + 24 a, cut at the loop: 418 and 524
+    assert [each.is_loop for each in SAXPY.segments] == [False, True, False]
+    assert [each.critical_path for each in SAXPY.segments] == [418, 24, 524]
+    for repeats in (1, 32, 4096):
+        assert SAXPY.latency_bound(repeats) == 942 + 24 * repeats
+
+
+def test_core_instructions_are_those_of_the_paper() -> None:
+    # section 5.2: INS_CUDA = 23 + 4 a, three memory accesses, three dual issues
+    assert SAXPY.ins_cuda(0) == 23
+    assert SAXPY.ins_cuda(10) == 63
+    assert sum(each.count("global") for each in SAXPY.segments) == 3
+    assert [each.pairs for each in SAXPY.segments] == [2, 1, 0]
+
+
+def test_issue_slots_count_the_pair_in_the_loop_each_time() -> None:
+    # the paper subtracts all three pairs once, 23 + 4 a; one of them is in the loop
+    assert SAXPY.ins_issued(0) == 24
+    assert SAXPY.ins_issued(10) == 24 + 30
+    assert SAXPY.ins_issued(1) == 23 + 4
+
+
+def test_a_profile_takes_the_numbers() -> None:
+    launch = LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=8)
+    bare = ProfiledKernel(profile=KernelProfile(name="saxpy2", gmem_bytes=384), launch=launch)
+
+    found = SAXPY.applied(bare, 32)
+
+    assert found.profile.latency_bound == 1710
+    assert found.profile.ins_cuda == 151
+    prediction = MerpsysModel(device=load_device("nvidia-gtx-970")).predict(found)
+    assert prediction.results["wpc"] == pytest.approx(8 / 1710)  # as in the paper, latency-bound
+
+
+def test_labels_of_newer_listings() -> None:
+    text = """
+.text.k:
+        /*0000*/                   MOV R1, c[0x0][0x28] ;
+.L_x_1:
+        /*0010*/                   FFMA R2, R2, R1, R1 ;
+        /*0020*/              @P0  BRA `(.L_x_1) ;
+        /*0030*/                   EXIT ;
+.L_x_2:
+        /*0040*/                   BRA `(.L_x_2);
+"""
+    found = analyze_sass(text)["k"]
+
+    # MOV, then its result (6); FFMA, issue (3), branch (12); the replacement of the group
+    assert [each.critical_path for each in found.segments] == [6, 15, 150]
+
+
+def test_shared_memory_needs_its_latency() -> None:
+    code = "LDS R0, [R2]\nFADD R1, R0, R0\nEXIT"
+
+    with pytest.raises(ParameterError, match="shared_memory"):
+        analyze_sass(_listing(code))
+    found = analyze_sass(_listing(code), SassLatencies(shared_memory=28))["saxpy2"]
+    assert found.latency_bound() == 28 + 3 + 150
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("nothing here", "no instruction"),
+        ("CALL.REL 0x8\nEXIT", "calls or computed jumps"),
+        ("OUT: MOV R0, RZ\nIN: MOV R1, RZ\n@P0 BRA IN\n@P1 BRA OUT\nEXIT", "nested loops"),
+    ],
+)
+def test_what_is_not_analyzed_is_refused(code: str, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        analyze_sass(_listing(code))
+
+
+def test_trip_counts_are_one_for_each_loop() -> None:
+    with pytest.raises(ParameterError, match="has 1 loops, but 2 trip counts"):
+        SAXPY.latency_bound(1, 2)
