@@ -81,6 +81,16 @@ def index_limits(
     }
 
 
+def followed_limits(
+    kernel: Any,
+    sizes: Mapping[str, int],
+    shapes: Mapping[str, Sequence[int]],
+    limits: Mapping[str, tuple[int, int]],
+) -> _Limits:
+    """Return what follows subscripts to arrays whose elements have known limits."""
+    return _Limits(kernel, sizes, shapes, dict(limits))
+
+
 def _shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for name, variable in kernel.temporary_variables.items():

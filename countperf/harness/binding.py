@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -183,6 +184,47 @@ def _add_strides(
                 values[name] = as_scalar(kernel.scalars[name], stride, f"stride {name}")
 
 
+def check_index_arrays(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
+    """Refuse arrays from which the kernel reads subscripts that leave other arrays.
+
+    Subscripts that depend on what the kernel itself writes are not followed.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is to be launched.
+    bindings : Bindings
+        Its sizes and shapes.
+    inputs : mapping from str to array or number
+        Its inputs.
+
+    Raises
+    ------
+    KernelBuildError
+        An access would lie outside of its array; the message says where.
+    """
+    from countperf.counting.index_values import find_outside
+
+    source = kernel.addressed.kernel
+    given = {a.name: np.asarray(inputs[a.name]) for a in kernel.arrays if a.name in inputs}
+    indices = [array for array in given.values() if array.dtype.kind in "iu"]
+    if source is None or not indices:
+        return
+    sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
+    key = (tuple(sizes.items()), *(zlib.crc32(each.tobytes()) for each in indices))
+    if key in kernel.checked_indices:
+        return
+    found = find_outside(source, sizes, bindings.shapes, given)
+    if found is not None:
+        at = ", ".join(f"{name} = {value}" for name, value in found.at.items())
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: {found.access} has the subscript {found.value}{at and ' at '}"
+            f"{at}, and axis {found.axis} of its array goes from 0 to {found.extent - 1}; nothing"
+            f" was launched: pass other elements of {' and '.join(map(repr, found.sources))}"
+        )
+    kernel.checked_indices.add(key)
+
+
 def bind_arguments(
     session: Session,
     kernel: Kernel,
@@ -204,9 +246,10 @@ def bind_arguments(
     Raises
     ------
     KernelBuildError
-        As of `resolve_arguments`.
+        As of `resolve_arguments` and `check_index_arrays`.
     """
     bindings = resolve_arguments(kernel, parameters, inputs)
+    check_index_arrays(kernel, bindings, inputs or {})
     arguments: dict[str, Any] = dict(bindings.scalars)
     for array in kernel.arrays:
         given = None if inputs is None else inputs.get(array.name)

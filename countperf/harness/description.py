@@ -53,6 +53,8 @@ class Kernel:
         Sizes for which Loopy generated the code.
     enqueue : callable
         Enqueues it unchecked; use `launch`.
+    checked_indices : set
+        Sizes and digests of index arrays with which no access leaves its array.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Kernel:
     addressed: AddressedElements = field(repr=False)
     assumptions: Any = field(repr=False)
     enqueue: Launch = field(repr=False)
+    checked_indices: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]], repr=False)
     _needed: dict[tuple[Any, ...], Mapping[str, int]] = field(
         default_factory=dict[tuple[Any, ...], Mapping[str, int]], repr=False
     )

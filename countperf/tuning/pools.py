@@ -38,6 +38,7 @@ def process_pool(workers: int | None = None, *, initial: Call | None = None) -> 
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["countperf.interrupts", "countperf.tuning.preload"])
+        os.environ["COUNTPERF_POOL_OWNER"] = str(os.getpid())  # see countperf.tuning.preload
     return Pool(workers or processors(), context, initial)
 
 

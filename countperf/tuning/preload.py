@@ -30,6 +30,12 @@ _NAMES = (
 )
 _LOOKS_EVERY_S = 0.1
 
+OWNER_VARIABLE = "COUNTPERF_POOL_OWNER"
+"""Environment variable: number of the process that starts the fork server.
+
+It may have ended before this process began, when that is no longer its parent.
+"""
+
 
 def _end_without(parent: int, done: threading.Event) -> None:
     """End this process when its parent has ended, until all is imported."""
@@ -40,7 +46,8 @@ def _end_without(parent: int, done: threading.Event) -> None:
 
 def _import_all() -> None:
     done = threading.Event()
-    watch = threading.Thread(target=_end_without, args=(os.getppid(), done), daemon=True)
+    owner = int(os.environ.get(OWNER_VARIABLE, os.getppid()))
+    watch = threading.Thread(target=_end_without, args=(owner, done), daemon=True)
     watch.start()
     try:
         for name in _NAMES:

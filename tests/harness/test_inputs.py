@@ -251,3 +251,22 @@ def test_loops_whose_bounds_have_copies_are_not_launched() -> None:
         kernel.launch(SIZES)
 
     assert launched == []
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("name", KERNELS)
+def test_given_index_arrays_that_leave_an_array_are_refused_before_a_launch(
+    device: Device, name: str
+) -> None:
+    session = GuardedSession.open(device)
+    kernel = build_kernel(session, KERNELS[name][0]())
+    given = default_inputs(kernel, np.random.default_rng(3), SIZES)
+    indices = [each for each, array in given.items() if array.dtype.kind in "iu"]
+    assert indices
+
+    for each in indices:
+        wrong = given[each].copy()
+        wrong.flat[wrong.size // 2] = 100_000
+        with pytest.raises(KernelBuildError, match="nothing was launched: pass other elements"):
+            bind_arguments(session, kernel, SIZES, {**given, each: wrong})
+    bind_arguments(session, kernel, SIZES, given)

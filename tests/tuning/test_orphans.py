@@ -95,6 +95,7 @@ def test_killed_searches_leave_nothing() -> None:
 
 _PRELOADS = """
 import importlib, time
+import countperf.tuning.pools
 def imports(name):
     open("began", "w").close()
     time.sleep(1000)
@@ -122,3 +123,17 @@ def test_a_process_that_still_imports_ends_with_a_killed_caller(tmp_path: Path) 
     for process in left:
         os.kill(process, signal.SIGKILL)
     assert left == []
+
+
+def test_a_process_whose_caller_ended_before_it_imports_ends(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as caller:  # has ended, and is no parent
+        caller.wait()
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _PRELOADS],
+        env={**os.environ, "COUNTPERF_POOL_OWNER": str(caller.pid)},
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
