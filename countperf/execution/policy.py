@@ -69,6 +69,14 @@ _GONE: Mapping[str, int] = {"unrolled": 0, "sync_width": 0}
 """Options that documents of before may have, with the only value that they can be read with."""
 
 
+RETIRED = (
+    *("lone_arrays", "alike", "gathers", "addresses"),
+    *("packed", "kept", "local_loads", "short"),
+)
+"""Options that weights of before may have, and that no fit chooses any more: each costs next to
+nothing where classes are left out."""
+
+
 class ExecutionPolicy(Part):
     """Rules by which a device runs the work items of a group.
 
@@ -179,6 +187,12 @@ class ExecutionPolicy(Part):
                     " structural)"
                 )
         return {name: value for name, value in given.items() if name not in _GONE}
+
+    def without_retired_options(self) -> ExecutionPolicy:
+        """Return the policy as a fit may choose it: without what only old weights have."""
+        return self.model_copy(
+            update={name: type(self).model_fields[name].default for name in RETIRED}
+        )
 
     @property
     def text(self) -> str:

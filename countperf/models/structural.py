@@ -258,14 +258,13 @@ def candidates(
                 vectorized="flat or sync",
                 remainder="scalar",
                 work_item_loop_innermost=True,
-                short="loops",
             )
             for width in widths
         ),
         ExecutionPolicy(width=32, along="group"),
         *(
             policy.model_copy(update={"width": width, "units": units if policy.units else 0})
-            for policy in known
+            for policy in map(ExecutionPolicy.without_retired_options, known)
             for width in (widths if policy.width in widths else (policy.width,))
         ),
     ]
@@ -303,18 +302,10 @@ def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefini
         *({"remainder": remainder} for remainder in ("whole", "scalar")),
         *({"rows": rows} for rows in get_args(Rows)),
         *({"odd_rows": rows} for rows in ("together", "apart")),
-        *({"short": short} for short in ("unrolled", "loops")),
         *({"shifted": shifted} for shifted in ("together", "apart")),
-        *({"local_loads": how} for how in ("by vector", "by item")),
-        *({"gathers": cost} for cost in ("alike", "apart")),
-        *({"packed": packed} for packed in ("items", "copies")),
         *({"chains": chains} for chains in ("whole", "overlapped")),
-        *({"alike": alike} for alike in ("apart", "packed")),
-        *({"addresses": addresses} for addresses in ("computed", "kept")),
-        *({"kept": how} for how in ("by item", "by value")),
         *({"guards": guards} for guards in ("free", "masked")),
         *({"arrays": elements} for elements in (0, 4, 8)),
-        *({"lone_arrays": where} for where in ("memory", "registers") if policy.arrays),
     ]
     return others | _changed(model, changes, overlap)
 

@@ -8,7 +8,13 @@ import pytest
 from countperf.errors import ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
-from countperf.models.structural import OVERLAPS, candidate_name, refinements, structural
+from countperf.models.structural import (
+    OVERLAPS,
+    candidate_name,
+    candidates,
+    refinements,
+    structural,
+)
 from countperf.properties.issuing import apply_policy
 
 COUNTS = {
@@ -50,6 +56,17 @@ def test_models_with_other_overlaps_are_refinements_and_refinements_overlap_alik
     assert changed
     assert all(OVERLAPS["overlap3"] in each.expression for each in changed)
     assert all(name.endswith("-overlap3") for name, each in refined.items() if each in changed)
+
+
+def test_options_that_only_old_weights_have_are_not_chosen() -> None:
+    old = ExecutionPolicy(width=8, gathers="apart", kept="by value", arrays=8, short="loops")
+    kept = ExecutionPolicy(width=8, arrays=8)
+    known = candidates((8,), known=[old])
+    refined = refinements(structural(kept), units=2)
+    policies = [each.policy for each in (*known.values(), *refined.values()) if each.policy]
+
+    assert kept in policies
+    assert all(policy == policy.without_retired_options() for policy in policies)
 
 
 def test_an_unknown_overlap_is_refused() -> None:

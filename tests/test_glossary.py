@@ -1,0 +1,66 @@
+"""The glossary has an entry for each name that a user can see; the names come from the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import countperf
+from countperf.execution import issue_keys, keys
+from countperf.measurements.cases import Purpose
+from countperf.mechanistic.predict_all import model_names
+from countperf.models.compiled import COMPILED
+from countperf.models.linear import LINEAR
+from countperf.models.structural import STRUCTURAL
+from countperf.properties.taxonomy import PROPERTY_ROOTS, VIEWS
+
+ROOT = Path(countperf.__file__).parent
+GLOSSARY = ROOT.parent / "docs" / "glossary.md"
+
+
+def _entries() -> frozenset[str]:
+    """Return the terms that the glossary explains, and words that it explains with them."""
+    text = GLOSSARY.read_text(encoding="utf-8")
+    terms = re.findall(r"^(\S.*)\n: ", text, re.MULTILINE)
+    words = {word.strip("` ") for term in terms for word in term.split(",")}
+    explained = re.findall(r"^(?:purpose|view)\n: ((?:.|\n  )*)", text, re.MULTILINE)
+    return frozenset(words) | {w for each in explained for w in re.findall(r"[\w-]+", each)}
+
+
+def _verdicts() -> Iterator[str]:
+    """Yield the names of all verdicts that the package makes."""
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "Verdict"):
+                continue
+            for keyword in node.keywords:
+                if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                    yield str(keyword.value.value)
+
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "roots of properties": tuple(sorted(PROPERTY_ROOTS)),
+    "contexts": get_args(keys.Context),
+    "placements": get_args(keys.Placement),
+    "steps": get_args(keys.Beside),
+    "events": get_args(keys.Event),
+    "units": get_args(issue_keys.Unit),
+    "issued accesses": get_args(issue_keys.Serving),
+    "issued events": get_args(issue_keys.IssuedEvents),
+    "views": VIEWS,
+    "purposes": get_args(Purpose),
+    "fitted models": (LINEAR.name, COMPILED, STRUCTURAL),
+    "mechanistic models": model_names(),
+    "verdicts": tuple(sorted(set(_verdicts()))),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_every_name_has_an_entry(kind: str) -> None:
+    assert NAMES[kind]
+    assert not set(NAMES[kind]) - _entries()
