@@ -100,7 +100,7 @@ def html_of(result: object) -> str:
         header, cells = side_by_side(result.first, result.second)
         rows = [dict(zip(header, row, strict=True)) for row in cells]
     else:
-        rows = rows_of(result)
+        rows = [_readable(row) for row in rows_of(result)]
     last = f"<p>{html.escape(result.cause)}</p>" if isinstance(result, PredictionPair) else ""
     lines = "<br>".join(html.escape(line) for line in head)
     table = pd.DataFrame(rows).to_html(
@@ -111,6 +111,16 @@ def html_of(result: object) -> str:
         float_format=lambda value: f"{value:.4g}",
     )
     return f"<p>{lines}</p>{table}{last}" if rows else f"<p>{lines}</p>"
+
+
+def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the times of a row with their units; what is called ``time_s`` becomes ``time``."""
+    return {
+        name.removesuffix("_s"): format_quantity(value, "s")
+        if name.endswith("_s") and isinstance(value, float)
+        else value
+        for name, value in row.items()
+    }
 
 
 def _writer(result: object) -> tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]:
