@@ -63,6 +63,9 @@ class InstructionGraph:
 
     nodes: Sequence[str]
     edges: Sequence[tuple[int, int]] = ()
+    _used: list[tuple[tuple[int, ...], ...]] = field(
+        default_factory=list[tuple[tuple[int, ...], ...]], init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
@@ -112,11 +115,13 @@ class InstructionGraph:
         return InstructionGraph(tuple(self.nodes) * times, [*inside, *across])
 
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each instruction those whose results it uses."""
-        found: list[list[int]] = [[] for _ in self.nodes]
-        for source, target in self.edges:
-            found[target].append(source)
-        return tuple(map(tuple, found))
+        """Return for each instruction those whose results it uses; remembered."""
+        if not self._used:
+            found: list[list[int]] = [[] for _ in self.nodes]
+            for source, target in self.edges:
+                found[target].append(source)
+            self._used.append(tuple(map(tuple, found)))
+        return self._used[0]
 
     def counts(self) -> dict[str, int]:
         """Return the number of instructions of each class, in order of first use."""
