@@ -68,8 +68,10 @@ def refreshed_and_refitted(data: Data, slug: str, kind: ModelKind) -> tuple[floa
     known = [each for each in kernels if each.name in two_sizes(data, slug)]
     run = set(kernels_within(data, slug, known, MEASURE_S, reads_code=False))
     chosen = np.array([place in run for place in places])
+    predicted = Times(design.function, design)(old)[0]
+    relative = replace(design, times_s=predicted * now.times_s / design.times_s)
     refreshed = fit_with_prior(
-        rows_of(now, chosen), change_prior(columns, old), error=REFRESH_ERROR
+        rows_of(relative, chosen), change_prior(columns, old), error=REFRESH_ERROR
     ).logs
     refitted = full_fit(rows_of(now, own), kind)
     test = rows_of(now, judged)

@@ -47,7 +47,11 @@ OVERHEAD = (
     "groups",
     "barrier.local",
     *(f"issue.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
-    *(f"issue.{unit}.{kind}" for kind in ("carried", "kept", "addresses") for unit in _UNITS),
+    *(
+        f"issue.{unit}.{kind}"
+        for kind in ("carried", "live_across_barrier", "addresses")
+        for unit in _UNITS
+    ),
     "issue.scalar.live_set_conflict",
     *(f"issue.{unit}.pmem.*" for unit in _UNITS),
 )

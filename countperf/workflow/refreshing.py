@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +14,14 @@ from countperf.errors import ParameterError, UnstableMeasurementError
 from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import TransferFit
-from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
-from countperf.fitting.transfer.refreshing import change_prior, changes, refreshed, scaled
+from countperf.fitting.transfer.choice import ChosenKernel, KernelChoice, shipped_choice
+from countperf.fitting.transfer.refreshing import (
+    change_prior,
+    changes,
+    refreshed,
+    relative_to_old,
+    scaled,
+)
 from countperf.fitting.transfer.result import Refreshed
 from countperf.harness.campaign import measure
 from countperf.harness.device import Device
@@ -27,10 +33,12 @@ from countperf.measurements import MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import PLAIN
 from countperf.models.library import (
+    NamedFit,
     checked_own_name,
     find_fit,
     load_weights,
     store_own_fit,
+    user_fits_folder,
 )
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
@@ -42,6 +50,7 @@ MEASURE_S = 15.0
 """Time in which kernels are run, s; the rest of half a minute counts, reads code and fits."""
 _KERNELS = 24
 _FEWEST_CASES = 6
+_FEWEST_MEASURED = 12
 _MOST_UNSETTLED = 0.5
 _LEAST_ERROR = 1e-3
 
@@ -93,9 +102,10 @@ def refresh(
     usual = f"{fit.rpartition('/')[2]}-refreshed"
     plain = checked_own_name(name or usual)
     with tempfile.TemporaryDirectory(prefix="countperf-refresh-") as folder:
+        kernels, old_s = _choose(old, choice or shipped_choice())
         measured = _measure(
             runner or KernelRunner.open(found),
-            choice or shipped_choice(),
+            kernels,
             Path(folder) / "refresh.jsonl",
             progress,
         )
@@ -106,7 +116,7 @@ def refresh(
     errors: dict[str, tuple[float, float]] = {}
     stored = ""
     for model, weights in documents.items():
-        own = _known_to(weights, observations)
+        own = relative_to_old(weights, _known_to(weights, observations), old_s)
         outcome = refreshed(weights, own)
         factors[model] = dict(changes(outcome, outcome.design.function.columns))
         errors[model] = _before_and_after(outcome)
@@ -139,23 +149,52 @@ def _models(fit: str, there: Iterable[str]) -> dict[str, WeightSet]:
     return usable
 
 
-def _measure(
-    runner: CaseRunner, choice: KernelChoice, store: Path, progress: Progress
-) -> MeasurementSet:
-    """Run kernels of the choice that differ in what bounds them."""
-    prior = change_prior(choice.columns)
+def _choose(
+    fit: NamedFit, choice: KernelChoice
+) -> tuple[tuple[ChosenKernel, ...], dict[str, float]]:
+    """Return kernels that differ in what bounds them, and the old times of their cases, s.
+
+    Kernels that were measured for the fit come before others.
+    """
+    cases = {
+        entry(each.name).case_at(**size.parameters).name: each.name
+        for each in choice.kernels
+        for size in each.sizes
+    }
+    old_s = _old_times(fit, set(cases))
+    measured = {cases[case] for case in old_s}
+    if len(measured) >= _FEWEST_MEASURED:
+        kept = tuple(each for each in choice.kernels if each.name in measured)
+        choice = choice.model_copy(update={"kernels": kept})
     costs = {
         each.name: cost_s([size.run_s for size in each.sizes], reads_code=True)
         for each in choice.kernels
     }
-    rows = choice.rows(choice.kernels)
-    kernels = choice.serving(rows, prior, costs, budget_s=MEASURE_S)
+    prior = change_prior(choice.columns)
+    kernels = choice.serving(choice.rows(choice.kernels), prior, costs, budget_s=MEASURE_S)
+    return kernels[:_KERNELS], old_s
+
+
+def _old_times(fit: NamedFit, cases: set[str]) -> dict[str, float]:
+    """Return the times of cases that were measured for a fit, as far as they are kept, s."""
+    folders = (user_fits_folder().parent / "calibrations", fit.folder)
+    names = (f"{fit.folder.name}.jsonl", "measurements.jsonl")
+    found: dict[str, float] = {}
+    for path in (folder / name for folder, name in zip(folders, names, strict=True)):
+        if not path.is_file():
+            continue
+        for each in MeasurementSet.read_file(path):
+            if each.case in cases and each.settling == "settled":
+                found.setdefault(each.case, each.time_s)
+    return found
+
+
+def _measure(
+    runner: CaseRunner, kernels: Sequence[ChosenKernel], store: Path, progress: Progress
+) -> MeasurementSet:
+    """Run kernels once more."""
     until = time.monotonic() + MEASURE_S
-    cases = [
-        entry(each.name).case_at(**size.parameters)
-        for each in kernels[:_KERNELS]
-        for size in each.sizes
-    ]
+    cases = [entry(each.name).case_at(**size.parameters) for each in kernels for size in each.sizes]
     found = measure(
         cases,
         store=store,

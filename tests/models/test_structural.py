@@ -100,3 +100,11 @@ def test_names_are_short_and_candidates_say_policy_and_overlap(overlap: str) -> 
 
     assert model.name == "structural"
     assert candidate_name(model) == "-".join(filter(None, (model.name, policy.slug, overlap)))
+
+
+def test_values_that_wait_at_barriers_have_a_weight() -> None:
+    model = structural(ExecutionPolicy(width=8))
+
+    for unit in ("scalar", "vector"):
+        name = f"issue.{unit}.live_across_barrier"
+        assert model.term_features["overhead"].feature_of(name) == name

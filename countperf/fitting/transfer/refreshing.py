@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from countperf.fitting.solve import Vector
 from countperf.fitting.transfer.calibrated import TransferFit, fit_definition
 from countperf.fitting.transfer.penalised import LogPrior
 from countperf.fitting.transfer.prior import PARAMETER
-from countperf.models.function import Column
+from countperf.models.function import Column, model_inputs
 from countperf.models.weights import WeightSet
 
 _CHANGE = 0.5
@@ -20,15 +21,18 @@ _CHANGE = 0.5
 _OF_ITS_OWN = 0.03
 """That of what a single weight changes beside its group."""
 
-ERROR = 0.15
-"""Size of the model's own errors, relative: kernels that were fitted are off by less."""
+ERROR = 0.1
+"""Size of what groups of weights do not explain of a kernel's change, relative."""
+
+_WITHOUT_OLD_TIME = 0.4
+"""Noise of a case whose old time is not known: what the model is off by counts as a change."""
 
 _LEAST = 1e-18
 
 _BY_NAME = {
     "address translation": ("out_of_reach",),
-    "memory": ("beyond_llc", "beyond2", "beyond3"),
-    "last-level cache": ("beyond_l2", "beyond1", "beyond_streams", "_lines_", ".wide", ".vast"),
+    "memory": ("beyond_llc",),
+    "last-level cache": ("beyond_l2", "beyond_streams", "_lines_", ".l2_reuse"),
 }
 """Groups of weights by what names of their features have."""
 
@@ -75,6 +79,34 @@ def change_prior(columns: Sequence[Column], mean: Vector | None = None) -> LogPr
     return LogPrior(mean=found, covariance=covariance)
 
 
+def relative_to_old(
+    weights: WeightSet, observations: Sequence[Observation], old_s: Mapping[str, float]
+) -> list[Observation]:
+    """Replace times by those that the old weights give, times the change since the old times.
+
+    What the model is off by cancels then, and only changes of the machine are left.
+
+    Parameters
+    ----------
+    weights : WeightSet
+        The old weights.
+    observations : sequence of Observation
+        Cases, timed now.
+    old_s : Mapping from str to float
+        Old times by case, s; cases without one are kept, and count for less.
+    """
+    found: list[Observation] = []
+    for case in observations:
+        if case.name not in old_s:
+            noise = float(np.hypot(case.noise, _WITHOUT_OLD_TIME))
+            found.append(replace(case, noise=noise))
+            continue
+        predicted = weights.charge(model_inputs(weights.definition, case.counts)).time_s
+        time_s = float(np.asarray(predicted)) * case.time_s / old_s[case.name]
+        found.append(replace(case, time_s=time_s))
+    return found
+
+
 def refreshed(weights: WeightSet, observations: Sequence[Observation]) -> TransferFit:
     """Scale groups of weights to new times of some kernels.
 
@@ -83,7 +115,7 @@ def refreshed(weights: WeightSet, observations: Sequence[Observation]) -> Transf
     weights : WeightSet
         The old weights, all positive or zero.
     observations : sequence of Observation
-        The kernels' cases, timed now.
+        The kernels' cases, as `relative_to_old` returns them.
 
     Returns
     -------

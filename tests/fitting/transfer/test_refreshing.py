@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,13 @@ from countperf.fitting.design import Observation
 from countperf.fitting.transfer.calibrated import TransferFit, fit_definition
 from countperf.fitting.transfer.document import weights_document
 from countperf.fitting.transfer.penalised import LogPrior
-from countperf.fitting.transfer.refreshing import changes, groups_of, refreshed, scaled
+from countperf.fitting.transfer.refreshing import (
+    changes,
+    groups_of,
+    refreshed,
+    relative_to_old,
+    scaled,
+)
 from countperf.models.definition import ModelDefinition, Term
 from tests.fitting.transfer.builders import case
 from tests.models.builders import make_device
@@ -120,3 +128,30 @@ def test_intervals_of_a_calibration_grow_where_its_device_is_unlike_others() -> 
     assert document.quality is not None
     assert document.quality.calibration is not None
     assert document.quality.calibration.log_errors_90 == pytest.approx(0.9)
+
+
+def test_what_the_model_is_off_by_is_no_change() -> None:
+    document = weights_document(
+        _fit(OLD), _cases(OLD), device=make_device(), protocol="t", recorded_at="", expected=None
+    )
+    # every kernel takes 1.5 times what the weights say, before and now; memory is 1.6 times slower
+    slower = {**OLD, "gmem.load.64.stride1": 1.6 * OLD["gmem.load.64.stride1"]}
+    before = {each.name: 1.5 * each.time_s for each in _cases(OLD)}
+    now = [replace(each, time_s=1.5 * each.time_s) for each in _cases(slower)]
+
+    outcome = refreshed(document, relative_to_old(document, now, before))
+
+    factors = changes(outcome, outcome.design.function.columns)
+    assert factors["memory"] == pytest.approx(1.6, rel=0.03)
+    assert factors["work on chip"] == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_case_without_an_old_time_counts_for_less() -> None:
+    document = weights_document(
+        _fit(OLD), _cases(OLD), device=make_device(), protocol="t", recorded_at="", expected=None
+    )
+
+    (first, *_) = relative_to_old(document, _cases(OLD), {})
+
+    assert first.time_s == _cases(OLD)[0].time_s
+    assert first.noise == pytest.approx(0.4)
