@@ -29,7 +29,7 @@ from countperf.fitting.estimate import recipe_of
 from countperf.fitting.fit import observations_of
 from countperf.fitting.nonlinear import Problem, Recipe, minimise
 from countperf.fitting.selection import LARGEST_FACTOR, UNPREDICTED
-from countperf.measurements import MeasurementSet
+from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.function import Column, ModelFunction, model_inputs
 from countperf.models.structural import OVERLAPS
@@ -225,7 +225,7 @@ def variants(model: ModelDefinition, design: Design, table: Table) -> Iterator[t
 def ablate(folder: Path, kind: str) -> None:
     """Print a line for each variant of the model of a device."""
     weights = WeightSet.read_file(folder / f"{kind}.json")
-    measured = MeasurementSet.read_file(folder / "measurements.jsonl")
+    measured = MeasurementSet.read_file(measurements_in(folder))
     cases = observations_of(each for each in measured if each.purpose == "measurement")
     model = weights.definition
     if model.reads_code:

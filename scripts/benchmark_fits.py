@@ -22,7 +22,7 @@ from countperf.fitting.fit import observations_of
 from countperf.fitting.nonlinear import Problem
 from countperf.fitting.selection import held_out_figure
 from countperf.fitting.validation import leave_one_family_out
-from countperf.measurements import MeasurementSet
+from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.definition import CODE
 from countperf.models.weights import WeightSet
 
@@ -73,7 +73,7 @@ if __name__ == "__main__":
         "   left out  fit s  leaving out s"
     )
     for folder in dict.fromkeys(document.parent for document in documents):
-        measured = MeasurementSet.read_file(folder / "measurements.jsonl")
+        measured = MeasurementSet.read_file(measurements_in(folder))
         counted = observations_of(each for each in measured if each.purpose == "measurement")
         for document in documents:
             if document.parent == folder:

@@ -26,7 +26,7 @@ from countperf.fitting.transfer.hierarchy import (
 from countperf.fitting.transfer.prior import KnownDevice, KnownModel, ModelKind, prior_for
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
-from countperf.measurements import MeasurementSet
+from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
 from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.library import fits_folders
@@ -153,7 +153,7 @@ class Data:
 
 def _read(slug: str) -> Recorded:
     folder = next(path / slug for path in fits_folders() if (path / slug).is_dir())
-    measured = MeasurementSet.read_file(folder / "measurements.jsonl")
+    measured = MeasurementSet.read_file(measurements_in(folder))
     lines = [line for line in measured if line.properties is not None]
     policy = WeightSet.read_file(folder / "weights.json").definition.policy
     assert policy is not None

@@ -20,7 +20,7 @@ from countperf.fitting.fit import fit
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.harness.characterization.document import Characterization
 from countperf.harness.doctor import examine
-from countperf.measurements import KernelCase, MeasurementSet
+from countperf.measurements import KernelCase, MeasurementSet, measurements_in
 from countperf.metrics import Evaluation
 from countperf.models.anchored import AnchoredWeights
 from countperf.models.library import load_weights
@@ -43,7 +43,7 @@ def _predicted(sizes: Mapping[str, int]) -> Prediction:
 
 @cache
 def _measurements() -> MeasurementSet:
-    return MeasurementSet.read_file(FITS / "measurements.jsonl")
+    return MeasurementSet.read_file(measurements_in(FITS))
 
 
 RESULTS: Mapping[str, Callable[[], object]] = {

@@ -12,7 +12,7 @@ from countperf.documents import check_writable, read_file_text, write_rescued
 from countperf.errors import CountperfError
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.hardware.identity import DeviceIdentity
-from countperf.measurements import LaunchesDocument, MeasurementSet
+from countperf.measurements import LaunchesDocument, MeasurementSet, measurements_in
 from countperf.metrics import Evaluation
 from countperf.models.explanation import explain
 from countperf.models.library import find_fit, load_weights, short_name
@@ -78,7 +78,7 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
         stored = fit.folder / f"{kind}ranking.json"
         evaluation = _stored_evaluation(fit.folder / f"{kind}evaluation.json")
         ranking = RankingEvaluation.read_file(stored) if stored.is_file() else None
-        campaign = fit.folder / "measurements.jsonl"
+        campaign = measurements_in(fit.folder)
         measured = MeasurementSet.read_file(campaign) if campaign.is_file() else None
     return fit_page(
         weights,

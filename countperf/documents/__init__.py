@@ -24,7 +24,15 @@ from countperf.documents.files import (
     parse_toml,
     read_file_text,
 )
-from countperf.documents.lines import FileLines, damaged_line, parse_lines, read_bytes, split_lines
+from countperf.documents.lines import (
+    COMPRESSED,
+    FileLines,
+    damaged_line,
+    parse_lines,
+    read_bytes,
+    read_content,
+    split_lines,
+)
 from countperf.documents.output import (
     LineFile,
     append_synced,
@@ -36,6 +44,7 @@ from countperf.documents.output import (
 )
 
 __all__ = [
+    "COMPRESSED",
     "Document",
     "FileLines",
     "LineFile",
@@ -52,6 +61,7 @@ __all__ = [
     "parse_lines",
     "parse_toml",
     "read_bytes",
+    "read_content",
     "read_file_text",
     "replacing",
     "split_lines",

@@ -7,8 +7,10 @@ Damage is an error that says where it is and how to mend it, and leaves the file
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,11 @@ from typing import TypeVar
 
 from countperf.documents.files import located, path_text
 from countperf.errors import DocumentError
+
+COMPRESSED = ".gz"
+"""Ending of the names of compressed files."""
+
+_GZIP = b"\x1f\x8b"
 
 _Header = TypeVar("_Header")
 _Entry = TypeVar("_Entry")
@@ -52,6 +59,24 @@ def read_bytes(path: Path | str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         message = located(f"cannot be read: {error.strerror or error}", path)
+        raise DocumentError(message, path=path_text(path)) from error
+
+
+def read_content(path: Path | str) -> bytes:
+    """Read a file that may be compressed by gzip, which its first bytes tell, not its name.
+
+    Raises
+    ------
+    DocumentError
+        It is missing or unreadable, or the compressed content is damaged.
+    """
+    content = read_bytes(path)
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        message = located(f"damaged gzip file: {error}; restore it from a copy", path)
         raise DocumentError(message, path=path_text(path)) from error
 
 
@@ -156,10 +181,14 @@ def _mend(number: int, path: Path | str | None) -> str:
             " a copy, or name another file"
         )
     name = "FILE" if path is None else shlex.quote(str(path))
+    first, last = "", ""
+    if str(path).endswith(COMPRESSED):
+        plain = shlex.quote(str(path).removesuffix(COMPRESSED))
+        first, last, name = f"gunzip {name}; ", f"; gzip -n {plain}", plain
     return (
-        "nothing was written; restore the file from a copy, or delete the line (sed -i.damaged"
-        f" {number}d {name} keeps the damaged file as {name}.damaged), and what it held is found"
-        " anew when the work resumes"
+        f"nothing was written; restore the file from a copy, or delete the line ({first}sed"
+        f" -i.damaged {number}d {name}{last} keeps the damaged file as {name}.damaged), and what it"
+        " held is found anew when the work resumes"
     )
 
 

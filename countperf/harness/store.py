@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from countperf.documents import (
+    COMPRESSED,
     FileLines,
     append_synced,
     output_error,
@@ -191,10 +193,16 @@ def open_locked(path: Path, what: str, *, new: bool = True) -> IO[bytes]:
     Raises
     ------
     MeasurementError
-        Another process has it.
+        Another process has it, or it is a compressed file.
     OutputError
         It cannot be written.
     """
+    if path.name.endswith(COMPRESSED):
+        name, plain = shlex.quote(str(path)), shlex.quote(str(path).removesuffix(COMPRESSED))
+        raise MeasurementError(
+            f"{path}: no lines are appended to a compressed file; run gunzip {name}, or begin a new"
+            f" file, and name {plain}"
+        )
     while True:
         try:
             if new:

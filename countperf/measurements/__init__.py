@@ -12,7 +12,7 @@ from countperf.measurements.cases import PURPOSES, KernelCase, Purpose, Statisti
 from countperf.measurements.header import Environment, Header, Protocol
 from countperf.measurements.launches import LaunchesDocument, RecordedKernel
 from countperf.measurements.lines import FailedCase, Measurement, Resumption
-from countperf.measurements.sets import MeasurementSet
+from countperf.measurements.sets import MeasurementSet, measurements_in
 from countperf.measurements.summary import Settling, Summary, summarize
 from countperf.measurements.timing import TimedSize, TimingDocument, TimingVerdict, counts_digest
 
@@ -36,5 +36,6 @@ __all__ = [
     "TimingDocument",
     "TimingVerdict",
     "counts_digest",
+    "measurements_in",
     "summarize",
 ]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.display import Table, short_repr
-from countperf.documents import damaged_line, parse_lines, read_bytes, split_lines, write_atomically
+from countperf.documents import (
+    COMPRESSED,
+    damaged_line,
+    parse_lines,
+    read_content,
+    split_lines,
+    write_atomically,
+)
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import Purpose
@@ -24,6 +32,15 @@ from countperf.measurements.lines import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_FILE = "measurements.jsonl"
+
+
+def measurements_in(folder: Path) -> Path:
+    """Return the measurement file of a folder, plain or compressed; the plain one if neither is."""
+    plain, compressed = folder / _FILE, folder / f"{_FILE}{COMPRESSED}"
+    return compressed if compressed.is_file() and not plain.is_file() else plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +153,9 @@ class MeasurementSet(Table):
 
     @classmethod
     def read_file(cls, path: Path | str) -> MeasurementSet:
-        """Read a measurement file; a last line that was cut short is left out.
+        """Read a measurement file, plain or compressed by gzip.
+
+        A last line that was cut short is left out.
 
         Parameters
         ----------
@@ -154,7 +173,7 @@ class MeasurementSet(Table):
             The file is missing, foreign or damaged; ``field`` holds line and path of the field,
             such as ``line 12: $.samples_s[0][3]``.
         """
-        return cls.read_lines(split_lines(read_bytes(path), path=path).lines, path=path)
+        return cls.read_lines(split_lines(read_content(path), path=path).lines, path=path)
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> MeasurementSet:
@@ -196,8 +215,14 @@ class MeasurementSet(Table):
         )
 
     def write_file(self, path: Path | str) -> None:
-        """Write the set as one file; a reader sees the old file or the new one."""
-        write_atomically(path, self.to_text())
+        """Write the set as one file; a reader sees the old file or the new one.
+
+        Names that end in ``.gz`` are compressed, equal sets to equal bytes.
+        """
+        content = self.to_text().encode()
+        if str(path).endswith(COMPRESSED):
+            content = gzip.compress(content, mtime=0)
+        write_atomically(path, content)
 
     def to_text(self) -> str:
         """Return the text of the set's file."""

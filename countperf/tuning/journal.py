@@ -10,7 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-from countperf.documents import append_synced, parse_json, parse_lines, read_bytes, split_lines
+from countperf.documents import (
+    append_synced,
+    parse_json,
+    parse_lines,
+    read_bytes,
+    read_content,
+    split_lines,
+)
 from countperf.errors import DocumentError, IncompatibleMeasurementsError
 from countperf.harness.runner import CaseRunner
 from countperf.harness.store import go_on_behind, open_locked, sync_folder
@@ -140,7 +147,7 @@ def read_journal(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     DocumentError
         There is no such file, or it is damaged, or something else.
     """
-    return _parsed(path, split_lines(read_bytes(path), path=path).lines)
+    return _parsed(path, split_lines(read_content(path), path=path).lines)
 
 
 def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

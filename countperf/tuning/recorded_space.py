@@ -11,7 +11,6 @@ with it; the fields of KTT 2.1's JSON output.
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.display import short_repr
-from countperf.documents import parse_json, read_bytes
+from countperf.documents import parse_json, read_content
 from countperf.errors import DocumentError, ParameterError
 from countperf.tuning.space import Choice, Value
 
@@ -205,14 +204,8 @@ class _Entry:
 
 
 def _text(path: Path | str) -> str:
-    content = read_bytes(path)
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
-            raise _bad(path, "$", f"is damaged: {error}; copy it again") from error
     try:
-        return content.decode("utf-8")
+        return read_content(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise _bad(path, "$", f"is no text: {error}") from error
 

@@ -13,7 +13,7 @@ from countperf.fitting.comparison import compare_models, linear_results
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.profiles import profile_kernel
-from countperf.measurements import TimingDocument
+from countperf.measurements import TimingDocument, measurements_in
 from countperf.mechanistic.predict_all import model_makers
 from countperf.models.library import fits_folders
 from countperf.workflow.kernels import load_kernel as load_kernel
@@ -40,8 +40,8 @@ def measured_devices() -> dict[str, Path]:
     """List the devices whose measurements come with countperf: slug to file, sorted."""
     found: dict[str, Path] = {}
     for folder in reversed(fits_folders()):
-        for path in folder.glob("*/measurements.jsonl"):
-            found[path.parent.name] = path
+        for each in folder.glob("*/measurements.jsonl*"):
+            found[each.parent.name] = measurements_in(each.parent)
     return dict(sorted(found.items()))
 
 

@@ -54,7 +54,7 @@ def publish(
     Returns
     -------
     Path
-        The device's folder, with ``identity.json``, ``measurements.jsonl``, the weights of the
+        The device's folder, with ``identity.json``, ``measurements.jsonl.gz``, the weights of the
         paper's model (``linear.json``, from the paper's measurement kernels alone, all cases
         counting the same, as there), those of `model`
         (``weights.json``), ``evaluation.json`` of the default ones, ``linear-evaluation.json`` if
@@ -101,5 +101,6 @@ def publish(
         if ranking.sets:
             ranking.write_file(names[1])
     found.device.write_file(target / "identity.json")
-    found.write_file(target / "measurements.jsonl")
+    found.write_file(target / "measurements.jsonl.gz")
+    (target / "measurements.jsonl").unlink(missing_ok=True)
     return target

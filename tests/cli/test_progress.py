@@ -12,6 +12,7 @@ import pytest
 
 from countperf import cli
 from countperf.cli.progress import StepDisplay
+from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.steps import Step, listening, stepped
 from countperf.workflow.evaluating import evaluate
@@ -108,7 +109,7 @@ def test_evaluating_tells_each_case() -> None:
     told: list[Step] = []
     with listening(told.append):
         found = evaluate(
-            FITS / "measurements.jsonl", weights="pocl-epyc-zen5", model="linear", purposes=["test"]
+            measurements_in(FITS), weights="pocl-epyc-zen5", model="linear", purposes=["test"]
         )
 
     assert isinstance(found, Evaluation)

@@ -14,7 +14,13 @@ from countperf.fitting.comparison import Comparison, ModelResult, compare_models
 from countperf.fitting.device_constants import ModelMaker
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
-from countperf.measurements import Measurement, MeasurementSet, TimedSize, TimingDocument
+from countperf.measurements import (
+    Measurement,
+    MeasurementSet,
+    TimedSize,
+    TimingDocument,
+    measurements_in,
+)
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.metrics import EvaluatedCase
@@ -28,7 +34,7 @@ FITS = Path(__file__).parents[2] / "fits"
 
 
 def some_measurements() -> MeasurementSet:
-    found = MeasurementSet.read_file(FITS / "pocl-epyc-zen5" / "measurements.jsonl")
+    found = MeasurementSet.read_file(measurements_in(FITS / "pocl-epyc-zen5"))
     small = {"transpose", "vector-scale-add", "matmul-skinny", "finite-differences"}
     return found.select(lambda m: m.family in small and m.group_shape in ((16, 16), (256, 1)))
 

@@ -217,7 +217,7 @@ def test_what_loopy_leaves_out_of_its_hash_has_no_key() -> None:
 
 def test_what_is_no_kernel_is_refused_as_without_a_cache(tmp_path: Path) -> None:
     for place in (tmp_path, False):
-        with pytest.raises(Exception, match=r"a loopy\.TranslationUnit was expected"):
+        with pytest.raises(Exception, match=r"a loopy\.TranslationUnit.* was expected"):
             count_kernel("kernel", cache=place)
 
 

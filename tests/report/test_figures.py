@@ -14,6 +14,7 @@ from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
 from countperf.hardware.library import load_device
+from countperf.measurements import measurements_in
 from countperf.metrics import Evaluation
 from countperf.models.library import load_weights
 from countperf.predictions import Prediction
@@ -183,7 +184,7 @@ def test_the_command_draws_and_refuses_before_it_works(
     slug = "pocl-epyc-zen5"
     command = ["evaluate", "--weights", slug, "--model", "linear", "--purpose", "test"]
     figure = tmp_path / "errors.png"
-    assert main([*command, str(FITS / slug / "measurements.jsonl"), "--figure", str(figure)]) == 0
+    assert main([*command, str(measurements_in(FITS / slug)), "--figure", str(figure)]) == 0
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert main([*command, str(tmp_path / "none.jsonl"), "--figure", "errors.unknown"]) == 1
     assert "cannot be written as 'unknown'" in capsys.readouterr().err

@@ -15,7 +15,6 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.counting import resources as launch_resources
 from countperf.counting.equivalence import with_loops_as_loops
 from countperf.counting.resources import scheduled, written_instructions
 from countperf.execution.policy import ExecutionPolicy
@@ -220,9 +219,9 @@ def test_each_structure_is_scheduled_and_counted_once(monkeypatch: pytest.Monkey
 
         return called
 
-    monkeypatch.setattr(launch_resources, "scheduled", counting("scheduled", scheduled))
+    monkeypatch.setattr(shared_counts, "scheduled", counting("scheduled", scheduled))
     monkeypatch.setattr(
-        count_properties, "count_kernel", counting("counted", count_properties.count_kernel)
+        shared_counts, "count_kernel", counting("counted", count_properties.count_kernel)
     )
     space = load_space("matmul")
     near = [space.at(index) for index in range(2000, 2100)]

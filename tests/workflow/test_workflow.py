@@ -17,7 +17,7 @@ from countperf.errors import (
 from countperf.harness.devices import discover, find_device
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
-from countperf.measurements import MeasurementSet
+from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.library import fits_folders
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
@@ -40,9 +40,7 @@ RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
 
 def _shipped(slug: str) -> Path:
     return next(
-        path
-        for folder in fits_folders()
-        if (path := folder / slug / "measurements.jsonl").is_file()
+        path for folder in fits_folders() if (path := measurements_in(folder / slug)).is_file()
     )
 
 
