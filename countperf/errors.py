@@ -305,6 +305,23 @@ class MissingExtraError(CountperfError):
         self.extra = extra
 
 
+class IncompatibleVersionError(CountperfError, ImportError):
+    """A package that countperf needs is missing, or of a version that it does not work with.
+
+    Attributes
+    ----------
+    package : str
+        Name of the package.
+    found : str
+        Its version; empty if it is missing.
+    """
+
+    def __init__(self, message: str, *, package: str, found: str = "") -> None:
+        super().__init__(message)
+        self.package = package
+        self.found = found
+
+
 class DocumentError(CountperfError):
     """A document is damaged, foreign, or of a version that cannot be read.
 

@@ -1,0 +1,59 @@
+"""Versions of islpy and Loopy with which counts are right."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from importlib import metadata
+
+from countperf.errors import IncompatibleVersionError
+
+__all__ = ["RANGES", "check_versions"]
+
+RANGES = {
+    "islpy": ("2025.2.5", "2026.2"),
+    "loopy": ("2025.2", "2025.3"),
+    "pymbolic": ("2025.1", "2025.2"),
+}
+"""Lowest version, and the lowest that is too new, by package; as pyproject.toml states them."""
+
+_ANY_VERSION = "COUNTPERF_ANY_VERSION"
+"""Environment variable: set to try other versions, whose counts nobody vouches for."""
+
+
+def check_versions(version: Callable[[str], str] = metadata.version) -> None:
+    """Refuse packages of versions with which counting is known to fail, or is not known to work.
+
+    Parameters
+    ----------
+    version : callable, optional
+        Returns the version of an installed package.
+
+    Raises
+    ------
+    IncompatibleVersionError
+        A package is missing or has another version; the message says what to install.
+    """
+    if os.environ.get(_ANY_VERSION):
+        return
+    for package, (lowest, too_new) in RANGES.items():
+        mend = f"install it with: pip install '{package}>={lowest},<{too_new}'"
+        try:
+            found = version(package)
+        except metadata.PackageNotFoundError as error:
+            raise IncompatibleVersionError(
+                f"countperf needs {package}, which is not installed; {mend}", package=package
+            ) from error
+        if not _numbers(lowest) <= _numbers(found) < _numbers(too_new):
+            raise IncompatibleVersionError(
+                f"{package} {found} is installed, with which countperf does not count; {mend}",
+                package=package,
+                found=found,
+            )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the release of a version as numbers, without what follows it."""
+    release = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, release[0].split("."))) if release else ()
