@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from countperf.errors import ParameterError
+from countperf.execution.issue_keys import IssuedAccess, IssuedEvent, IssuedEvents, Serving, Unit
+from countperf.execution.keys import Space
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.structural import (
@@ -15,6 +19,7 @@ from countperf.models.structural import (
     refinements,
     structural,
 )
+from countperf.properties.issue_names import issue_name
 from countperf.properties.issuing import apply_policy
 
 COUNTS = {
@@ -56,6 +61,22 @@ def test_models_with_other_overlaps_are_refinements_and_refinements_overlap_alik
     assert changed
     assert all(OVERLAPS["overlap3"] in each.expression for each in changed)
     assert all(name.endswith("-overlap3") for name, each in refined.items() if each in changed)
+
+
+@pytest.mark.parametrize("event", get_args(IssuedEvents))
+@pytest.mark.parametrize("unit", get_args(Unit))
+def test_every_issued_event_is_charged(event: IssuedEvents, unit: Unit) -> None:
+    name = issue_name(IssuedEvent(unit, event))
+    assert structural(ExecutionPolicy()).features.feature_of(name) == name
+
+
+@pytest.mark.parametrize("serving", get_args(Serving))
+@pytest.mark.parametrize("unit", get_args(Unit))
+def test_every_issued_access_is_charged(serving: Serving, unit: Unit) -> None:
+    spaces: tuple[Space, ...] = get_args(Space)
+    names = [issue_name(IssuedAccess(unit, space, "load", serving)) for space in spaces]
+    features = structural(ExecutionPolicy()).features
+    assert [features.feature_of(name) for name in names] == names
 
 
 def test_options_that_only_old_weights_have_are_not_chosen() -> None:
