@@ -204,11 +204,11 @@ _RULES = (
     ),
     _rule(rf"bytes\.group\.{_DIRECTION}\.(?P<how>\w+)", L1, "bytes of groups' {direction} {how}"),
     _rule(rf"segments\.group\.{_DIRECTION}", L1, "separate pieces of groups' {direction}"),
-    _rule(rf"{_DIRECTION}_(?P<level>beyond_l\w+)", FAR, "{direction}: bytes from beyond {level}"),
+    _rule(rf"{_DIRECTION}_(?P<level>beyond_l\w+)", FAR, "{direction}: bytes from {level}"),
     _rule(
         rf"{_DIRECTION}_segments_(?P<level>beyond_l\w+)",
         FAR,
-        "{direction}: separate pieces from beyond {level}",
+        "{direction}: separate pieces from {level}",
     ),
     _rule(
         rf"{_DIRECTION}_beyond_streams(?P<number>\d+)",

@@ -52,3 +52,14 @@ def test_plain_names_and_groups(part: str, text: str, group: str) -> None:
     found = plain_name(part)
 
     assert (found.text, found.group) == (text, group)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("load_beyond_l2", "loads: bytes from beyond L2"),
+        ("store_segments_beyond_llc", "stores: separate pieces from beyond the last-level cache"),
+    ],
+)
+def test_traffic_beyond_a_cache_names_it_once(name: str, text: str) -> None:
+    assert plain_name(name).text == text
