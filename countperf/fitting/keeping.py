@@ -84,11 +84,6 @@ def smallest_features(fitted: Estimate) -> tuple[str, ...]:
     parts = (gradient * unknowns[:, np.newaxis] / design.times_s)[: len(columns)]
     sizes = np.sqrt(np.mean(parts**2, axis=1))
     features = [feature for _, feature in columns]
+    sizes[[feature == _GROUPS or features.count(feature) > 1 for feature in features]] = np.inf
     smallest = np.argsort(-sizes, kind="stable")[kept:]
-    return tuple(
-        sorted(
-            features[i]
-            for i in smallest
-            if features.count(features[i]) == 1 and features[i] != _GROUPS
-        )
-    )
+    return tuple(sorted(features[i] for i in smallest if np.isfinite(sizes[i])))
