@@ -397,15 +397,3 @@ class CountperfWarning(UserWarning):
 
 class CacheWarning(CountperfWarning):
     """The cache of counts cannot be used: kernels are counted again."""
-
-
-class MeasurementWarning(CountperfWarning):
-    """A measurement was skipped or is noisy."""
-
-
-class ExtrapolationWarning(CountperfWarning):
-    """A prediction lies outside the range of the measurements of the fit."""
-
-
-class IgnoredWorkWarning(CountperfWarning):
-    """A kernel does work for which the model, by its definition, has no term."""

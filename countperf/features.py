@@ -122,51 +122,6 @@ class Features:
     unknown: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FeatureMatrix:
-    """Features of several cases, one row each.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The features, one per column; those that some kernel has, even if zero everywhere.
-    values : ndarray, shape (n_cases, n_features)
-        Their values; read-only.
-    ignored, unknown : tuple of str
-        Properties of any case that the model ignores, or has no rule for.
-    """
-
-    names: tuple[str, ...]
-    values: NDArray[np.float64]
-    ignored: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-def feature_matrix(spec: FeatureSpec, cases: Iterable[Mapping[str, CountValue]]) -> FeatureMatrix:
-    """Turn the property values of several cases into named columns.
-
-    Parameters
-    ----------
-    spec : FeatureSpec
-        What to charge.
-    cases : iterable of Mapping from str to int or Fraction
-        Property values of each case.
-    """
-    evaluated = list(cases)
-    rows = [spec.apply(counts) for counts in evaluated]
-    present = {spec.feature_of(name) for counts in evaluated for name in counts} - {None}
-    names = tuple(sorted(cast("set[str]", present), key=spec.position))
-    values = np.array([[row.values.get(name, 0.0) for name in names] for row in rows], np.float64)
-    values = values.reshape(len(rows), len(names))
-    values.flags.writeable = False
-    return FeatureMatrix(
-        names=names,
-        values=values,
-        ignored=tuple(sorted({name for row in rows for name in row.ignored})),
-        unknown=tuple(sorted({name for row in rows for name in row.unknown})),
-    )
-
-
 def exercising_kernels_of(
     spec: FeatureSpec, kernels: Mapping[str, Iterable[str]]
 ) -> dict[str, tuple[str, ...]]:

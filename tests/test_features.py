@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from countperf.features import FeatureSpec, exercising_kernels_of, feature_matrix, vector_of
+from countperf.features import FeatureSpec, exercising_kernels_of, vector_of
 from countperf.properties.vector import PropertyVector
 
 SPEC = FeatureSpec(
@@ -84,32 +84,6 @@ def test_arrays_stay_arrays_and_are_kept_if_any_value_is_not_zero() -> None:
 
     assert set(features.values) == {"flop.add.f32", "launches"}
     assert np.array_equal(features.values["flop.add.f32"], [0.0, 4.0])
-
-
-def test_a_matrix_has_a_column_for_every_feature_that_a_case_mentions() -> None:
-    matrix = feature_matrix(
-        SPEC,
-        [
-            {"launches": 1, "flop.add.f32": 8, "flop.add.f64": 0, "iop.add.i32": 1},
-            {"launches": 1, "gmem.load.64.uniform": 3, "barrier.local": 1},
-        ],
-    )
-
-    assert matrix.names == ("gmem.load.64.uniform", "flop.add.f32", "flop.add.f64", "launches")
-    assert matrix.values.tolist() == [[0, 8, 0, 1], [3, 0, 0, 1]]
-    assert matrix.ignored == ("iop.add.i32",)
-    assert matrix.unknown == ("barrier.local",)
-
-
-def test_a_matrix_is_read_only() -> None:
-    matrix = feature_matrix(SPEC, [{"launches": 1}])
-
-    with pytest.raises(ValueError, match="read-only"):
-        matrix.values[0, 0] = 2.0
-
-
-def test_a_matrix_of_nothing_is_empty() -> None:
-    assert feature_matrix(SPEC, []).values.shape == (0, 0)
 
 
 def test_counts_written_by_hand_stand_for_a_kernel() -> None:

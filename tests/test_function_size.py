@@ -11,7 +11,6 @@ MOST = 60
 LONGER = {
     "countperf.fitting.fit:fit": "being taken apart with the solver",
     "countperf.fitting.selection:select_model": "being taken apart with the solver",
-    "countperf.models.structural:structural": "being taken apart with the solver",
     "countperf.mechanistic.mwp_cwp:mwp_cwp_cycles": "the formulas of the paper, one after another",
     "countperf.mechanistic.simulation:in_order": "literal twin of what Numba compiles",
     "countperf.mechanistic.simulation:any_order": "literal twin of what Numba compiles",

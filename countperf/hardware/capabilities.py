@@ -122,31 +122,3 @@ def capability_device(compute_capability: str) -> DeviceParameters:
     """
     slug = f"compute-capability-{compute_capability.replace('.', '-')}"
     return with_capability_limits(declare_device(slug, compute_capability=compute_capability))
-
-
-def generic_device(
-    *, sub_group_size: int, max_work_items_per_group: int, max_groups_per_compute_unit: int = 1
-) -> DeviceParameters:
-    """Return a device of which only these limits are known, such as a CPU.
-
-    Parameters
-    ----------
-    sub_group_size : int
-        Work items per sub-group; on a CPU the elements of a vector.
-    max_work_items_per_group : int
-        Largest group.
-    max_groups_per_compute_unit : int, optional
-        Groups that a compute unit executes at a time; a CPU core one.
-
-    Raises
-    ------
-    DeviceParameterError
-        A limit is not positive.
-    """
-    return declare_device(
-        "generic",
-        sub_group_size=sub_group_size,
-        max_work_items_per_group=max_work_items_per_group,
-        max_groups_per_compute_unit=max_groups_per_compute_unit,
-        max_work_items_per_compute_unit=max_groups_per_compute_unit * max_work_items_per_group,
-    )

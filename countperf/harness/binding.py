@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.counting.index_values import find_outside
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import KernelArray, Placement
 from countperf.harness.description import Kernel
@@ -203,8 +204,6 @@ def check_index_arrays(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, 
     KernelBuildError
         An access would lie outside of its array; the message says where.
     """
-    from countperf.counting.index_values import find_outside
-
     source = kernel.addressed.kernel
     given = {a.name: np.asarray(inputs[a.name]) for a in kernel.arrays if a.name in inputs}
     indices = [array for array in given.values() if array.dtype.kind in "iu"]

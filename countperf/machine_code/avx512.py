@@ -49,7 +49,6 @@ _PIECE_LANES = {"128": 4, "32x4": 4, "64x2": 4, "32x8": 8, "64x4": 8}
 _WIDENINGS = re.compile(r"^vpmov([sz])xdq$")
 _INTERLEAVES = re.compile(r"^v(?:p?unpck)([lh])(q?dq|ps|pd)$")
 
-_TO_INTEGERS = ("vpextr", "vextractps", "vmovd", "vmovq", "movd", "movq", "kmov")
 _TABLES = re.compile(r"^vperm([ti])2(d|q|ps|pd)$")
 _PERMUTATIONS = re.compile(r"^vperm(d|q|ps|pd)$")
 _QUARTERS = re.compile(r"^v(perm2|shuf)[if](?:128|64x2|32x4)$")

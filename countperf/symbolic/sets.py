@@ -51,16 +51,6 @@ def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
 
 
-def constrained_parameters(integer_set: IntegerSet) -> tuple[str, ...]:
-    """Return the parameters that a set says something of."""
-    whole = as_set(integer_set)
-    return tuple(
-        name
-        for place, name in enumerate(names_of(whole, parameters=True))
-        if whole.involves_dims(_DT.param, place, 1)
-    )
-
-
 def _matrix(rows: Sequence[Row], columns: int) -> Any:
     matrix = isl.Mat.alloc(isl.DEFAULT_CONTEXT, 0, columns).add_zero_rows(len(rows))
     for r, row in enumerate(rows):

@@ -15,6 +15,7 @@ from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import TransferFit
 from countperf.fitting.transfer.choice import ChosenKernel, KernelChoice, shipped_choice
+from countperf.fitting.transfer.penalised import Times
 from countperf.fitting.transfer.refreshing import (
     change_prior,
     changes,
@@ -32,6 +33,7 @@ from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.measurements import MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import PLAIN
+from countperf.models.function import model_inputs
 from countperf.models.library import (
     NamedFit,
     checked_own_name,
@@ -215,8 +217,6 @@ def _measure(
 
 def _known_to(weights: WeightSet, observations: tuple[Observation, ...]) -> list[Observation]:
     """Return the cases that weights can predict."""
-    from countperf.models.function import model_inputs
-
     return [
         case
         for case in observations
@@ -226,8 +226,6 @@ def _known_to(weights: WeightSet, observations: tuple[Observation, ...]) -> list
 
 def _before_and_after(fit: TransferFit) -> tuple[float, float]:
     """Return the mean errors with the old and with the new weights."""
-    from countperf.fitting.transfer.penalised import Times
-
     old = Times(fit.design.function, fit.design)(fit.prior.mean)[0] / fit.design.times_s
     before = mean_error(np.abs(old - 1.0), floor=_LEAST_ERROR).value
     after = mean_error(np.abs(np.expm1(fit.fitted.residuals)), floor=_LEAST_ERROR).value

@@ -34,7 +34,6 @@ from functools import cache, partial
 import numpy as np
 
 from countperf.errors import KernelSpecificationError
-from countperf.measurements import KernelCase
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import SizeParameter
 from measurement_kernels.entry import CatalogEntry
@@ -285,27 +284,3 @@ def variant_entries(family: str) -> tuple[CatalogEntry, ...]:
             specification=family,
         )
     return known[family].entries()
-
-
-def variant_cases(
-    family: str, exponent: int, *, count: int | None = None
-) -> tuple[KernelCase, ...]:
-    """Make the cases of a set at one size, or of its first variants.
-
-    Parameters
-    ----------
-    family : str
-        Name of the set.
-    exponent : int
-        Sizes are powers of two made from it; see `CatalogEntry.parameters`.
-    count : int, optional
-        Number of variants; by default all.
-
-    Raises
-    ------
-    KernelSpecificationError
-        There is no such set.
-    ParameterError
-        The set does not have the exponent.
-    """
-    return tuple(each.case(exponent) for each in variant_entries(family)[:count])

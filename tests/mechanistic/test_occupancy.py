@@ -14,7 +14,6 @@ from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.capabilities import (
     COMPUTE_CAPABILITIES,
     capability_device,
-    generic_device,
 )
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters, declare_device
@@ -251,7 +250,13 @@ def test_the_system_takes_local_memory_of_every_group() -> None:
 
 
 def test_a_cpu_core_executes_one_group_at_a_time() -> None:
-    device = generic_device(sub_group_size=16, max_work_items_per_group=4096)
+    device = declare_device(
+        "generic",
+        sub_group_size=16,
+        max_work_items_per_group=4096,
+        max_groups_per_compute_unit=1,
+        max_work_items_per_compute_unit=4096,
+    )
 
     found = resident_groups(device, work_items_per_group=128)
 
