@@ -26,7 +26,7 @@ from loopy.translation_unit import make_program
 
 from countperf.errors import CountingError
 
-__all__ = ["bound_arguments", "known_unit", "translation_unit"]
+__all__ = ["known_unit", "translation_unit"]
 
 _DEEPEST = 8
 """Objects that may lie around a translation unit."""
@@ -84,16 +84,6 @@ def known_unit(kernel: Any) -> Any | None:
             return None
         found = inner
     return None
-
-
-def bound_arguments(kernel: Any) -> Mapping[str, Any]:
-    """Return the arguments that a program of pytato's brings: arrays and scalars by name."""
-    found = getattr(kernel, "pytato_program", kernel)
-    cached = getattr(found, "program_cache", None)
-    if isinstance(cached, Mapping) and len(cached) == 1:
-        found = getattr(next(iter(cached.values())), "pytato_program", None)
-    bound = getattr(found, "bound_arguments", None)
-    return bound if isinstance(bound, Mapping) else {}
 
 
 def _inside(kernel: Any) -> Any | None:

@@ -51,7 +51,7 @@ def _finish(recorder: Recorder, file: Path, before: int | None, owner: int) -> N
         LaunchLog(recorder).write_file(place, rescue=True)
         _say(f"the recorded launches are in {place}")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the program has ended well
-        _say(f"the recorded launches are not kept: {type(error).__name__}: {error}")
+        _say(f"recording: {type(error).__name__}: {error}")
 
 
 def free_place(file: Path, before: int | None) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.counting.producers import bound_arguments, known_unit, translation_unit
+from countperf.counting.producers import known_unit, translation_unit
 from countperf.errors import CountingError, KernelSpecificationError
 from countperf.measurements import KernelCase
 from tests.models.builders import make_weights
@@ -155,7 +155,8 @@ def test_every_entry_point_takes_them(tmp_path: Path) -> None:
     analysis = countperf.analyze_kernel(program)
     case = KernelCase(name="double", kernel=program)
 
-    assert prediction.time_s == pytest.approx(1e-5 + 64e-10)
+    inside = weights.predict(program.program, n=64, incomplete_ok=True)
+    assert prediction.time_s == inside.time_s > 1e-5
     assert len(analysis.accesses) == 2
     assert case.build() is program.program
 
@@ -168,16 +169,6 @@ def test_every_entry_point_takes_them(tmp_path: Path) -> None:
     assert isinstance(countperf.load_kernel(f"{file}:program"), lp.TranslationUnit)
     made: Any = countperf.load_kernel(f"{file}:make")
     assert made.default_entrypoint.name == "made"
-
-
-def test_arguments_that_a_program_brings_are_found() -> None:
-    table = np.arange(3)
-    program = BoundProgram(_double(), {"table": table})
-
-    assert bound_arguments(program)["table"] is table
-    caller = CompilingCaller(heat, program_cache={"f64": CompiledFunction(program)})
-    assert bound_arguments(caller)["table"] is table
-    assert not bound_arguments(_double())
 
 
 REFUSED: tuple[tuple[Any, str], ...] = (
