@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -174,20 +175,18 @@ def is_inside(row: Mapping[str, Any], quantile: float, level: float) -> bool:
 def quantile_of(rows: Sequence[Mapping[str, Any]], level: float) -> float:
     """Return what intervals need beside the weights' errors to hold a share of the cases."""
     own = [row for row in rows if row["purpose"] == "measurement"]
-    families = sorted({row["family"] for row in own})
-    sizes = {family: sum(row["family"] == family for row in own) for family in families}
+    families = {row["family"] for row in own}
+    sizes = Counter(row["family"] for row in own)
     needed = np.array([_needed(row, level) for row in own])
     shares = np.array([1.0 / (len(families) * sizes[row["family"]]) for row in own])
     return conformal_quantile(needed, shares, level, units=len(families))
 
 
 def _needed(row: Mapping[str, Any], level: float) -> float:
-    """Return the smallest quantile whose interval holds a time."""
-    low, high = 0.0, 7.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_inside(row, middle, level) else (middle, high)
-    return high
+    """Return the smallest quantile whose interval holds a time: `is_inside` solved for it."""
+    away = float(np.expm1(-row["log"]))  # measured over predicted, less one
+    rest = np.sqrt(max(away**2 - (NORMAL_QUANTILES[level] * row["spread"]) ** 2, 0.0))
+    return float(np.log1p(rest) if away > 0 else -np.log1p(-rest))
 
 
 PROCESSORS = tuple(sorted({processor_of(slug) for slug in DEVICES}))
@@ -288,7 +287,20 @@ def expected_errors(
                 typical_held_out_error=round(_mean([each["held_out"] for each in some]), 4),
             )
         )
-    return tuple(table)
+    return _not_growing(table)
+
+
+def _not_growing(table: Sequence[ExpectedErrors]) -> tuple[ExpectedErrors, ...]:
+    """Return errors of which none is below one after more kernels: that would be chance."""
+    found: list[ExpectedErrors] = []
+    for each in reversed(table):
+        later = found[-1] if found else each
+        changes = {
+            name: max(getattr(each, name), getattr(later, name))
+            for name in ("log_error_90", "log_error_95", "typical_error")
+        }
+        found.append(each.model_copy(update=changes))
+    return tuple(reversed(found))
 
 
 def _mean(errors: Sequence[float]) -> float:

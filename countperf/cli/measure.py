@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> None:
     cost = _COSTS[options.profile]
     print(
         f"countperf: profile {options.profile}: {cost}, on an idle machine; what is finished is"
-        " kept if you interrupt it",
+        " kept if you interrupt it (weights in three minutes: countperf calibrate)",
         file=sys.stderr,
     )
     with ProgressBar() as progress:

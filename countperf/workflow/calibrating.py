@@ -197,6 +197,7 @@ def calibrate(
     kernels = (choice or shipped_choice()).kernels
     if serve:
         kernels = _serving(choice or shipped_choice(), devices, task, serve, sizes or {})
+    task.store.parent.mkdir(parents=True, exist_ok=True)
     cases = _cases(task, kernels, progress)
     measured = _measure(task, cases, devices, progress)
     _require_settled(measured, task.store)
@@ -293,7 +294,6 @@ def _measure(
     progress: Progress,
 ) -> MeasurementSet:
     """Measure cases until the time for it is over."""
-    task.store.parent.mkdir(parents=True, exist_ok=True)
     kernels: set[str] = set()
     old = MeasurementSet.read_file(task.store).measurements if task.store.exists() else ()
     before = {each.kernel for each in old}
@@ -314,7 +314,7 @@ def _measure(
         errors = None if model is None else model.errors_after(len(kernels | before))
         said = "" if errors is None else f"expected error {errors.typical_error:.0%}"
         share = (time.monotonic() - began) / max(time.monotonic() - began + left_s(), 1e-3)
-        total = max(event.done, round(event.done / share) if share > 0 else event.total)
+        total = round(event.done / share) if event.done and share > 0 else event.total
         shown = said if event.kind == "round" else event.case
         kind = "measured" if event.kind == "unstable" else event.kind  # told all together later
         progress(replace(event, kind=kind, case=shown, total=total, remaining_s=max(left_s(), 0.0)))

@@ -11,8 +11,11 @@ from countperf.documents import Document
 from countperf.errors import DeviceError, ParameterError, UnstableMeasurementError
 from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
 from countperf.fitting.transfer.prior import shipped_devices
+from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.devices import find_device
+from countperf.harness.progress import silent
 from countperf.harness.protocols import CALIBRATION
+from countperf.harness.runner import KernelRunner
 from countperf.models import library
 from countperf.models.library import load_weights
 from countperf.models.structural import STRUCTURAL
@@ -20,6 +23,7 @@ from countperf.workflow import calibrating, refreshing
 from countperf.workflow.calibrating import calibrate, cost_s
 from countperf.workflow.prediction import predict
 from countperf.workflow.refreshing import refresh
+from measurement_kernels.catalog import entry
 
 
 @pytest.fixture
@@ -107,6 +111,35 @@ def test_a_device_gets_weights_that_predict_and_can_be_refreshed(
     assert 0 <= low < prediction.time_s < high
     assert refreshed.name == "mine/test-refreshed"
     assert set(refreshed.factors) == {weights.model}
+
+
+@pytest.mark.device
+def test_sizes_are_found_on_devices_for_which_none_ship(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        device = find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(calibrating, "_SEARCH_SHARE", 0.0)
+    task = calibrating._Task(  # pyright: ignore[reportPrivateUsage] - no GPU is needed so
+        device=device,
+        runner=KernelRunner.open(device),
+        memory=memory_hierarchy_of(device.identity),
+        store=tmp_path / "c.jsonl",
+        reads_code=False,
+        deadline=0.0,
+        minutes=1.0,
+    )
+    entries = [entry(each.name) for each in _small().kernels]
+
+    timed = calibrating._sized_here(task, entries, silent)  # pyright: ignore[reportPrivateUsage]
+
+    names = [case.name for case, _ in timed]
+    assert len({case.kernel for case, _ in timed}) <= 8
+    assert len(set(names)) == len(names) >= 8
+    assert all(run_s > 0 for _, run_s in timed)
+    assert (tmp_path / "c.sizes.json").exists()
 
 
 @pytest.mark.device
