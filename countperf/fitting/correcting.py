@@ -9,7 +9,7 @@ that were left out one by one, and not families.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from countperf.fitting.design import Observation
 from countperf.fitting.estimate import Estimate
+from countperf.fitting.leaving_out import Group, LeftOut
 from countperf.fitting.solve import Matrix, Vector
 from countperf.models.correction import Correction, Corrector, as_points, profile, similarity
 from countperf.models.records import FitQuality
@@ -29,7 +30,9 @@ LARGEST_LOG = 1.5
 
 FEWEST_KERNELS = 20
 
-_DIGITS = 4
+_DIGITS = 2, 1
+"""Decimals of roots and logs: a kernel's fit into a byte each, and left-out families are off by the
+same factors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,13 +70,61 @@ class Learnt:
             places=tuple(tuple(each.tolist()) for each in places),
             roots=_rows(self.roots, places),
             logs=_rows(self.logs, places),
-            coefficients=tuple(self.alpha.tolist()),
+            coefficients=tuple(self.alpha.astype(np.float32).tolist()),
             columns=self.logs.shape[1],
             scale=self.scale,
             factor=factor,
             plain_factor=plain_factor,
             without=without,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Profiles:
+    """Profiles of the kernels of a fit, and of its cases."""
+
+    kernels: tuple[str, ...]
+    members: NDArray[np.intp]
+    roots: Matrix
+    logs: Matrix
+    scale: float
+    of_cases: Matrix
+
+    @classmethod
+    def of(cls, fitted: Estimate, observations: Sequence[Observation]) -> _Profiles | None:
+        """Return them; None if there are too few kernels, or a time is not positive."""
+        design = fitted.design
+        names, members = np.unique([case.kernel for case in observations], return_inverse=True)
+        if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
+            return None
+        values, unknowns = design.counts.T, fitted.solution.coefficients
+        gradient = fitted.function.gradient(values, design.variables, unknowns)
+        told = profile(fitted.function, values, gradient, unknowns)
+        roots, logs = (
+            np.round(_means(rows.T, members), digits)
+            for rows, digits in zip(told, _DIGITS, strict=True)
+        )
+        scale = _median_distance(logs)
+        return cls(
+            kernels=tuple(names.tolist()),
+            members=members,
+            roots=roots,
+            logs=logs,
+            scale=scale,
+            of_cases=as_points(*told, scale).T,
+        )
+
+    @property
+    def points(self) -> Matrix:
+        """The kernels as points, row by row."""
+        return as_points(self.roots.T, self.logs.T, self.scale).T
+
+    @property
+    def covariance(self) -> Matrix:
+        """Covariance of what kernels are off by, with what each has of its own."""
+        covariance = similarity(self.points, self.points)
+        covariance[np.diag_indices_from(covariance)] = 1.0 + NOISE
+        return covariance
 
 
 def learn(fitted: Estimate, observations: Sequence[Observation]) -> Learnt | None:
@@ -88,29 +139,78 @@ def learn(fitted: Estimate, observations: Sequence[Observation]) -> Learnt | Non
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    design = fitted.design
-    names, members = np.unique([case.kernel for case in observations], return_inverse=True)
-    if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
+    profiles = _Profiles.of(fitted, observations)
+    if profiles is None:
         return None
-    values, unknowns = design.counts.T, fitted.solution.coefficients
-    gradient = fitted.function.gradient(values, design.variables, unknowns)
-    roots, logs = (
-        np.round(_means(rows.T, members), _DIGITS)
-        for rows in profile(fitted.function, values, gradient, unknowns)
-    )
-    ratios = np.log(design.times_s / fitted.predicted_s)
-    off = np.clip(_means(ratios[:, np.newaxis], members)[:, 0], -LARGEST_LOG, LARGEST_LOG)
-    scale = _median_distance(logs)
-    points = as_points(roots.T, logs.T, scale).T
-    covariance = similarity(points, points)
-    covariance[np.diag_indices_from(covariance)] = 1.0 + NOISE
+    off = _off(profiles, fitted.design.times_s, fitted.predicted_s)
     return Learnt(
-        kernels=tuple(names.tolist()),
-        roots=roots,
-        logs=logs,
-        alpha=np.asarray(cho_solve(cho_factor(covariance), off), np.float64),
-        scale=scale,
+        kernels=profiles.kernels,
+        roots=profiles.roots,
+        logs=profiles.logs,
+        alpha=np.asarray(cho_solve(cho_factor(profiles.covariance), off), np.float64),
+        scale=profiles.scale,
     )
+
+
+def left_out_corrections(
+    fitted: Estimate, observations: Sequence[Observation], left_out: Mapping[Group, LeftOut]
+) -> Vector | None:
+    r"""Return by what cases would be corrected if their families had not been measured.
+
+    Kernels are compared by their profiles in the fit of all cases, which change little without a
+    family; what they are off by is that of the fit without it. With the inverse :math:`P` of the
+    covariance of all kernels, that of the others :math:`o` follows without another inversion:
+    :math:`K_{oo}^{-1} = P_{oo} - P_{ob} P_{bb}^{-1} P_{bo}` for the kernels :math:`b` left out.
+
+    Parameters
+    ----------
+    fitted : Estimate
+        The fit of all cases.
+    observations : sequence of Observation
+        Its cases, in its order.
+    left_out : Mapping from tuple of str to LeftOut
+        Fits without some families.
+
+    Returns
+    -------
+    ndarray, shape (n_cases,), or None
+        Logarithms of factors; None if there are too few kernels.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    profiles = _Profiles.of(fitted, observations)
+    if profiles is None:
+        return None
+    inverse = np.asarray(
+        cho_solve(cho_factor(profiles.covariance), np.eye(len(profiles.kernels))), np.float64
+    )
+    alike = similarity(profiles.of_cases, profiles.points)
+    found = np.zeros(len(observations))
+    times_s = fitted.design.times_s
+    for each in left_out.values():
+        members = profiles.members[each.outside]
+        number = len(profiles.kernels)
+        inside = np.bincount(members, minlength=number) == 0
+        if np.all(inside) or np.any(each.predicted_s <= 0):
+            continue
+        off = _mean_logs(np.log(times_s[each.outside] / each.predicted_s), members, number)
+        alpha = inverse @ off  # zero where a kernel is left out
+        own = inverse[np.ix_(inside, inside)]
+        alpha -= inverse[:, inside] @ np.linalg.solve(own, alpha[inside])
+        alpha[inside] = 0.0
+        found[~each.outside] = alike[~each.outside] @ alpha
+    return found
+
+
+def _off(profiles: _Profiles, times_s: Vector, predicted_s: Vector) -> Vector:
+    """Return logarithms of what kernels are off by, means over their cases."""
+    return _mean_logs(np.log(times_s / predicted_s), profiles.members, len(profiles.kernels))
+
+
+def _mean_logs(ratios: Vector, members: NDArray[np.intp], number: int) -> Vector:
+    sums = np.bincount(members, ratios, minlength=number)
+    cases = np.maximum(np.bincount(members, minlength=number), 1)
+    return np.clip(sums / cases, -LARGEST_LOG, LARGEST_LOG)
 
 
 def _means(rows: Matrix, members: NDArray[np.intp]) -> Matrix:

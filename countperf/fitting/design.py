@@ -15,9 +15,9 @@ is not the model's fault (`row_weights`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,11 @@ from countperf.models.definition import ModelDefinition, Term
 from countperf.models.function import Column, ModelFunction, ModelInputs, model_inputs
 from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
+from countperf.predictions import Quantity
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
+
+_FEW_CASES = 50
+"""Below so many, counts of cases are not worth being put into arrays."""
 
 _CLOSE_COSINE = 0.999
 _NULL_TOLERANCE = 1e-7
@@ -103,6 +107,24 @@ class Design:
     def relative(self) -> Matrix:
         """Counts over measured times: each row times the weights is predicted over measured."""
         return self.counts / self.times_s[:, np.newaxis]
+
+    def of_cases(self, rows: NDArray[np.bool_]) -> Design:
+        """Return the design of some of the cases, without features that none of them has."""
+        counts = self.counts[rows]
+        used = np.any(counts != 0, axis=0)
+        function = self.function
+        if not np.all(used):
+            columns = tuple(c for c, one in zip(function.columns, used, strict=True) if one)
+            function = ModelFunction(model=function.model, columns=columns)
+        return replace(
+            self,
+            function=function,
+            names=function.keys[: len(function.columns)],
+            counts=counts[:, used],
+            times_s=self.times_s[rows],
+            noise=self.noise[rows],
+            variables={name: values[rows] for name, values in self.variables.items()},
+        )
 
 
 def row_weights(design: Design, model_error: float | None) -> Vector:
@@ -226,7 +248,56 @@ def inputs_of(
 ) -> dict[int, ModelInputs]:
     """Return what a model sees of cases, by their ``id``."""
     definition = as_model(model)
-    return {id(case): model_inputs(definition, case.counts) for case in observations}
+    cases = list(observations)
+    if definition.named_shape or len(cases) < _FEW_CASES:
+        return {id(case): model_inputs(definition, case.counts) for case in cases}
+    table = counts_table(cases)
+    seen = definition.made_of(table)
+    whole = model_inputs(definition, table)
+    ignored, unknown = (
+        _names_of_cases(seen, names, len(cases)) for names in (whole.ignored, whole.unknown)
+    )
+    values: list[dict[Column, Quantity]] = [{} for _ in cases]
+    for column, found in whole.values.items():
+        numbers = np.broadcast_to(np.asarray(found, np.float64), len(cases))
+        for place in np.flatnonzero(numbers).tolist():
+            values[place][column] = float(numbers[place])
+    variables = {
+        name: np.broadcast_to(np.asarray(found, np.float64), len(cases)).tolist()
+        for name, found in whole.variables.items()
+    }
+    return {
+        id(case): ModelInputs(
+            values=values[place],
+            variables={name: numbers[place] for name, numbers in variables.items()},
+            ignored=ignored[place],
+            unknown=unknown[place],
+            issued=whole.issued,
+        )
+        for place, case in enumerate(cases)
+    }
+
+
+def counts_table(cases: Sequence[Observation]) -> dict[str, Vector]:
+    """Return the counts of all cases as arrays by property, zero where a case has none."""
+    table: dict[str, Vector] = {}
+    for place, case in enumerate(cases):
+        for name, count in case.counts.items():
+            if name not in table:
+                table[name] = np.zeros(len(cases))
+            table[name][place] = float(cast("float", count))
+    return table
+
+
+def _names_of_cases(
+    seen: Mapping[str, Any], names: Sequence[str], number: int
+) -> list[tuple[str, ...]]:
+    """Return which of some names each case has."""
+    found: list[list[str]] = [[] for _ in range(number)]
+    for name in names:
+        for place in np.flatnonzero(np.broadcast_to(seen[name], number)).tolist():
+            found[place].append(name)
+    return [tuple(each) for each in found]
 
 
 def _present(model: ModelDefinition, names: set[str]) -> set[Column]:

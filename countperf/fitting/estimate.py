@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,19 +21,20 @@ from countperf.fitting.design import (
 from countperf.fitting.nonlinear import Problem, Recipe, minimise, no_finite_value
 from countperf.fitting.solve import (
     RANK_TOLERANCE,
+    Matrix,
     Solution,
     Vector,
     least_squares,
     right_singular_vectors,
 )
 from countperf.models.conformal import (
+    Region,
     difficulty,
     overshoot,
     relative_standard_error,
     support_of,
     time_shares,
 )
-from countperf.models.correction import Corrector, profile
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.records import Support
@@ -55,6 +55,29 @@ LEAST_MODEL_ERROR = 0.01
 """No model is taken to be better than one percent."""
 
 _FEW_STARTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AtCases:
+    """Cases that were not in a fit, as it sees them.
+
+    Attributes
+    ----------
+    times_s : ndarray, shape (n_cases,)
+        Predicted times, s.
+    is_known : ndarray of bool, shape (n_cases,)
+        Whether the fit determines them.
+    values, gradient : ndarray, shape (n_columns, n_cases) and (n_unknowns, n_cases)
+        Features, and derivatives of the times.
+    variables : dict from str to ndarray, shape (n_cases,)
+        Counted names of the expression.
+    """
+
+    times_s: Vector
+    is_known: NDArray[np.bool_]
+    values: Matrix
+    gradient: Matrix
+    variables: Mapping[str, Vector]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,62 +129,70 @@ class Estimate:
         found = self._at(case, inputs)
         return None if found is None else found[0]
 
-    def difficulty(
-        self, case: Observation, support: Support, inputs: ModelInputs | None = None
-    ) -> float | None:
-        """Return how hard a case that was not in the fit is; None if there is no prediction.
+    def at_cases(self, cases: Design) -> AtCases:
+        """Return what the fit makes of cases that were not in it.
 
         Parameters
         ----------
-        case : Observation
-            The case.
-        support : Support
-            What `support` returns.
-        inputs : ModelInputs, optional
-            What the model makes of the case's counts, to save the time.
+        cases : Design
+            Of the same model, with any of its columns.
         """
-        found = self._at(case, inputs)
-        if found is None:
-            return None
-        time_s, values, gradient, variables = found
-        largest = {n: float(v.max()) for n, v in self.design.variables.items() if np.any(v)}
-        return float(
-            difficulty(
-                support,
-                time_shares(self.function, gradient, self.solution.coefficients.tolist()),
-                values,
-                relative_standard_error(time_s, gradient, self.solution.covariance),
-                overshoot(variables, largest),
-            )
+        function = self.function
+        places = {column: place for place, column in enumerate(function.columns)}
+        values = np.zeros((len(places), len(cases.times_s)))
+        known = np.ones(len(cases.times_s), np.bool_)
+        for column, numbers in zip(cases.function.columns, cases.counts.T, strict=True):
+            if column in places:
+                values[places[column]] = numbers
+            else:
+                known &= numbers == 0
+        for name, numbers in cases.variables.items():
+            if not np.any(self.design.variables[name]):
+                known &= numbers == 0
+        unknowns = self.solution.coefficients
+        gradient = function.gradient(values, cases.variables, unknowns)
+        by_key = dict(zip(function.keys, gradient, strict=True))
+        for place in np.flatnonzero(known) if self.diagnosis.groups else ():
+            changes = {key: float(row[place]) for key, row in by_key.items()}
+            known[place] = not broken_groups(self.diagnosis.groups, changes)
+        times_s = function.times(values, cases.variables, unknowns).copy()
+        return AtCases(
+            times_s=times_s,
+            is_known=known,
+            values=values,
+            gradient=gradient,
+            variables=cases.variables,
         )
 
-    def corrected(
-        self, case: Observation, corrector: Corrector, inputs: ModelInputs | None = None
-    ) -> float | None:
-        """Return the corrected time of a case that was not in the fit; None if there is none.
+    def shares(self) -> Matrix:
+        """Return which share of the time each unknown takes, shape (n_unknowns, n_cases)."""
+        unknowns = self.solution.coefficients
+        gradient = self.function.gradient(self.design.counts.T, self.design.variables, unknowns)
+        return time_shares(self.function, gradient, unknowns.tolist())
+
+    def difficulty(self, cases: AtCases, support: Support | Region) -> Vector:
+        """Return how hard cases are that were not in the fit.
 
         Parameters
         ----------
-        case : Observation
-            The case.
-        corrector : Corrector
-            Over the weights of this fit (`countperf.fitting.correcting`).
-        inputs : ModelInputs, optional
-            What the model makes of the case's counts, to save the time.
+        cases : AtCases
+            What `at_cases` returns.
+        support : Support or Region
+            Where the fit has measured.
         """
-        found = self._at(case, inputs)
-        if found is None:
-            return None
-        time_s, values, gradient, _ = found
-        told = profile(self.function, values, gradient, self.solution.coefficients)
-        return time_s * math.exp(float(corrector.log_factor(*told)))
+        largest = {n: float(v.max()) for n, v in self.design.variables.items() if np.any(v)}
+        hard = difficulty(
+            support,
+            time_shares(self.function, cases.gradient, self.solution.coefficients.tolist()),
+            cases.values,
+            relative_standard_error(cases.times_s, cases.gradient, self.solution.covariance),
+            overshoot(cases.variables, largest),
+        )
+        return np.broadcast_to(np.asarray(hard, np.float64), cases.times_s.shape)
 
     def support(self, families: Sequence[str]) -> Support:
         """Return where the fit has measured; `families` are those of its cases."""
-        unknowns = self.solution.coefficients
-        gradient = self.function.gradient(self.design.counts.T, self.design.variables, unknowns)
-        shares = time_shares(self.function, gradient, unknowns.tolist())
-        return support_of(shares, self.design.counts.max(axis=0), families)
+        return support_of(self.shares(), self.design.counts.max(axis=0), families)
 
     def _at(
         self, case: Observation, inputs: ModelInputs | None = None
@@ -243,8 +274,14 @@ def estimate(
     FitError
         There is nothing to fit, or the model has no finite value.
     """
-    design = build_design(observations, model, inputs=inputs)
+    return estimate_design(build_design(observations, model, inputs=inputs), recipe, near=near)
+
+
+def estimate_design(design: Design, recipe: Recipe, *, near: Estimate | None = None) -> Estimate:
+    """Fit the model of a design to its cases; arguments and errors as for `estimate`."""
     function = design.function
+    if not function.columns and not function.parameters:
+        raise FitError("no measured kernel has a property that the model charges")
     if function.is_linear and recipe.residual == "relative" and recipe.loss == "linear":
         return _linear(design, recipe.model_error)
     problem = Problem(design, recipe)

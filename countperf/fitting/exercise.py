@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.fitting.design import Observation, diagnose_columns
+from countperf.fitting.design import Observation, counts_table, diagnose_columns, inputs_of
 from countperf.fitting.solve import Matrix, Vector
 from countperf.models.exercise import Exercise, properties_behind
-from countperf.models.function import ModelFunction, model_inputs
+from countperf.models.function import ModelFunction
 from countperf.models.records import Range
 
 
@@ -34,7 +35,8 @@ def exercise(
     dict from str to Exercise
         By key of the function, or counted name of the expression; without those that no case has.
     """
-    rows = [model_inputs(function.model, case.counts) for case in observations]
+    seen = inputs_of(observations, function.model)
+    rows = [seen[id(case)] for case in observations]
     values = np.array(
         [[row.values.get(column, 0.0) for row in rows] for column in function.columns], np.float64
     ).reshape(len(function.columns), len(rows))
@@ -47,11 +49,14 @@ def exercise(
     shares = np.array(unknowns, np.float64)[:, np.newaxis] * relative
     families = [case.family for case in observations]
     needed = _needed_families(function.keys, relative.T, families)
-    issued = [function.model.made_of(case.counts) for case in observations]
+    if function.model.named_shape:
+        issued = [function.model.made_of(case.counts) for case in observations]
+        names = {name for counts in issued for name, count in counts.items() if _number(count)}
+    else:
+        table = function.model.made_of(counts_table(observations))
+        names = {name for name, counts in table.items() if np.any(counts)}
     groups = np.array([_number(case.counts.get("groups", 0)) for case in observations])
-    behind = properties_behind(
-        function, {name for counts in issued for name, count in counts.items() if _number(count)}
-    )
+    behind = properties_behind(function, names)
     first = len(function.columns)
     found: dict[str, Exercise] = {}
     for i, key in enumerate(function.keys):
@@ -89,14 +94,14 @@ def _of_cases(
     relies_on: tuple[str, ...],
 ) -> Exercise:
     cases = [case for case, one in zip(observations, has, strict=True) if one]
-    families = [case.family for case in cases]
+    families = Counter(case.family for case in cases)
     mine = None if share is None else share[has]
     return Exercise(
-        families={family: families.count(family) for family in dict.fromkeys(families)},
+        families=dict(families),
         kernels=len({case.kernel for case in cases}),
         properties=properties,
-        mean_share=None if mine is None else float(mine.mean()),
-        largest_share=None if mine is None else float(mine[np.argmax(np.abs(mine))]),
+        mean_share=None if mine is None else _rounded(mine.mean()),
+        largest_share=None if mine is None else _rounded(mine[np.argmax(np.abs(mine))]),
         per_group=per_group,
         relies_on=relies_on,
     )
@@ -133,6 +138,11 @@ def _determined(keys: tuple[str, ...], relative: Matrix) -> set[str]:
     names = tuple(key for key, one in zip(keys, seen, strict=True) if one)
     groups = diagnose_columns(names, relative[:, seen]).groups
     return set(names) - {name for group in groups for name in group.features}
+
+
+def _rounded(value: float) -> float:
+    """Return a share with as many digits as are of use."""
+    return float(f"{value:.9g}")
 
 
 def _number(value: Any) -> float:

@@ -47,6 +47,7 @@ from countperf.models.records import (
     FittedParameter,
     MeasurementSource,
     Range,
+    Support,
     Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
@@ -60,6 +61,12 @@ from countperf.properties.vector import PropertyVector
 
 AUTO = "auto"
 """Instead of a model's name: choose among those that ship (`countperf.fitting.selection`)."""
+
+_MOST_INSTRUCTIONS_PER_S = 1e12
+"""No processor executes more: what was followed in the code of such a case is not what ran."""
+
+_SUPPLIERS = 5
+"""Kernels that are stored for each feature without a weight."""
 
 UNSETTLED_NOISE = 0.35
 """Noise of a case that never settled is at least that of two levels a factor of two apart: half of
@@ -220,11 +227,12 @@ def fit(
         stopped = error
     is_emitted = definition.policy is None and not definition.named_shape
     fitted_view = "source" if view == "structure" and is_emitted else view
-    quality = _quality(observations, fitted, held_out, recipe.model_error)
+    support = fitted.support([case.family for case in observations])
+    quality = _quality(fitted, held_out, recipe.model_error, support)
     correction = _correction(observations, fitted, held_out, quality)
     if correction is not None:
         held_out = corrected(held_out)
-        quality = _quality(observations, fitted, held_out, recipe.model_error)
+        quality = _quality(fitted, held_out, recipe.model_error, support)
     weights = _weight_set(
         measurements,
         fitted_view,
@@ -273,9 +281,12 @@ def fit(
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the cases whose compiled code is known."""
+    """Return the cases whose compiled code is known, and was followed to a possible end."""
     found = tuple(
-        case for case in observations if any(name.startswith(CODE) for name in case.counts)
+        case
+        for case in observations
+        if any(name.startswith(CODE) for name in case.counts)
+        and float(case.counts.get(f"{CODE}all", 0)) <= _MOST_INSTRUCTIONS_PER_S * case.time_s
     )
     if not found:
         raise FitError(
@@ -390,7 +401,7 @@ def _weight_set(
         },
         covariance_s2=None
         if covariance is None
-        else tuple(tuple(row) for row in covariance.tolist()),
+        else tuple(tuple(row) for row in covariance.astype(np.float32).tolist()),
         indistinguishable=fitted.diagnosis.groups,
         quality=quality,
         source=MeasurementSource(
@@ -401,7 +412,7 @@ def _weight_set(
             recorded_at=header.environment.recorded_at,
         ),
         exercising_kernels={
-            name: tuple(kernels)
+            name: tuple(kernels[:_SUPPLIERS])
             for name, kernels in exercising_kernels.items()
             if name not in charged
         },
@@ -460,12 +471,11 @@ def _parameters(fitted: Estimate) -> tuple[FittedParameter, ...]:
 
 
 def _quality(
-    observations: Sequence[Observation],
     fitted: Estimate,
     held_out: Sequence[HeldOutCase],
     model_error: float | None,
+    support: Support,
 ) -> FitQuality:
-    support = fitted.support([case.family for case in observations])
     determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
     errors = [error for case in held_out if (error := case.relative_error) is not None]
     return FitQuality(

@@ -17,6 +17,7 @@ a new family is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -26,7 +27,6 @@ from countperf.fitting.validation import HeldOutCase
 from countperf.models.records import Calibration, Coverage, LocalCalibration, Support
 from countperf.models.validity import WORST_LOG_RATIO
 
-_NOWHERE = Support(families=(), largest=(), profiles={})
 _FEWEST_FAMILIES = 3
 
 
@@ -47,7 +47,7 @@ def interval_calibration(
     if len(families) < _FEWEST_FAMILIES:
         return None
     logs = np.array([log_ratio(case.predicted_s or 0.0, case.measured_s) for case in cases])
-    sizes = {family: sum(case.family == family for case in cases) for family in families}
+    sizes = Counter(case.family for case in cases)
     shares = np.array([1.0 / (len(families) * sizes[case.family]) for case in cases])
     local = None
     if support is not None and all(case.difficulty is not None for case in cases):
@@ -82,24 +82,23 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
     """
     cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
     local = all(case.difficulty is not None for case in cases)
+    families = list(dict.fromkeys(case.family for case in cases))
+    if len(families) <= _FEWEST_FAMILIES:
+        return None
+    family = np.array([families.index(case.family) for case in cases], np.intp)
+    logs = np.array([abs(log_ratio(c.predicted_s or 0.0, c.measured_s)) for c in cases])
+    hard = np.array([(c.difficulty if local else None) or 1.0 for c in cases])
+    shares = 1.0 / np.bincount(family)[family]
+    number = len(families) - 1
     covered: list[tuple[float, float]] = []
     widths: list[float] = []
-    for family in dict.fromkeys(case.family for case in cases):
-        others = (c for c in cases if c.family != family)
-        calibration = interval_calibration(others, _NOWHERE if local else None)
-        if calibration is None:
-            return None
-        inside = [c for c in cases if c.family == family]
-        logs = np.array([abs(log_ratio(c.predicted_s or 0.0, c.measured_s)) for c in inside])
-        hard = np.array([c.difficulty or 1.0 for c in inside])
-        ends = (calibration.log_errors_90, calibration.log_errors_95)
-        if calibration.local is not None:
-            ends = (calibration.local.scores_90, calibration.local.scores_95)
-        low, high = (np.minimum(end * hard, WORST_LOG_RATIO) for end in ends)
-        covered.append((float(np.mean(logs <= low)), float(np.mean(logs <= high))))
+    for place in range(len(families)):
+        inside = family == place
+        scores, weights = (logs / hard)[~inside], shares[~inside] / number
+        ends = (conformal_quantile(scores, weights, each, units=number) for each in (0.9, 0.95))
+        low, high = (np.minimum(end * hard[inside], WORST_LOG_RATIO) for end in ends)
+        covered.append((float(np.mean(logs[inside] <= low)), float(np.mean(logs[inside] <= high))))
         widths += low.tolist()
-    if not covered:
-        return None
     return Coverage(
         share_90=float(np.mean([low for low, _ in covered])),
         share_95=float(np.mean([high for _, high in covered])),
@@ -161,10 +160,10 @@ def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tup
     float
         Standard deviation of the cases of a kernel about it; zero if none has two.
     """
-    groups = [
-        logs[[i for i, other in enumerate(kernels) if other == kernel]]
-        for kernel in dict.fromkeys(kernels)
-    ]
+    numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
+    members = np.array([numbers[kernel] for kernel in kernels], np.intp)
+    order = np.argsort(members, kind="stable")
+    groups = np.split(logs[order], np.cumsum(np.bincount(members))[:-1])
     freedom = sum(group.size - 1 for group in groups)
     squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups)
     within = squares / freedom if freedom else 0.0

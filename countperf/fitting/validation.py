@@ -6,18 +6,21 @@ remain in the fit. So whole families are left out, one at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.features import FeatureSpec
-from countperf.fitting.correcting import learn
+from countperf.fitting.correcting import left_out_corrections
 from countperf.fitting.design import Observation, as_model, check_counting_rules, inputs_of
 from countperf.fitting.estimate import NORMAL_MEDIAN, Estimate, estimate, recipe_of
+from countperf.fitting.leaving_out import LeavingOut, LeftOut, leave_out
 from countperf.fitting.nonlinear import Recipe
 from countperf.measurements import PURPOSES, Measurement
 from countperf.metrics import EvaluatedCase, Evaluation, factor_between
@@ -38,8 +41,6 @@ _TOLERANCE = 1e-6
 """Relative change of the cost that ends fits without a family, which begin at that of all cases.
 With 1e-9 they take twice as long, and the factor over left-out families differs by 0.0009 and
 0.0003 (PoCL on Zen 4, Intel's runtime on Zen 3)."""
-
-_Predicted = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ def leave_one_family_out(
     inputs: Mapping[int, ModelInputs] | None = None,
     with_difficulty: bool = True,
     with_correction: bool = False,
+    parts: int = 0,
     executor: Executor | None = None,
 ) -> tuple[HeldOutCase, ...]:
     """Predict each family of kernels with a fit of the other families.
@@ -118,7 +120,11 @@ def leave_one_family_out(
     with_difficulty : bool, optional
         Whether to say how hard each case is, which takes as long as the fits.
     with_correction : bool, optional
-        Whether to correct each case by kernels of the other families that are like it.
+        Whether to correct each case by kernels of the other families that are like it
+        (`countperf.fitting.correcting.left_out_corrections`).
+    parts : int, optional
+        Into so many parts families are dealt, each of which is left out at once; 0: one family at a
+        time.
     executor : concurrent.futures.Executor, optional
         What fits without some of the families each; by default it is done here, one after the
         other. The results are the same.
@@ -139,109 +145,61 @@ def leave_one_family_out(
     rough = replace(chosen, tolerance=max(chosen.tolerance, _TOLERANCE))
     inputs = inputs or inputs_of(observations, definition)
     families = tuple(dict.fromkeys(case.family for case in observations))
+    groups = (
+        [families[first::parts] for first in range(parts)] if parts else [(f,) for f in families]
+    )
     near = fitted or estimate(observations, definition, chosen, inputs=inputs)
     without = partial(
-        _without,
-        observations,
-        [inputs[id(case)] for case in observations],
-        near,
-        rough,
-        with_difficulty=with_difficulty,
-        with_correction=with_correction,
+        leave_out,
+        LeavingOut.of(observations, inputs, near, rough, with_difficulty=with_difficulty),
     )
     if executor is None:
-        found = without(families)
+        found = without(groups)
     else:
-        parts = [families[first::_PARTS] for first in range(min(_PARTS, len(families)))]
-        done = stepped(executor.map(without, parts), "leaving out families", total=len(parts))
-        found = {family: each for part in done for family, each in part.items()}
-    held_out: list[HeldOutCase] = []
-    for family in families:
-        predicted = found[family]
-        if isinstance(predicted, str):
-            raise FitNotConvergedError(f"without the family {family!r}: {predicted}")
-        inside = [case for case in observations if case.family == family]
-        held_out += (
+        shares = [groups[first::_PARTS] for first in range(min(_PARTS, len(groups)))]
+        done = stepped(executor.map(without, shares), "leaving out families", total=len(shares))
+        found = {group: each for part in done for group, each in part.items()}
+    for group, each in found.items():
+        if isinstance(each, str):
+            raise FitNotConvergedError(f"without the family {', '.join(map(repr, group))}: {each}")
+    left_out = {group: each for group, each in found.items() if not isinstance(each, str)}
+    log_factors = left_out_corrections(near, observations, left_out) if with_correction else None
+    return _held_out_cases(observations, left_out, log_factors)
+
+
+def _held_out_cases(
+    observations: Sequence[Observation],
+    left_out: Mapping[tuple[str, ...], LeftOut],
+    log_factors: NDArray[np.float64] | None,
+) -> tuple[HeldOutCase, ...]:
+    """Return the cases family by family, each predicted without it."""
+    by_family: dict[str, list[HeldOutCase]] = {case.family: [] for case in observations}
+    group_of = {family: group for group in left_out for family in group}
+    seen = dict.fromkeys(left_out, 0)
+    for place, case in enumerate(observations):
+        group = group_of[case.family]
+        time_s, hard = left_out[group].of_case(seen[group])
+        seen[group] += 1
+        corrected_s = None
+        if time_s is not None and log_factors is not None:
+            corrected_s = time_s * math.exp(float(log_factors[place]))
+        by_family[case.family].append(
             HeldOutCase(
-                name=c.name,
-                kernel=c.kernel,
-                family=family,
-                measured_s=c.time_s,
+                name=case.name,
+                kernel=case.kernel,
+                family=case.family,
+                measured_s=case.time_s,
                 predicted_s=time_s,
                 corrected_s=corrected_s,
                 difficulty=hard,
                 overhead_only=all(
                     name.rpartition(".")[2] in _OVERHEAD
-                    for name, count in c.counts.items()
+                    for name, count in case.counts.items()
                     if count
                 ),
             )
-            for c, (time_s, hard, corrected_s) in zip(inside, predicted, strict=True)
         )
-    return tuple(held_out)
-
-
-def _without(
-    observations: Sequence[Observation],
-    given: Sequence[ModelInputs],
-    near: Estimate,
-    recipe: Recipe,
-    families: Sequence[str],
-    *,
-    with_difficulty: bool,
-    with_correction: bool,
-) -> dict[str, list[_Predicted] | str]:
-    """Predict some families, each without itself; or say why a fit did not converge."""
-    inputs = {id(case): each for case, each in zip(observations, given, strict=True)}
-    found: dict[str, list[_Predicted] | str] = {}
-    for family in stepped(families, "leaving out families"):
-        try:
-            found[family] = _predict(
-                [case for case in observations if case.family == family],
-                [case for case in observations if case.family != family],
-                near,
-                recipe,
-                inputs,
-                with_difficulty=with_difficulty,
-                with_correction=with_correction,
-            )
-        except FitNotConvergedError as error:
-            found[family] = str(error)
-            break
-    return found
-
-
-def _predict(
-    inside: Sequence[Observation],
-    outside: Sequence[Observation],
-    near: Estimate,
-    recipe: Recipe,
-    inputs: Mapping[int, ModelInputs],
-    *,
-    with_difficulty: bool,
-    with_correction: bool,
-) -> list[_Predicted]:
-    """Return time, difficulty and corrected time of each case inside, from those outside."""
-    try:
-        fitted = estimate(outside, near.function.model, recipe, inputs=inputs, near=near)
-    except FitNotConvergedError:
-        raise
-    except FitError:  # nothing is left to fit
-        return [(None, None, None)] * len(inside)
-    if not fitted.converged:
-        raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
-    seen = [(case, inputs[id(case)]) for case in inside]
-    times = [fitted.predict(*each) for each in seen]
-    hard: list[float | None] = [None] * len(inside)
-    if with_difficulty:
-        support = fitted.support([case.family for case in outside])
-        hard = [fitted.difficulty(case, support, given) for case, given in seen]
-    learnt = learn(fitted, outside) if with_correction else None
-    corrected: list[float | None] = [None] * len(inside)
-    if learnt is not None:
-        corrector = learnt.corrector()
-        corrected = [fitted.corrected(case, corrector, given) for case, given in seen]
-    return list(zip(times, hard, corrected, strict=True))
+    return tuple(case for cases in by_family.values() for case in cases)
 
 
 def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:

@@ -30,6 +30,7 @@ case is not among them, for nothing is known of it where there is only a predict
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,7 @@ EXTRAPOLATION = 0.25
 NOTABLE_SHARE = 0.05
 """A feature counts as exercised by a kernel that spends this share of its time on it."""
 
+_AT_ONCE = 2**20
 _SAME_PROFILE = 0.1
 _DECIMALS = 3
 
@@ -75,6 +77,65 @@ def time_shares(function: ModelFunction, gradient: Array, unknowns: Sequence[flo
     return parts / np.where(whole > 0, whole, 1.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region:
+    """Where a fit has measured, as `Support`, with arrays.
+
+    Attributes
+    ----------
+    families : ndarray, shape (n_unknowns,)
+        For each weight and parameter, how many families have kernels in which it matters.
+    largest : ndarray, shape (n_columns,)
+        For each weight, the largest measured value of its feature.
+    measured : sequence of ndarray, shape (n_profiles, n_unknowns)
+        Shares of the time of some kernels of each family.
+    """
+
+    families: Array
+    largest: Array
+    measured: Sequence[Array]
+
+
+def region_of(
+    shares: Array, largest: Array, families: NDArray[np.intp], kept: NDArray[np.bool_]
+) -> Region:
+    """Return what measured cases say about which kernels are near.
+
+    Parameters
+    ----------
+    shares, largest
+        As for `support_of`.
+    families : ndarray of int, shape (n_cases,)
+        Number of the family of each case.
+    kept : ndarray of bool, shape (n_cases,)
+        The cases that stand for those within 0.1 of them (`representatives`).
+    """
+    exercised = shares >= NOTABLE_SHARE
+    numbers = np.unique(families)
+    return Region(
+        families=np.sum([exercised[:, families == n].any(axis=1) for n in numbers], axis=0),
+        largest=largest,
+        measured=[shares[:, (families == n) & kept].T for n in numbers],
+    )
+
+
+def representatives(shares: Array, families: Sequence[str]) -> NDArray[np.bool_]:
+    """Return a few cases of each family, within 0.1 of which all others of it lie."""
+    labels = np.array(families)
+    kept = np.zeros(len(labels), np.bool_)
+    for family in dict.fromkeys(families):
+        places = np.flatnonzero(labels == family)
+        own = np.empty((len(places), len(shares)))
+        number = 0
+        for place in places:
+            profile = shares[:, place]
+            if np.all(0.5 * np.abs(profile - own[:number]).sum(axis=1) > _SAME_PROFILE):
+                own[number] = profile
+                number += 1
+                kept[place] = True
+    return kept
+
+
 def support_of(shares: Array, largest: Array, families: Sequence[str]) -> Support:
     """Return what measured cases say about which kernels are near.
 
@@ -95,16 +156,13 @@ def support_of(shares: Array, largest: Array, families: Sequence[str]) -> Suppor
     labels = np.array(families)
     names = list(dict.fromkeys(families))
     exercised = shares >= NOTABLE_SHARE
-    profiles: dict[str, tuple[tuple[float, ...], ...]] = {}
-    for family in names:
-        own = shares[:, labels == family].T
-        kept = np.empty_like(own)
-        number = 0
-        for profile in own:
-            if np.all(0.5 * np.abs(profile - kept[:number]).sum(axis=1) > _SAME_PROFILE):
-                kept[number] = profile
-                number += 1
-        profiles[family] = tuple(map(tuple, np.round(kept[:number], _DECIMALS).tolist()))
+    kept = representatives(shares, families)
+    profiles = {
+        family: tuple(
+            map(tuple, np.round(shares[:, kept & (labels == family)].T, _DECIMALS).tolist())
+        )
+        for family in names
+    }
     counts = [exercised[:, labels == family].any(axis=1) for family in names]
     return Support(
         families=tuple(np.sum(counts, axis=0).astype(int).tolist()),
@@ -146,7 +204,7 @@ def overshoot(variables: Mapping[str, Quantity], largest: Mapping[str, float]) -
 
 
 def difficulty(
-    support: Support,
+    support: Support | Region,
     shares: Array,
     values: Array,
     relative_error: Quantity,
@@ -156,7 +214,7 @@ def difficulty(
 
     Parameters
     ----------
-    support : Support
+    support : Support or Region
         What the fit has measured.
     shares : ndarray, shape (n_unknowns, *shape)
         Of the time, as `time_shares` returns them.
@@ -190,5 +248,7 @@ def _distance(measured: Sequence[Array], shares: Array) -> Array:
 def _nearest(several: Array, shares: Array) -> Array:
     if shares.ndim == 1:
         return 0.5 * np.abs(shares - several).sum(axis=-1).min()
+    if shares.ndim == 2 and shares.size * len(several) <= _AT_ONCE:
+        return 0.5 * np.abs(shares.T[:, np.newaxis] - several).sum(axis=-1).min(axis=1)
     # one after the other, for there may be many sizes
     return np.min([0.5 * np.abs(shares.T - one).sum(axis=-1).T for one in several], axis=0)

@@ -36,6 +36,7 @@ from pydantic import Field, model_validator
 
 from countperf.documents import Part
 from countperf.models.function import Column, ModelFunction
+from countperf.models.packing import FloatRows, Floats, IntegerRows, Names
 from countperf.models.records import FitQuality, Support
 from countperf.predictions import Quantity, Verdict
 
@@ -88,11 +89,11 @@ class Correction(Part):
         since it is that of the fit.
     """
 
-    kernels: tuple[str, ...] = Field(min_length=1)
-    places: tuple[tuple[int, ...], ...]
-    roots: tuple[tuple[float, ...], ...]
-    logs: tuple[tuple[float, ...], ...]
-    coefficients: tuple[float, ...]
+    kernels: Names = Field(min_length=1)
+    places: IntegerRows
+    roots: FloatRows
+    logs: FloatRows
+    coefficients: Floats
     columns: int = Field(gt=0)
     scale: float = Field(gt=0)
     factor: float = Field(ge=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document
@@ -35,10 +35,11 @@ from countperf.models.correction import (
     with_support,
 )
 from countperf.models.definition import ModelDefinition
-from countperf.models.exercise import Exercise
+from countperf.models.exercise import Exercise, packed, unpacked
 from countperf.models.function import ModelFunction, ModelInputs, model_inputs
 from countperf.models.loans import Lenders, Loan, lent, loans_verdict
 from countperf.models.migration import WEIGHTS_MIGRATIONS
+from countperf.models.packing import SquareRows
 from countperf.models.records import (
     Candidate,
     FitQuality,
@@ -85,7 +86,7 @@ class FittedWeights(Table, Drawable, Document):
     weights: tuple[Weight, ...]
     parameters: tuple[FittedParameter, ...] = ()
     ranges: dict[str, Range] = Field(default_factory=dict)
-    covariance_s2: tuple[tuple[float, ...], ...] | None = None
+    covariance_s2: SquareRows | None = None
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
     quality: FitQuality | None = None
     source: MeasurementSource | None = None
@@ -109,6 +110,15 @@ class FittedWeights(Table, Drawable, Document):
         if definition is not None and definition.terms and not weights:
             raise ValueError("the model has terms, and there is no weight")
         return weights
+
+    @field_validator("exercise", mode="before")
+    @classmethod
+    def _unpacked_exercise(cls, content: Any) -> Any:
+        return unpacked(content)
+
+    @field_serializer("exercise", when_used="json")
+    def _packed_exercise(self, exercise: dict[str, Exercise]) -> dict[str, Any]:
+        return packed(exercise)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, field_serializer, field_validator, model_validator
 
 from countperf.documents import Part
+from countperf.models.packing import as_tuples, pack, unpack
 
 
 class Weight(Part):
@@ -119,6 +120,20 @@ class Candidate(Part):
     failure: str = ""
 
 
+def _sizes(content: Any) -> dict[str, int]:
+    if not isinstance(content, dict) or any(
+        not isinstance(size, int) or size < 0 for size in content.values()
+    ):
+        raise ValueError("families of profiles are numbers by name")
+    return content
+
+
+def _rows_of(content: Any) -> tuple[tuple[float, ...], ...]:
+    if not isinstance(content, str):
+        raise ValueError("shares of profiles are packed rows of numbers")
+    return unpack(content)
+
+
 class Support(Part):
     """Region of the space of kernels in which a fit has measured; see `countperf.models.conformal`.
 
@@ -135,6 +150,26 @@ class Support(Part):
     families: tuple[NonNegativeInt, ...]
     largest: tuple[float, ...]
     profiles: dict[str, tuple[tuple[float, ...], ...]]
+
+    @field_validator("profiles", mode="before")
+    @classmethod
+    def _unpacked(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        if set(content) != {"families", "shares"}:
+            return {name: as_tuples(rows) for name, rows in content.items()}
+        sizes, rows = _sizes(content["families"]), _rows_of(content["shares"])
+        if sum(sizes.values()) != len(rows):
+            raise ValueError("there are more or fewer profiles than the families have")
+        given = iter(rows)
+        return {name: tuple(next(given) for _ in range(size)) for name, size in sizes.items()}
+
+    @field_serializer("profiles", when_used="json")
+    def _packed(self, profiles: dict[str, tuple[tuple[float, ...], ...]]) -> dict[str, Any]:
+        return {
+            "families": {name: len(rows) for name, rows in profiles.items()},
+            "shares": pack([row for rows in profiles.values() for row in rows]),
+        }
 
     @cached_property
     def measured(self) -> tuple[NDArray[np.float64], ...]:

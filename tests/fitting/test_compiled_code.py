@@ -230,3 +230,16 @@ def test_instructions_that_cycles_stand_for_are_ignored() -> None:
     with_it = weights().predict(with_late(2, 3), n=64)
     assert with_it.time_s == weights().predict(with_its_code(), n=64).time_s
     assert "miss.conflict.load" in with_it.ignored
+
+
+def test_cases_that_no_processor_can_execute_are_left_out() -> None:
+    lines = [
+        m.model_copy(update={"code": {**(m.code or {}), "code.all": 10**17}})
+        if m.kernel == "k11"
+        else m
+        for m in measured()
+    ]
+    found = fit(replace(measured(), measurements=tuple(lines)), model=compiled(), correct=False)
+    kernels = {case.kernel for case in found.observations}
+    assert "k11" not in kernels
+    assert len(kernels) == FAMILIES * EACH - 1

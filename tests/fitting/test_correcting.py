@@ -18,7 +18,7 @@ from countperf.fitting.estimate import estimate, recipe_of
 from countperf.fitting.fit import fit
 from countperf.fitting.result import FitResult
 from countperf.fitting.validation import corrected, evaluate, leave_one_family_out
-from countperf.models.correction import CORRECTION, as_points
+from countperf.models.correction import CORRECTION, as_points, profile, similarity
 from countperf.models.library import load_weights
 from countperf.models.linear import LINEAR
 from countperf.models.structural import structural
@@ -124,10 +124,31 @@ def test_families_left_out_are_corrected_by_the_others_alone() -> None:
     (case,) = [case for case in held_out if case.name == f"k23/n={2**14}"]
     outside = [each for each in cases if each.family != "f2"]
     near = estimate(outside, MODEL, recipe_of(MODEL))
-    learnt = learn(near, outside)
+    whole = estimate(cases, MODEL, recipe_of(MODEL))
+    learnt = learn(whole, cases)
     assert learnt is not None
-    (inside,) = [each for each in cases if each.name == case.name]
-    assert case.corrected_s == pytest.approx(near.corrected(inside, learnt.corrector()), rel=1e-3)
+    points = as_points(learnt.roots.T, learnt.logs.T, learnt.scale).T
+    others = [i for i, name in enumerate(learnt.kernels) if name[:2] != "k2"]
+    off = [
+        np.mean(
+            [
+                np.log(each.time_s / time_s)
+                for each, time_s in zip(outside, near.predicted_s, strict=True)
+                if each.kernel == learnt.kernels[i]
+            ]
+        )
+        for i in others
+    ]
+    alike = similarity(points[others], points[others]) + NOISE * np.eye(len(others))
+    (place,) = [i for i, each in enumerate(cases) if each.name == case.name]
+    values = whole.design.counts.T
+    unknowns = whole.solution.coefficients
+    gradient = whole.function.gradient(values, whole.design.variables, unknowns)
+    told = profile(whole.function, values, gradient, unknowns)
+    point = as_points(told[0][:, [place]], told[1][:, [place]], learnt.scale).T
+    log_factor = similarity(point, points[others])[0] @ np.linalg.solve(alike, off)
+    assert case.predicted_s is not None
+    assert case.corrected_s == pytest.approx(case.predicted_s * np.exp(log_factor), rel=1e-4)
     assert case.corrected_s != pytest.approx(case.predicted_s, rel=1e-3)
     assert [c.predicted_s for c in corrected(held_out)] == [c.corrected_s for c in held_out]
     assert all(each.corrected_s is None for each in without)

@@ -1,0 +1,149 @@
+"""Fits without some families of kernels, and what they predict for these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import FitError, FitNotConvergedError
+from countperf.fitting.design import Design, Observation, build_design
+from countperf.fitting.estimate import Estimate, estimate_design
+from countperf.fitting.nonlinear import Recipe
+from countperf.models.conformal import region_of, representatives
+from countperf.models.function import ModelInputs
+from countperf.steps import stepped
+
+Group = tuple[str, ...]
+"""Families that are left out together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeavingOut:
+    """Cases of a fit, ready for fits without some of their families.
+
+    Attributes
+    ----------
+    design : Design
+        All cases.
+    has_unknown : ndarray of bool, shape (n_cases,)
+        Cases with a property that the model has no rule for.
+    families : tuple of str
+        The families, each once.
+    family : ndarray of int, shape (n_cases,)
+        Position of the family of each case among them.
+    near : Estimate
+        The fit of all cases, near which the others are looked for.
+    recipe : Recipe
+        How they are fitted.
+    kept : ndarray of bool, shape (n_cases,), or None
+        Cases that stand for those like them where the difficulty of cases is wanted; None where it
+        is not. They are chosen once, by the fit of all cases.
+    """
+
+    design: Design
+    has_unknown: NDArray[np.bool_]
+    families: tuple[str, ...]
+    family: NDArray[np.intp]
+    near: Estimate
+    recipe: Recipe
+    kept: NDArray[np.bool_] | None
+
+    @classmethod
+    def of(
+        cls,
+        observations: Sequence[Observation],
+        inputs: Mapping[int, ModelInputs],
+        near: Estimate,
+        recipe: Recipe,
+        *,
+        with_difficulty: bool,
+    ) -> Self:
+        """Prepare the cases of a fit; arguments as the attributes."""
+        labels = [case.family for case in observations]
+        families = tuple(dict.fromkeys(labels))
+        return cls(
+            design=build_design(observations, near.function.model, inputs=inputs),
+            has_unknown=np.array([bool(inputs[id(case)].unknown) for case in observations]),
+            families=families,
+            family=np.array([families.index(label) for label in labels], np.intp),
+            near=near,
+            recipe=recipe,
+            kept=representatives(near.shares(), labels) if with_difficulty else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeftOut:
+    """Families predicted by a fit of the others.
+
+    Attributes
+    ----------
+    times_s, difficulty : ndarray, shape (n_inside,)
+        Predicted times, s, and how hard the fit says that each case is; NaN where that is not
+        known.
+    outside : ndarray of bool, shape (n_cases,)
+        The cases of the fit.
+    predicted_s : ndarray, shape (n_outside,)
+        Times that the fit gives its own cases, s.
+    """
+
+    times_s: NDArray[np.float64]
+    difficulty: NDArray[np.float64]
+    outside: NDArray[np.bool_]
+    predicted_s: NDArray[np.float64]
+
+    def of_case(self, place: int) -> tuple[float | None, float | None]:
+        """Return time and difficulty of a case, None where they are not known."""
+        time_s, hard = float(self.times_s[place]), float(self.difficulty[place])
+        return None if np.isnan(time_s) else time_s, None if np.isnan(hard) else hard
+
+
+def leave_out(prepared: LeavingOut, groups: Sequence[Group]) -> dict[Group, LeftOut | str]:
+    """Predict groups of families, each without itself; or say why a fit did not converge."""
+    found: dict[Group, LeftOut | str] = {}
+    for group in stepped(groups, "leaving out families"):
+        try:
+            found[group] = _predict(prepared, group)
+        except FitNotConvergedError as error:
+            found[group] = str(error)
+            break
+    return found
+
+
+def _predict(prepared: LeavingOut, group: Group) -> LeftOut:
+    numbers = [prepared.families.index(family) for family in group]
+    inside = np.isin(prepared.family, numbers)
+    nothing = np.full(int(inside.sum()), np.nan)
+    try:
+        fitted = estimate_design(
+            prepared.design.of_cases(~inside), prepared.recipe, near=prepared.near
+        )
+    except FitNotConvergedError:
+        raise
+    except FitError:  # nothing is left to fit
+        return LeftOut(
+            times_s=nothing, difficulty=nothing, outside=~inside, predicted_s=np.empty(0)
+        )
+    if not fitted.converged:
+        raise FitNotConvergedError(f"the solver stopped early: {fitted.message}")
+    cases = fitted.at_cases(prepared.design.of_cases(inside))
+    is_known = cases.is_known & ~prepared.has_unknown[inside]
+    hard = nothing
+    if prepared.kept is not None:
+        region = region_of(
+            fitted.shares(),
+            fitted.design.counts.max(axis=0, initial=0.0),
+            prepared.family[~inside],
+            prepared.kept[~inside],
+        )
+        hard = np.where(is_known, fitted.difficulty(cases, region), np.nan)
+    return LeftOut(
+        times_s=np.where(is_known, cases.times_s, np.nan),
+        difficulty=hard,
+        outside=~inside,
+        predicted_s=fitted.predicted_s,
+    )
