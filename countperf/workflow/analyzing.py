@@ -14,19 +14,14 @@ from countperf.fitting.exercise import exercise
 from countperf.fitting.fit import observations_of
 from countperf.properties.transactions import transaction_roots
 from countperf.properties.transactions import with_transactions as added
+from countperf.workflow.exercising import catalogue_vectors, lookup_of
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
-from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.measured import read_measurements, with_known_transactions
 from countperf.workflow.prediction import (
-    catalogue_vectors,
-    lookup_of,
     named_device,
     vector_for,
     weights_for,
 )
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis

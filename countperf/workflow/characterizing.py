@@ -11,10 +11,6 @@ from countperf.harness.characterization.suite import characterize as run
 from countperf.harness.devices import find_device
 from countperf.harness.progress import silent
 from countperf.harness.registry import open_session
-from countperf.workflow.kernels import load_kernel as load_kernel
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 
 if TYPE_CHECKING:
     from countperf.harness.characterization.document import Characterization

@@ -16,12 +16,8 @@ from countperf.harness.profiles import profile_kernel
 from countperf.measurements import TimingDocument, measurements_in
 from countperf.mechanistic.predict_all import model_makers
 from countperf.models.library import fits_folders
-from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.measured import read_measurements
 from countperf.workflow.mechanistic import profiler_of
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 from countperf.workflow.progress import say_nothing
 from measurement_kernels.catalog import entry
 

@@ -22,10 +22,6 @@ from countperf.machine_code.executed_counts import CYCLES
 from countperf.steps import stepped
 from countperf.tuning.pools import process_pool
 from countperf.workflow.kernels import kernel_itself
-from countperf.workflow.kernels import load_kernel as load_kernel
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 from countperf.workflow.progress import say_nothing
 from measurement_kernels.catalog import entry
 

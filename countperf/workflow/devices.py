@@ -9,10 +9,6 @@ from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.devices import discover
 from countperf.models.library import find_fit
-from countperf.workflow.kernels import load_kernel as load_kernel
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device

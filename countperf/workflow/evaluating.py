@@ -11,11 +11,7 @@ from countperf.fitting.validation import evaluate as evaluate_cases
 from countperf.measurements import PURPOSES
 from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
-from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.measured import read_measurements, with_known_transactions
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankingEvaluation

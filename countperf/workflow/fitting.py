@@ -21,14 +21,8 @@ from countperf.models.shipped import fitted_model
 from countperf.models.standard import from_expression
 from countperf.models.structural import STRUCTURAL
 from countperf.tuning.pools import pool_or
-from countperf.workflow.kernels import load_kernel as load_kernel
+from countperf.workflow.exercising import catalogue_exercising_kernels
 from countperf.workflow.measured import read_measurements, with_known_transactions
-from countperf.workflow.prediction import (
-    catalogue_exercising_kernels,
-)
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 
 if TYPE_CHECKING:
     from countperf.execution.policy import ExecutionPolicy

@@ -19,10 +19,6 @@ from countperf.measurements import MeasurementSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import TransactionCounts, transaction_roots
 from countperf.steps import stepped
-from countperf.workflow.kernels import load_kernel as load_kernel
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:

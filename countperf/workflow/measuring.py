@@ -20,10 +20,6 @@ from countperf.harness.runner import KernelRunner
 from countperf.harness.size_selection import calibrate
 from countperf.measurements import PURPOSES
 from countperf.properties.count_properties import count_kernel
-from countperf.workflow.kernels import load_kernel as load_kernel
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 from measurement_kernels.catalog import entries, group_shapes
 from measurement_kernels.catalog import families as all_families
 from measurement_kernels.entry import COLLECTIONS

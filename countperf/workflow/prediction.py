@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ import numpy as np
 
 from countperf.counting.producers import translation_unit
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError
-from countperf.features import exercising_kernels_of
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.compile.compiled_kernel import read_compiled
 from countperf.harness.devices import discover, find_device
@@ -21,18 +19,14 @@ from countperf.models.compiled import COMPILED
 from countperf.models.explanation import explain as explain_prediction
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
 from countperf.models.weights import WeightSet
-from countperf.properties.count_properties import count_kernel
 from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
-from measurement_kernels.catalog import entries
 
 if TYPE_CHECKING:
-    from countperf.measurements import Statistic, TimingDocument
-    from countperf.models.definition import ModelDefinition
+    from countperf.measurements import Statistic
     from countperf.models.explanation import Explanation
     from countperf.predictions import Prediction
-    from measurement_kernels.entry import CatalogEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -395,37 +389,3 @@ def _with_code(
     if isinstance(compiled, KernelBuildError):
         raise compiled
     return vector.with_code(lambda at: compiled.counts(at, statistics))
-
-
-@cache
-def catalogue_vectors() -> Mapping[str, PropertyVector]:
-    """Return the counts of the catalogue's kernels, one for each family, variant and type.
-
-    Families of random shapes are left out: whatever they exercise, smaller kernels do.
-    """
-    first: dict[tuple[str, str, str], CatalogEntry] = {}
-    for each in (*entries(element_type=None), *entries(element_type=None, collection="extended")):
-        first.setdefault((each.family, each.variant, each.element_type), each)
-    return {
-        each.name: count_kernel(
-            each.build(),
-            statistics=each.statistics_at(each.check_parameters),
-            view="structure",
-        )
-        for each in first.values()
-    }
-
-
-def catalogue_exercising_kernels(model: ModelDefinition) -> Mapping[str, tuple[str, ...]]:
-    """Return, for each feature of a model, the kernels of the catalogue that exercise it.
-
-    One kernel of each family and variant stands for the others; all element types are looked at.
-    """
-    issued = {name: model.made_of(vector) for name, vector in catalogue_vectors().items()}
-    return exercising_kernels_of(model.features, issued)
-
-
-def lookup_of(model: ModelDefinition) -> Callable[[str], tuple[str, ...]]:
-    """Return what looks up a feature's kernels; the catalogue is gone through once, if asked."""
-    found = cache(lambda: catalogue_exercising_kernels(model))
-    return lambda feature: found().get(feature, ())

@@ -10,14 +10,10 @@ from countperf.documents import check_writable
 from countperf.models.compiled import COMPILED
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit
-from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.measured import read_measurements
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
 from countperf.workflow.prediction import (
     weights_for,
 )
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 from measurement_kernels.catalog import families
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
-from countperf.workflow.kernels import load_kernel as load_kernel
 from countperf.workflow.prediction import (
     choice_text,
     default_weights,
@@ -33,9 +32,6 @@ from countperf.workflow.prediction import (
     is_fit,
     reading_weights,
 )
-from countperf.workflow.prediction import explain as explain
-from countperf.workflow.prediction import predict as predict
-from countperf.workflow.prediction import with_compiled_code as with_compiled_code
 from countperf.workflow.spaces import named_in_processes
 
 if TYPE_CHECKING:
