@@ -280,6 +280,8 @@ def estimate(
 def estimate_design(design: Design, recipe: Recipe, *, near: Estimate | None = None) -> Estimate:
     """Fit the model of a design to its cases; arguments and errors as for `estimate`."""
     function = design.function
+    if not design.times_s.size:
+        raise FitError("there is no measurement to fit; measure the measurement kernels first")
     if not function.columns and not function.parameters:
         raise FitError("no measured kernel has a property that the model charges")
     if function.is_linear and recipe.residual == "relative" and recipe.loss == "linear":
