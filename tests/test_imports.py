@@ -77,7 +77,7 @@ MODULES = dict(_modules())
 
 def _inside(module: str, tree: ast.Module) -> Iterator[Inside]:
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    found = {node for function in functions for node in ast.walk(function)}
+    found = list(dict.fromkeys(node for each in functions for node in ast.walk(each)))
     for node in found:
         if isinstance(node, ast.Import):
             yield from (Inside(module, node.lineno, name.name) for name in node.names)
