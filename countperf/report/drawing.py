@@ -79,12 +79,14 @@ def new_figure(size: tuple[float, float]) -> Figure:
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        figure_class = _figure_class()
     except ImportError as error:
         raise MissingExtraError(
             "drawing needs matplotlib; install it with: pip install 'countperf[plot]'",
             extra="plot",
         ) from error
-    figure = _figure_class()(figsize=size, layout="constrained")
+    figure = figure_class(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

@@ -200,7 +200,7 @@ def test_the_command_prints_one_document_and_draws(
 def test_a_missing_plotting_library_is_named(
     comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(MissingExtraError, match=r"countperf\[plot\]") as caught:
         comparison.plot(tmp_path / "errors.svg")
     assert caught.value.extra == "plot"

@@ -188,6 +188,6 @@ def test_several_sizes_and_strange_records_are_refused() -> None:
     with pytest.raises(ParameterError, match="one size at a time"):
         WEIGHTS.coverage(vector, {"n": np.array([1, 2])})  # pyright: ignore[reportArgumentType] - that is the test
     content = WEIGHTS.to_object()
-    content["exercise"]["flop.mul.f32"] = content["exercise"]["flop.add.f32"]
+    content["exercise"]["of"]["flop.mul.f32"] = content["exercise"]["of"]["flop.add.f32"]
     with pytest.raises(DocumentError, match=r"flop\.mul\.f32"):
         WeightSet.from_object(content)

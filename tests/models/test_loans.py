@@ -88,7 +88,7 @@ def test_all_ways_to_predict_agree() -> None:
         ("issue.vector.special.f64.hank1_01", "issue.vector.pow.f64"),
         ("issue.vector.special.f64.bessel_jn", "issue.vector.pow.f64"),
         ("issue.scalar.chain.i64.arithmetic", "issue.scalar.chain.i32.arithmetic"),
-        ("issue.vector.arithmetic.f16", "issue.vector.arithmetic.f64"),
+        ("issue.vector.arithmetic.f16", "issue.vector.arithmetic.f32"),
     ],
 )
 def test_named_similar_features_lend(name: str, lender: str) -> None:
