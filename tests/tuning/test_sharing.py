@@ -35,9 +35,10 @@ FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution
 @pytest.mark.parametrize("family", FAMILIES)
 def test_shared_counts_predict_what_direct_ones_do(family: str) -> None:
     space = load_space(family)
+    weights = load_weights("pocl-epyc-zen5", model="linear")
     question = PredictionTask(
         space=space,
-        weights=load_weights("pocl-epyc-zen5", model="linear"),
+        weights=weights,
         sizes={},
         incomplete_ok=True,
     )
@@ -50,9 +51,7 @@ def test_shared_counts_predict_what_direct_ones_do(family: str) -> None:
     for choice, point in random.Random(0).sample(list(zip(choices, found, strict=True)), 8):
         steps.forget()
         unit, resources = scheduled(space.build(**choice))
-        direct = question.weights.predict(
-            count_kernel(unit, cache=False), space.sizes, incomplete_ok=True
-        )
+        direct = weights.predict(count_kernel(unit, cache=False), space.sizes, incomplete_ok=True)
         assert isinstance(point, Predicted)
         assert point.time_s == float(direct.time_s)
         assert point.group_shape == resources.group_shape
