@@ -1,4 +1,4 @@
-"""What a refresh reaches after memory has become slower by a factor, against a full refit.
+"""Compare a refresh after memory has become slower by a factor with a full refit.
 
 Times of the committed measurements are scaled: the part of each that the device's own full fit
 gives to memory (`countperf.fitting.transfer.refreshing.groups_of`) takes that factor as long. Then

@@ -30,9 +30,9 @@ Serving = Literal[
     "gather",
     "scatter",
 ]
-"""How an issued access goes: by its step within lines (``walk``: item by item), by the cache that
-serves it, as a vector of neighbors on other lines in each iteration (``strided``), or item by item
-of a vector (``gather``, ``scatter``)."""
+"""Ways in which an issued access goes: by its step within lines (``walk``: item by item), by the
+cache that serves it, as a vector of neighbors on other lines in each iteration (``strided``), or
+item by item of a vector (``gather``, ``scatter``)."""
 
 
 @dataclass(frozen=True, slots=True)

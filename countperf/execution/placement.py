@@ -40,7 +40,7 @@ CALLS = ("special", "pow")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSites:
-    """What decides the sites of a device program's instructions.
+    """Facts that decide the sites of a device program's instructions.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from countperf.execution.policy import ExecutionPolicy, Rows, Vectorized
 __all__ = ["Issued", "SiteRun"]
 
 Issued = tuple[tuple[IssueKey, Fraction], ...]
-"""What a unit of a count is issued as: keys, each with how many of it."""
+"""Keys that a unit of a count is issued as, each with its number."""
 
 _ONE = Fraction(1)
 _EVERYWHERE = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
@@ -32,7 +32,7 @@ _FEW = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRun:
-    """How a site runs under a policy.
+    """Way in which a site runs under a policy.
 
     Attributes
     ----------

@@ -103,7 +103,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
-    """How a block ends."""
+    """Way in which a block ends."""
 
     suffix: str = ""
     condition: Condition | None = None

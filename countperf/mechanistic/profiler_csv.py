@@ -1,4 +1,4 @@
-"""What profilers measured of a kernel, in the place of what is counted.
+"""Values that profilers measured of a kernel, in the place of counted ones.
 
 Read are the tables of ``ncu --csv`` (one metric a line, or ``--page raw``: one launch a line) and
 of ``nvprof --csv --metrics ...`` or ``--events ...`` (``--log-file``). Lines before the header,

@@ -109,7 +109,7 @@ class SassInstruction:
 
     @property
     def kind(self) -> Literal["global", "shared", "constant", "other unit", "core"]:
-        """What executes it; a core, unless it is known otherwise (control included)."""
+        """Unit that executes it; a core, unless it is known otherwise (control included)."""
         if self.base in _GLOBAL:
             return "global"
         if self.base in _SHARED:

@@ -129,7 +129,7 @@ def find_stalls(
 
 
 class _Reason(NamedTuple):
-    """What an instruction waited for last: until when, why, and the instruction before that."""
+    """Last wait of an instruction: its end, its cause, and the instruction before that."""
 
     ready: float
     cause: Cause

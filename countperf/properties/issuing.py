@@ -1,4 +1,4 @@
-"""What a device issues for counts by name: names are parsed here, and printed again."""
+"""Features that a device issues for counts by name: names are parsed and printed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a calibration came to, as text and as plain values."""
+"""Results of calibrations as text and as plain values."""
 
 from __future__ import annotations
 

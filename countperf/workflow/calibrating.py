@@ -90,7 +90,7 @@ _LATER_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Task:
-    """What a calibration is to do.
+    """Task of a calibration.
 
     Attributes
     ----------

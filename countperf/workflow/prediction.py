@@ -207,7 +207,7 @@ def _anchor(given: Any) -> Any:
 COMPILED_CHOICE = (
     f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
 )
-"""What is said where the model that reads compiled code was chosen."""
+"""Line that says that the model that reads compiled code was chosen."""
 
 
 def choice_text(model: str, reason: str) -> str:

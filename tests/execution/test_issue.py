@@ -1,4 +1,4 @@
-"""What a policy issues for typed counts: by hand, from the rules of a row of items."""
+"""Features that a policy issues for typed counts: by hand, from the rules of a row of items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is resident of a kernel, and the nearest changes that raise it, by hand."""
+"""Resident groups of a kernel, and the nearest changes that raise them, by hand."""
 
 from __future__ import annotations
 

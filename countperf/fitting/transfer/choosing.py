@@ -94,7 +94,7 @@ class Chosen:
 
 
 class Knowledge:
-    """What is known of the unknowns in the course of a campaign."""
+    """Knowledge of the unknowns in the course of a campaign."""
 
     def __init__(self, population: Population) -> None:
         self._population = population

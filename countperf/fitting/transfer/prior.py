@@ -182,7 +182,7 @@ class KnownModel(Part):
 
 
 class KnownDevices(Document):
-    """What is known of the weights of many devices.
+    """Knowledge of the weights of many devices.
 
     Attributes
     ----------

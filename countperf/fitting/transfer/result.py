@@ -1,4 +1,4 @@
-"""What a calibration came to."""
+"""Results of calibrations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CalibratedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CalibrationResult:
-    """What a calibration came to.
+    """Result of a calibration.
 
     Attributes
     ----------
