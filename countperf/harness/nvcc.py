@@ -31,6 +31,11 @@ _KERNEL_NAME = re.compile(
     r"(?:__global__\s+void|KERNEL)\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
 )
 _MESSAGE_LIMIT = 800
+_UNSUPPORTED = "Unsupported gpu architecture"
+_OLD_DEVICES = (
+    "CUDA 13 compiles for compute capability 7.5 and newer, CUDA 12 for 5.0 and newer: name the"
+    " nvcc of such a toolkit in COUNTPERF_NVCC"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,27 +67,45 @@ def find_nvcc() -> Path | None:
     Returns
     -------
     Path or None
-        What ``COUNTPERF_NVCC`` names, else the one on the path, of the toolkit (``CUDA_HOME``,
-        ``CUDA_PATH``, ``/usr/local/cuda``), or of PyPI's ``nvidia-cuda-nvcc``; None if there is
+        What ``COUNTPERF_NVCC`` names, else as `find_cuda_program` finds it; None if there is none.
+    """
+    return find_cuda_program("nvcc", "COUNTPERF_NVCC")
+
+
+def find_cuda_program(name: str, variable: str) -> Path | None:
+    """Find a program of CUDA's toolkit.
+
+    Parameters
+    ----------
+    name : str
+        The program.
+    variable : str
+        The environment variable that may name it.
+
+    Returns
+    -------
+    Path or None
+        What the variable names, else the one on the path, of the toolkit (``CUDA_HOME``,
+        ``CUDA_PATH``, ``/usr/local/cuda``), or of a PyPI package of NVIDIA's; None if there is
         none.
     """
-    named = os.environ.get("COUNTPERF_NVCC")
+    named = os.environ.get(variable)
     if named:
         found = shutil.which(named)
         return None if found is None else Path(found)
-    return next((path for path in _candidates() if os.access(path, os.X_OK)), None)
+    return next((path for path in _candidates(name) if os.access(path, os.X_OK)), None)
 
 
-def _candidates() -> Iterator[Path]:
-    on_path = shutil.which("nvcc")
+def _candidates(name: str) -> Iterator[Path]:
+    on_path = shutil.which(name)
     if on_path is not None:
         yield Path(on_path)
-    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    homes = [os.environ.get(home, "") for home in ("CUDA_HOME", "CUDA_PATH")]
     for home in (*filter(None, homes), "/usr/local/cuda"):
-        yield Path(home) / "bin" / "nvcc"
+        yield Path(home) / "bin" / name
     package = importlib.util.find_spec("nvidia")
     for place in (package.submodule_search_locations or ()) if package else ():
-        yield from sorted(Path(place).glob("*/bin/nvcc"), reverse=True)
+        yield from sorted(Path(place).glob(f"*/bin/{name}"), reverse=True)
 
 
 def compile_for(
@@ -150,7 +173,8 @@ def compile_sources(
     names = list(sources)
     texts = [_apart(sources[name], name, number) for number, name in enumerate(names)]
     found: dict[str, dict[str, KernelResources]] = {name: {} for name in names}
-    for entry, resources in parse_resources(_compiled(nvcc, "\n".join(texts), capability)).items():
+    said, _ = _compiled(nvcc, "\n".join(texts), capability)
+    for entry, resources in parse_resources(said).items():
         number, _, kernel = entry[1:].partition("_")
         found[names[int(number)]][kernel] = resources
     return found
@@ -163,25 +187,56 @@ def _apart(source: str, label: str, number: int) -> str:
     return f'namespace n{number} {{\n#line 1 "{label}"\n{source}\n}}\n#undef bIdx\n#undef tIdx\n'
 
 
-def _compiled(nvcc: Path, source: str, capability: str) -> str:
+def compile_cubin(source: str, capability: str = "9.0") -> bytes:
+    """Compile CUDA C to machine code.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C.
+    capability : str, optional
+        NVIDIA's compute capability, such as ``"9.0"``; one that the nvcc at hand knows.
+
+    Returns
+    -------
+    bytes
+        An object file ("cubin"), which `countperf.harness.compile.sass` disassembles.
+
+    Raises
+    ------
+    KernelBuildError
+        nvcc refuses the code or does not know the compute capability.
+    DeviceError
+        There is no nvcc.
+    """
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
+    return _compiled(nvcc, source, capability)[1]
+
+
+def _compiled(nvcc: Path, source: str, capability: str) -> tuple[str, bytes]:
+    """Return what nvcc says of a source, and the machine code."""
     architecture = f"sm_{capability.replace('.', '')}"
     with tempfile.TemporaryDirectory(prefix="countperf-nvcc-") as folder:
         path = Path(folder) / "kernels.cu"
         path.write_text(source, encoding="utf-8")
         command = [str(nvcc), f"-arch={architecture}", "-cubin", "-Xptxas", "-v", str(path)]
+        target = path.with_suffix(".cubin")
         result = subprocess.run(
-            [*command, "-o", str(path.with_suffix(".cubin"))],
+            [*command, "-o", str(target)],
             capture_output=True,
             text=True,
             check=False,
             errors="replace",
         )
-    said = result.stdout + result.stderr
-    if result.returncode:
-        lines = [line for line in said.splitlines() if "error" in line or "fatal" in line]
-        message = "; ".join(lines) or said.strip() or f"status {result.returncode}"
-        raise KernelBuildError(f"nvcc for {architecture}: {message[:_MESSAGE_LIMIT]}")
-    return said
+        said = result.stdout + result.stderr
+        if result.returncode:
+            lines = [line for line in said.splitlines() if "error" in line or "fatal" in line]
+            message = "; ".join(lines) or said.strip() or f"status {result.returncode}"
+            advice = f"; {_OLD_DEVICES}" if _UNSUPPORTED in message else ""
+            raise KernelBuildError(f"nvcc for {architecture}: {message[:_MESSAGE_LIMIT]}{advice}")
+        return said, target.read_bytes()
 
 
 def parse_resources(text: str) -> dict[str, KernelResources]:
