@@ -71,14 +71,33 @@ class _Factors:
         Positions of n measured configurations.
     lower : ndarray, shape (n, n)
         Cholesky factor of their covariance.
-    white : ndarray, shape (n, N)
-        Covariances with all N configurations, solved by that factor.
+    rows : ndarray, shape (m, N)
+        Covariances with all N configurations, solved by that factor, in the first n rows; the
+        others are room for more.
+    explained : ndarray, shape (N,)
+        Sum of the squares of those n rows.
     """
 
     scales: _Scales
     places: list[int]
     lower: Array
-    white: Array
+    rows: Array
+    explained: Array
+
+    @property
+    def white(self) -> Array:
+        """The rows that are in use, shape (n, N)."""
+        return self.rows[: len(self.places)]
+
+    def extend(self, rows: Array) -> None:
+        """Add rows; their places are added by the caller."""
+        known, more = len(self.places), len(rows)
+        if known + more > len(self.rows):
+            room = np.empty((max(2 * len(self.rows), known + more), self.rows.shape[1]))
+            room[:known] = self.rows[:known]
+            self.rows = room
+        self.rows[known : known + more] = rows
+        self.explained += np.einsum("ij,ij->j", rows, rows)
 
 
 class ConfigurationSearch:
@@ -234,14 +253,15 @@ class ConfigurationSearch:
                 scales=scales,
                 places=[],
                 lower=np.zeros((0, 0)),
-                white=np.zeros((0, len(self._inputs))),
+                rows=np.zeros((0, len(self._inputs))),
+                explained=np.zeros(len(self._inputs)),
             )
             self._scaled_at = len(places)
         self._append(factors, places[len(factors.places) :])
         whitened = _solved(factors.lower, values)
         square = (whitened @ whitened + 1) / (len(values) + 1)
         whole = 1 + factors.scales.noise + _JITTER + self._slopes**2
-        left = np.maximum(whole - (factors.white**2).sum(axis=0), _JITTER)
+        left = np.maximum(whole - factors.explained, _JITTER)
         return whitened @ factors.white, np.sqrt(square * left)
 
     def _scales_of(self, places: NDArray[np.intp], values: Array, start: _Scales | None) -> _Scales:
@@ -268,8 +288,7 @@ class ConfigurationSearch:
         lower[:known, :known] = factors.lower
         lower[known:, :known] = there.T
         lower[known:, known:] = corner
-        rows = _solved(corner, reach - there.T @ factors.white)
-        factors.white = np.concatenate([factors.white, rows])
+        factors.extend(_solved(corner, reach - there.T @ factors.white))
         factors.lower = lower
         factors.places += [int(place) for place in places]
 
