@@ -30,8 +30,8 @@ Their tables are `measurement_kernels.paper` and `measurement_kernels.paper_test
 are in `measurement_kernels.extended`, families of random shapes in
 `measurement_kernels.random_shapes`, both listed as collections of their own. Applications are in
 `measurement_kernels.applications`. Sets of variants, by which rankings are judged, are in
-`measurement_kernels.variants.sets`; they are listed only for purpose ``variant``. Kernels whose
-times others have published are in `measurement_kernels.published`; they are listed only for
+`measurement_kernels.variants.sets`; they are listed only for purpose ``variant``. Kernels of
+publications on models of GPUs are in `measurement_kernels.published`; they are listed only for
 collection ``published``.
 
 A kernel is described in one of two ways: as Loopy instructions with a transformation

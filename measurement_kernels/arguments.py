@@ -93,6 +93,10 @@ class Extent:
         return f"{scaled} + {self.offset}"
 
 
+Values: TypeAlias = Callable[[np.random.Generator, tuple[int, ...]], NDArray[np.float64]]
+"""Returns the contents of an array from a random generator and its shape."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayArgument:
     """An array in global memory.
@@ -110,6 +114,9 @@ class ArrayArgument:
     indices : callable or None
         Returns the contents of an array of 32-bit integers from a random generator and sizes; by
         default the array has numbers of the kernel's element type.
+    values : callable or None
+        Returns these numbers from a random generator and the array's shape; by default they are
+        uniform on ±1/2.
     """
 
     name: str
@@ -117,6 +124,7 @@ class ArrayArgument:
     order: Literal["C", "F"] = "C"
     role: Literal["input", "output", "updated"] = "input"
     indices: Callable[[np.random.Generator, Sizes], NDArray[np.int32]] | None = None
+    values: Values | None = None
 
     def dtype(self, element_type: str) -> str:
         """Return NumPy's name of the type of its elements."""
@@ -136,10 +144,13 @@ class ArrayArgument:
         return count
 
     def draw(self, random: np.random.Generator, element_type: str, sizes: Sizes) -> NDArray[Any]:
-        """Fill a new array of the right type and order: indices, or uniform on ±1/2."""
+        """Fill a new array of the right type and order: indices, or numbers."""
         if self.indices is not None:
             return self.indices(random, sizes)
         shape = self.shape_at(sizes)
+        if self.values is not None:
+            made = self.values(random, shape)
+            return made.astype(ELEMENT_TYPES[element_type], order=self.order)
         stored = shape if self.order == "C" else shape[::-1]
         if element_type == "f32":
             values: NDArray[Any] = random.random(stored, dtype="float32")
@@ -176,7 +187,7 @@ _ARRAY = re.compile(r"((?:output |updated |column-major )*)([a-z]\w*)\[([^]]*)\]
 _EXTENT = re.compile(r"(?:(\d+) ?\* ?)?([a-z]\w*)(?: ?\+ ?(\d+))?")
 
 
-def arrays(text: str) -> tuple[ArrayArgument, ...]:
+def arrays(text: str, values: Values | None = None) -> tuple[ArrayArgument, ...]:
     """Return arrays of the element type from a text that lists them with their shapes.
 
     Parameters
@@ -185,6 +196,8 @@ def arrays(text: str) -> tuple[ArrayArgument, ...]:
         Such as ``a[n + 2, 3], column-major b[m, 2*n], updated x[n], output r[n]``: names with
         extents in square brackets. Arrays are inputs in row-major order unless words before the
         name say otherwise.
+    values : callable, optional
+        As in `ArrayArgument`, of all these arrays.
 
     Raises
     ------
@@ -212,6 +225,7 @@ def arrays(text: str) -> tuple[ArrayArgument, ...]:
                 shape=tuple(_extent(extent, text) for extent in extents.split(", ")),
                 order="F" if "column-major" in words else "C",
                 role=cast(Literal["input", "output", "updated"], role),
+                values=values,
             )
         )
         rest = rest[match.end() :].removeprefix(",").lstrip()

@@ -165,10 +165,10 @@ class CatalogEntry:
         return made
 
     def reference(self, arguments: Mapping[str, Any], parameters: Sizes) -> dict[str, NDArray[Any]]:
-        """Compute the outputs with NumPy, in f64, and round them to the element type."""
-        dtype = ELEMENT_TYPES[self.element_type]
+        """Compute the outputs with NumPy, in f64, and round them to the arrays' types."""
+        types = {array.name: array.dtype(self.element_type) for array in self._arrays()}
         expected = self.expected(arguments, parameters)
-        return {name: values.astype(dtype, copy=False) for name, values in expected.items()}
+        return {name: values.astype(types[name], copy=False) for name, values in expected.items()}
 
     def case(self, exponent: int) -> KernelCase:
         """Return the case of ``parameters(exponent)``."""

@@ -280,6 +280,8 @@ def _distinct_rows(
         equal = (table[remaining] == row).all(axis=1)
         yield row, remaining[equal]
         remaining = remaining[~equal]
+    if not len(remaining):
+        return
     rows, inverse = np.unique(table[remaining], axis=0, return_inverse=True)
     if len(rows) > _MAXIMUM_PATTERNS:
         raise CountingError(

@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from countperf.errors import ParameterError
+from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_positive
 from countperf.mechanistic.model import (
@@ -303,6 +303,12 @@ class GpuMechModel(MechanisticModel):
                 count_memory_issue=self.count_memory_issue,
                 ignore_computation_latency=self.ignore_computation_latency,
             )
+        if not any(interval.insts for interval in intervals):
+            message = (
+                f"kernel {profile.name!r}: no instruction of kind compute, which {self.model} needs"
+                " (it counts what is issued between loads)"
+            )
+            raise ModelNotApplicableError(message, parameter="intervals")
         geometry = launch_geometry(profile, launch, self.device)
         result = interval_cycles(
             intervals, geometry.occupancy, self.policy, cpi_issue=self.cpi_issue

@@ -1,4 +1,4 @@
-"""Kernels whose times and hardware counters others have published, written in Loopy from words.
+"""Kernels of publications on models of GPUs, written in Loopy from words.
 
 They are listed only for collection ``published``; `measurement_kernels.catalog.entry` finds them by
 name, such as ``published-matmul/tiled/16x16/f32``.
@@ -12,6 +12,10 @@ family                      what it is, and who published times and counters
                             ``columns``, lanes along columns
 ``published-vector-add``    sum of vectors (the same)
 ``published-dot-product``   scalar product, one partial result per work group (the same)
+``published-rodinia``       fourteen kernels of the Rodinia suite (Lemeire et al., Table 9)
+``published-merge``         filters, support vectors, options (Hong & Kim 2009, Table 5)
+``published-apsp``          step of all-pairs shortest paths (Ma et al. 2014)
+``published-saxpy2``        y += a x by additions (Gajger and Czarnul 2018)
 ==========================  ====================================================================
 
 Amaris, de Camargo, Dyab, Goldman, Trystram, "A comparison of GPU execution time prediction using
@@ -25,6 +29,10 @@ from collections.abc import Iterator
 
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.published import amaris
+from measurement_kernels.published.gpu_models import GPU_MODELS
+from measurement_kernels.published.rodinia import RODINIA
+from measurement_kernels.published.rodinia_flow import RODINIA_FLOW
+from measurement_kernels.published.rodinia_grids import RODINIA_GRIDS
 
 PUBLISHED_PREFIX = "published-"
 """Prefix of the families of published kernels."""
@@ -33,3 +41,5 @@ PUBLISHED_PREFIX = "published-"
 def entries() -> Iterator[CatalogEntry]:
     """List the kernels."""
     yield from amaris.entries()
+    for kernel in (*RODINIA, *RODINIA_GRIDS, *RODINIA_FLOW, *GPU_MODELS):
+        yield from kernel.entries()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 
 from countperf.counting.analysis import analyze_kernel
+from countperf.counting.transactions import bank_conflicts
 from countperf.errors import KernelSpecificationError
 from countperf.measurements import KernelCase
 from countperf.properties.count_properties import count_kernel
@@ -15,7 +18,8 @@ from measurement_kernels.published import PUBLISHED_PREFIX
 
 
 def _counts(case: KernelCase) -> dict[str, int]:
-    found = count_kernel(case.build(), view="structure").evaluate(case.parameters)
+    counts = count_kernel(case.build(), view="structure", statistics=case.statistics)
+    found = counts.evaluate(case.parameters)
     return {name: int(number) for name, number in found.items() if number}
 
 
@@ -26,6 +30,10 @@ def test_they_are_listed_apart_and_found_by_name() -> None:
         "published-matrix-sum": 8,
         "published-vector-add": 3,
         "published-dot-product": 3,
+        "published-rodinia": 14,
+        "published-merge": 8,
+        "published-apsp": 2,
+        "published-saxpy2": 2,
     }
     assert set(families(collection="published")) == {each.family for each in found}
     assert all(each.family.startswith(PUBLISHED_PREFIX) for each in found)
@@ -58,3 +66,115 @@ def test_a_scalar_product_adds_up_each_group_in_a_tree() -> None:
     assert counts["barrier.local"] == 5 * 64 * 7
     stores = [each for each in analyze_kernel(case.build()).accesses if each.access.array == "r"]
     assert [each.executions.evaluate(case.parameters) for each in stores] == [5]
+
+
+_ACCESS = r"gmem\.(load|store)\."
+
+
+def _per_item(name: str, prefix: str, items: int, **sizes: int) -> Fraction:
+    counts = _counts(entry(name).case_at(**sizes))
+    return Fraction(sum(n for key, n in counts.items() if re.match(prefix, key)), items)
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "sizes", "printed"),
+    [
+        pytest.param("published-merge/sepia/16x4/f32", 48, {"n": 6, "m": 8}, 6, id="Sepia"),
+        pytest.param("published-merge/linear/16x4/f32", 48, {"n": 6, "m": 8}, 30, id="Linear"),
+        pytest.param("published-matmul/global/16x16/f32", 2000**2, {"n": 2000}, 4001, id="naive"),
+        pytest.param("published-matmul/tiled/20x20/f32", 2000**2, {"n": 2000}, 201, id="20 wide"),
+        pytest.param("published-matmul/tiled/4x4/f32", 2000**2, {"n": 2000}, 1001, id="4 wide"),
+    ],
+)
+def test_memory_instructions_are_those_that_hong_and_kim_print(
+    name: str, items: int, sizes: dict[str, int], printed: int
+) -> None:
+    assert _per_item(name, _ACCESS, items, **sizes) == printed  # Table 5
+
+
+def test_options_take_three_loads_and_two_stores() -> None:
+    """Hong & Kim print seven memory instructions of a code that is not printed."""
+    assert _per_item("published-merge/black-scholes/64x1/f32", _ACCESS, 1000, n=1000) == 5
+
+
+@pytest.mark.parametrize(
+    ("variant", "items", "barriers"),
+    [
+        # 16 items; one barrier after loading, one after each of 31 diagonals
+        pytest.param("nw-kernel1/16x1", 7 * 16, 32, id="alignment"),
+        pytest.param("lud-perimeter/32x1", 7 * 32, 2, id="rows and columns"),
+        pytest.param("lud-internal/16x16", 7 * 7 * 256, 1, id="products"),
+        # units, weights, products, four levels of a tree, stores
+        pytest.param("bpnn-layerforward/16x16", 7 * 256, 8, id="layer"),
+        pytest.param("bpnn-adjust-weights/16x16", 7 * 256, 1, id="weights"),
+    ],
+)
+def test_rodinia_kernels_have_these_barriers(variant: str, items: int, barriers: int) -> None:
+    assert _per_item(f"published-rodinia/{variant}/f32", "barrier.local", items, n=7) == barriers
+
+
+@pytest.mark.parametrize(
+    ("variant", "sizes", "counted"),
+    [
+        # a row of 1 to 15 products for each of 16 columns, on both sides of the diagonal; then
+        # one division for each element of a column
+        pytest.param(
+            "lud-perimeter/32x1", {"n": 1}, {"mul": 2 * 16 * 120, "div": 256}, id="triangles"
+        ),
+        # (n - 1 - t) rows of n - t columns, and one more for the right side
+        pytest.param("fan2/8x8", {"n": 20, "t": 1}, {"mul": 18 * 19 + 18}, id="elimination"),
+        # five factors, and 34 squares for each of five centers
+        pytest.param("kmeans-kernel-c/256x1", {"n": 10}, {"add": 10 * 5 * 68}, id="distances"),
+        pytest.param("time-step/192x1", {"n": 10}, {"mul": 50, "add": 50, "div": 10}, id="step"),
+        # per pixel: dn*dn and alike, own*own, g2, laplacian**2 and its factor, den, den*den
+        pytest.param("opt-srad1/256x1", {"n": 4, "m": 3}, {"mul": 12 * 10}, id="speckles"),
+    ],
+)
+def test_rodinia_kernels_compute_as_much(
+    variant: str, sizes: dict[str, int], counted: dict[str, int]
+) -> None:
+    counts = _counts(entry(f"published-rodinia/{variant}/f32").case_at(**sizes))
+    assert {kind: counts.get(f"flop.{kind}.f32") for kind in counted} == counted
+
+
+@pytest.mark.parametrize(
+    ("variant", "sub_groups"),
+    [
+        (name, sub_groups)
+        for sub_groups, names in {
+            1: "nw-kernel1 lud-perimeter",
+            2: "fan2 kmeans-swap",
+            6: "compute-step-factor time-step compute-flux",
+            8: "kmeans-kernel-c lud-internal hotspot opt-srad1 opt-srad2 bpnn-layerforward"
+            " bpnn-adjust-weights",
+        }.items()
+        for name in names.split()
+    ],
+)
+def test_groups_have_the_least_occupancies_that_lemeire_prints(
+    variant: str, sub_groups: int
+) -> None:
+    (found,) = entries(collection="published", family="published-rodinia", variant=variant)
+    along, across = found.group_shape
+    assert max(along * across // 32, 1) == sub_groups  # Table 9
+
+
+def test_shortest_paths_compare_once_for_each_addition() -> None:
+    counts = _counts(entry("published-apsp/16x16/f32").case_at(n=48))
+    assert counts["flop.add.f32"] == 48**3
+    assert counts["lmem.store.32"] == 2 * 48**3 // 16
+
+
+def test_saxpy2_adds_a_times() -> None:
+    counts = _counts(entry("published-saxpy2/128x1/f32").case_at(n=100, a=7))
+    assert counts["flop.add.f32"] == 100 * 8
+
+
+def test_sixteen_diagonals_of_an_alignment_have_these_bank_conflicts() -> None:
+    """Step m stores the cells (m - t + 1, t + 1) of lanes t <= m, whose words differ by 16."""
+    case = entry("published-rodinia/nw-kernel1/16x1/f32").case_at(n=3)
+    stores = [e for e in analyze_kernel(case.build()).accesses if e.access.direction == "store"]
+    (store,) = [e for e in stores if e.instruction == "cell1"]
+    found = bank_conflicts(store, case.parameters, banks=32, bank_width_bytes=4, sub_group_size=32)
+    assert (found.instructions, found.maximum) == (3 * 16, 8)
+    assert found.mean == Fraction(9, 2)  # (m + 2) // 2 for m from 0 to 15
