@@ -54,6 +54,15 @@ def value_of(row: Mapping[str, Any]) -> float:
     return float(value)
 
 
+def _as_read(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as Kernel Tuner reads it: failures as objects, no time left out."""
+    found = dict.fromkeys(TIMES, 0.0) | {n: 0.0 if row[n] is None else row[n] for n in row}
+    failures = [v for v in row.values() if isinstance(v, str) and v.endswith("Config")]
+    if failures:
+        found["__error__"] = getattr(util, failures[-1])()
+    return found
+
+
 class RecordedBudget(util.TuningBudget):
     """Kernel Tuner's budget without the time that passes on the clock."""
 
@@ -124,11 +133,7 @@ class Simulation:
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = content
-        blank = dict.fromkeys(TIMES, 0.0)
-        self._rows = {
-            key: blank | {name: 0.0 if row[name] is None else row[name] for name in row}
-            for key, row in content["cache"].items()
-        }
+        self._rows = {key: _as_read(row) for key, row in content["cache"].items()}
         self.space = Searchspace(content["tune_params"], self._is_known, 1_000_000_000)
         if self.space.size != len(self._rows):
             raise ValueError(f"{self.space.size} of {len(self._rows)} configurations were found")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, print_json
 from countperf.cli.predict import accesses_of
@@ -18,6 +18,7 @@ from countperf.models.explanation import explain
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.report.launches import launches_page
 from countperf.report.pages import ExplainedKernel, fit_page, kernel_page, search_page
+from countperf.tuning.contrast import contrast_of
 from countperf.tuning.journal import read_journal
 from countperf.tuning.result import as_key, read_ranking, read_tried
 from countperf.workflow.devices import known_device
@@ -25,12 +26,17 @@ from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.prediction import predict_in_detail
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from countperf.measurements import MeasurementSet
     from countperf.metrics import Evaluation
     from countperf.models.library import NamedFit
     from countperf.models.weights import WeightSet
     from countperf.report.page import Page
     from countperf.report.pages import ExplainedKernel
+    from countperf.tuning.contrast import Contrast
+    from countperf.tuning.ranking import Ranking
+    from countperf.tuning.result import Key, Trial
 
 
 _SHOWN_KERNELS = 4
@@ -150,10 +156,33 @@ def _search_page(path: Path) -> Page:
         for entry in entries
         if entry.get("kind") == "ranking"
     ]
+    ranking = rankings[-1] if rankings else None
     return search_page(
         header["space"],
         device,
         header["sizes"],
         tuple(tried.values()),
-        rankings[-1] if rankings else None,
+        ranking,
+        _contrast(header, entries, tried, ranking),
+    )
+
+
+def _contrast(
+    header: Mapping[str, Any],
+    entries: Sequence[Mapping[str, Any]],
+    tried: Mapping[Key, Trial],
+    ranking: Ranking | None,
+) -> Contrast | None:
+    """Hold the winner of a search that has ended against its default variant."""
+    wanted = entries[-1].get("default") if entries else None
+    if wanted is None or ranking is None or not tried:
+        return None
+    return contrast_of(
+        ranking.best,
+        min(tried.values(), key=lambda each: each.time_s).choice,
+        wanted,
+        time_of=lambda each: tried[as_key(each)].time_s if as_key(each) in tried else None,
+        model=header["weights"],
+        device=ranking.device,
+        sizes=header["sizes"],
     )

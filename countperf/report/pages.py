@@ -11,7 +11,9 @@ from countperf.hardware.parameters import UNITS
 from countperf.models.library import short_name
 from countperf.models.units import unit_of
 from countperf.report.accuracy import PURPOSES
+from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
+from countperf.report.contrast import contrast_lines
 from countperf.report.explanation import explanation_text
 from countperf.report.figures import (
     evaluation_figure,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from countperf.metrics import Evaluation
     from countperf.models.explanation import Explanation
     from countperf.models.weights import WeightSet
+    from countperf.tuning.contrast import Contrast
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import Trial
 
@@ -153,6 +156,7 @@ def search_page(
     sizes: Mapping[str, int],
     tried: Sequence[Trial],
     ranking: Ranking | None = None,
+    contrast: Contrast | None = None,
 ) -> Page:
     """Show a search: the winner, what ran, how the best time fell, what else was predicted.
 
@@ -168,6 +172,8 @@ def search_page(
         Variants that ran, in order.
     ranking : Ranking, optional
         The predictions.
+    contrast : Contrast, optional
+        The winner beside the default variant.
 
     Raises
     ------
@@ -194,12 +200,24 @@ def search_page(
             Section(
                 title="Progress", blocks=(Block(figures=(("measured over predicted", figure),)),)
             ),
+            *([] if contrast is None else [_contrast_section(contrast)]),
             Section(
                 title="Variants that ran",
                 blocks=(Block(table=_variants_table(by_time[:_MOST_VARIANTS])),),
             ),
             _device_section(device, None),
         ),
+    )
+
+
+def _contrast_section(contrast: Contrast) -> Section:
+    header, rows = side_by_side(contrast.pair.first, contrast.pair.second)
+    table = PageTable(
+        header=("part", *header[1:]), rows=tuple(tuple(row) for row in rows), right=(1, 2, 3)
+    )
+    return Section(
+        title="Why it beats the default variant",
+        blocks=(Block(lines=tuple(contrast_lines(contrast)), table=table),),
     )
 
 

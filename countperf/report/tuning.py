@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from countperf.report.contrast import contrast_object, contrast_text
 from countperf.report.numbers import format_percent, format_quantity, format_table
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def tuning_object(result: TuningResult) -> dict[str, Any]:
         "spent_s": result.spent_s,
         "ranking_s": result.ranking_s,
         "numbers_checked": result.numbers_checked,
+        "against_default": result.contrast and contrast_object(result.contrast),
         "predicted": result.predicted,
         "complete": result.ranking_complete,
         "tried": [_tried_object(tried) for tried in result.tried],
@@ -169,6 +171,8 @@ def tuning_text(result: TuningResult) -> str:
         f"{f', {failed} failed' if failed else ''}; {format_quantity(result.spent_s, 's')} spent, "
         f"{format_quantity(result.ranking_s, 's')} of it on predictions; {_STOPS[result.stopped]}",
     ]
+    if result.contrast is not None:
+        parts.append(contrast_text(result.contrast))
     return "\n".join([*parts, *_refusal_lines(result.refusals)])
 
 

@@ -106,6 +106,7 @@ class _EndLine(_SearchLine):
     kind: Literal["end"]
     stopped: Stop
     budget: _Budget
+    default: dict[str, Value] | None = None
 
 
 _SEARCH_LINES: Mapping[object, type[_SearchLine]] = {

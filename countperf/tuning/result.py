@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from countperf import front_door
 from countperf.display import Drawable, Table, shortened
 from countperf.errors import ParameterError
+from countperf.tuning.contrast import Contrast
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.ranking import Ranking, Reason, RefusalCount
 from countperf.tuning.space import Choice, Value
@@ -236,6 +237,9 @@ class TuningResult(Table, Drawable):
         How much of it went into predicting, s.
     numbers_checked : bool
         Whether each variant's numbers were compared with the space's reference.
+    contrast : Contrast or None
+        The winner beside the default variant, part by part of the predicted time; None where the
+        winner is the default one, or one of them has no prediction.
     """
 
     space: str
@@ -256,6 +260,7 @@ class TuningResult(Table, Drawable):
     spent_s: float
     ranking_s: float
     numbers_checked: bool = True
+    contrast: Contrast | None = None
 
     def __repr__(self) -> str:
         return shortened(front_door.function("tuning_text")(self))

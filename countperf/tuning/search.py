@@ -15,6 +15,7 @@ from countperf.harness.runner import CaseRunner
 from countperf.tuning.build_workers import Builders, BuildWorkers
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.checked_space import checked_space
+from countperf.tuning.contrast import Contrast, contrast_of, first_listed
 from countperf.tuning.exclusive_timing import SearchStoppedError, TimingLock
 from countperf.tuning.journal import Journal, search_header
 from countperf.tuning.measuring import Bench, stage_of
@@ -519,6 +520,8 @@ class _Search:
             if self._ranking != self._noted:
                 self._journal.append({**ranking_line(self._ranking), "spent_s": spent_s})
             end = {"kind": "end", "stopped": stopped, "budget": self._budget.to_object()}
+            if result.contrast is not None:
+                end["default"] = result.contrast.default.choice
             self._journal.append({**end, "spent_s": spent_s})
         return result
 
@@ -569,6 +572,23 @@ class _Search:
             spent_s=spent_s,
             ranking_s=self._ranking.seconds,
             numbers_checked=self._space.reference is not None,
+            contrast=self._contrast(winner),
+        )
+
+    def _contrast(self, winner: Trial) -> Contrast | None:
+        """Hold the winner against the default variant."""
+        default = first_listed(self._ranking.best, self._space)
+        if default is None:
+            return None
+        tried = self._known.tried
+        return contrast_of(
+            self._ranking.best,
+            winner.choice,
+            default.choice,
+            time_of=lambda each: tried[as_key(each)].time_s if as_key(each) in tried else None,
+            model=self._question.weights.model,
+            device=self._question.weights.device.slug,
+            sizes=self._ranking.sizes,
         )
 
     def _unbounded(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from importlib.util import find_spec
 from typing import Any
@@ -32,6 +33,23 @@ def content() -> dict[str, Any]:
         if (x, tile) != (64, 4)
     }
     return {"tune_params": VALUES, "cache": rows}
+
+
+def test_failures_are_the_ones_of_kernel_tuner() -> None:
+    """Kernel Tuner writes them as texts, and gives strategies the largest number instead."""
+    from kernel_tuner_simulation import Simulation
+
+    with_failure = content()
+    with_failure["cache"]["32,1"]["time"] = "RuntimeFailedConfig"
+    asked: list[float] = []
+
+    def strategy(func: Any, searchspace: Any) -> None:
+        asked.extend(func(tuple(each)) for each in searchspace.list)
+
+    run = Simulation(with_failure).run(strategy, limit_s=1e6, seed=0)
+    assert max(asked) == sys.float_info.max
+    assert np.isnan(run.values).sum() == 1
+    assert run.spent_s[-1] == pytest.approx(11 * MS / 1e3)
 
 
 class Slow:
