@@ -6,7 +6,7 @@ import argparse
 
 from countperf.cli.common import print_json
 from countperf.report import format_table
-from countperf.workflow.devices import devices
+from countperf.workflow.devices import absences, devices
 
 
 def run(options: argparse.Namespace) -> None:
@@ -19,3 +19,5 @@ def run(options: argparse.Namespace) -> None:
         return
     rows = [[d.label, d.identity.slug, d.identity.name] for d in found]
     print(format_table(rows) if rows else "no device; 'countperf doctor' says what to do")
+    for absence in absences():
+        print(f"no {absence.prefix} device: {absence.problem}; {absence.advice}")

@@ -12,11 +12,17 @@ from countperf.models.library import find_fit
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device
+    from countperf.harness.devices import Absence
 
 
 def devices() -> tuple[Device, ...]:
     """List the devices of this machine, OpenCL and CUDA, working or not (see `doctor`)."""
     return discover().devices
+
+
+def absences() -> tuple[Absence, ...]:
+    """List why kinds of devices are absent that the machine seems to be set up for."""
+    return tuple(each for each in discover().absences if each.is_expected)
 
 
 def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:

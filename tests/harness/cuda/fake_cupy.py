@@ -32,8 +32,12 @@ class CUDARuntimeError(RuntimeError):
         self.status = status
 
 
-class CUDADriverError(CUDARuntimeError):
-    """As CuPy's."""
+class CUDADriverError(RuntimeError):
+    """As CuPy's, which is not one of the runtime's."""
+
+    def __init__(self, status: int, text: str = "CUDA_ERROR_UNKNOWN: unknown error") -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class OutOfMemoryError(MemoryError):
@@ -205,7 +209,8 @@ class _Memory:
     def __init__(self, cupy: FakeCupy, size: int) -> None:
         cupy.fail("malloc")
         if size > cupy.free_bytes:
-            raise OutOfMemoryError(f"{size} byte")
+            # memory outside a pool: OutOfMemoryError is raised by pools alone
+            raise CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
         self._memory = Memory(size)
         self.ptr = self._memory.address
 

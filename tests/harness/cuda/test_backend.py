@@ -435,20 +435,33 @@ def test_without_cupy_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None
     assert "pip install countperf[cuda]" in found.advice
 
 
+@pytest.mark.parametrize(
+    ("status", "version", "problem"),
+    [
+        pytest.param(35, 0, "CuPy is there, but no NVIDIA driver", id="no driver"),
+        pytest.param(
+            35,
+            12040,
+            "CuPy is there, but the NVIDIA driver is too old: it has CUDA 12.4, CuPy needs 13.0",
+            id="too old",
+        ),
+        pytest.param(
+            999, 13010, "CuPy is there, but CUDA does not start: cudaErrorX: it says", id="else"
+        ),
+    ],
+)
 def test_without_a_driver_the_mend_is_given(
-    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch, status: int, version: int, problem: str
 ) -> None:
-    cupy.failures["count"] = CUDARuntimeError(35, "cudaErrorInsufficientDriver: too old")
-    monkeypatch.setattr(cuda_backend, "has_nvidia_gpu", lambda: True)
+    cupy.failures["count"] = CUDARuntimeError(status, "cudaErrorX: it says")
+    monkeypatch.setattr(cupy.cuda.runtime, "driverGetVersion", lambda: version)
+    monkeypatch.setattr(cuda_backend, "has_nvidia_gpu", lambda: False)
 
     found = CudaBackend(lambda: load_driver(lambda name: cupy if name == "cupy" else FakeNvml()))
     findings = found.discover()
 
     assert findings == Findings(
-        label_prefix="cuda",
-        problem="CUDA does not start: cudaErrorInsufficientDriver: too old",
-        advice=findings.advice,
-        is_expected=True,
+        label_prefix="cuda", problem=problem, advice=findings.advice, is_expected=True
     )
     assert "install NVIDIA's driver" in findings.advice
 
