@@ -12,6 +12,7 @@ from countperf.cli.mechanistic import asked_cost
 from countperf.documents import check_writable, write_rescued
 from countperf.errors import ParameterError
 from countperf.report.drawing import check_figure_path
+from countperf.report.live import LiveSearch
 from countperf.report.replay import replay_head
 from countperf.report.tuning import (
     device_results_object,
@@ -67,24 +68,32 @@ def run(options: argparse.Namespace) -> None:
         "tolerance": options.tolerance,
         "workers": options.workers,
         "longest_s": options.longest,
-        "progress": lambda text: print(text, file=sys.stderr, flush=True),
     }
     sizes = as_dict(options.parameters)
     if len(options.device) > 1:
         try:
-            several = tune_devices(options.space, sizes, devices=options.device, **given)
+            several = tune_devices(
+                options.space, sizes, devices=options.device, progress=_say, **given
+            )
         except DevicesInterrupt as error:
             _show_devices(options, error.results)
             raise
         _show_devices(options, several)
         return
     try:
-        result = tune(options.space, sizes, device=device, **given)
+        with LiveSearch() as live:
+            result = tune(
+                options.space, sizes, device=device, progress=live.say, watch=live, **given
+            )
     except SearchInterrupt as error:
         if error.result is not None:
             _show(options, error.result)
         raise
     _show(options, result)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _replay(options: argparse.Namespace) -> None:

@@ -159,12 +159,25 @@ class Candidates:
     @property
     def is_confident(self) -> bool:
         """Whether what is left has no chance, at the plan's confidence."""
+        chance = self.chance
+        return chance is not None and chance <= 1 - self._plan.confidence
+
+    @property
+    def chance(self) -> float | None:
+        """Bound of the probability that what is left beats the best by more than the tolerance."""
         best_s = self.best_s
         if best_s is None:
-            return False
-        return chance_of_better(self._rest(), best_s, self._plan.tolerance) <= (
-            1 - self._plan.confidence
-        )
+            return None
+        return chance_of_better(self._rest(), best_s, self._plan.tolerance)
+
+    @property
+    def expected_gain(self) -> float | None:
+        """Fraction of the best time that the most promising one left is expected to gain."""
+        best_s = self.best_s
+        if best_s is None:
+            return None
+        left = self._gain()[self.remaining]
+        return float(left.max() / best_s) if len(left) else 0.0
 
     @property
     def known(self) -> int:

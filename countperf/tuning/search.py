@@ -42,6 +42,7 @@ from countperf.tuning.result import (
     tried_line,
 )
 from countperf.tuning.space import Choice, SearchSpace
+from countperf.tuning.watching import SearchState, Watch
 
 Progress = Callable[[str], None]
 
@@ -49,6 +50,7 @@ _MOST_ROUNDS = 3  # in which a variant is run that may have been disturbed
 _WAIT_S = 0.05  # for a variant to be built, before others are looked after
 _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
 _SHORTEST_S = 3.0  # that a variant may take in the shortest of searches
+_SHOWN_EVERY_S = 1.0  # to who watches
 _OVERTIME_S = 1.0  # for a variant that is being timed when the seconds are over
 RESERVED = 0.1
 """Fraction of the seconds that is kept for running the best again, if that takes so long."""
@@ -68,6 +70,7 @@ def tune_space(
     gate: TimingLock | None = None,
     on_point: Callable[[Point], None] | None = None,
     longest_s: float | None = None,
+    watch: Watch | None = None,
 ) -> TuningResult:
     """Find the fastest variant of a space on a device within a budget.
 
@@ -99,6 +102,8 @@ def tune_space(
         What predicting, building or timing a variant may take, s, where processes of a pool of ours
         do it: a process that takes longer, or ends, is replaced, and its variant refused. By
         default a quarter of the budget, but 3 s at least and a minute at most.
+    watch : callable, optional
+        Is told the state of the search when it changes, and about once a second.
 
     Returns
     -------
@@ -127,6 +132,7 @@ def tune_space(
         search = _Search(
             question, space, runner, budget, plan, journal, progress, began_s, longest_s
         )
+        search.watch = watch
         if (found := search.found_before()) is not None:
             return found
         pool = stack.enter_context(pool_or(executor))
@@ -180,6 +186,9 @@ class _Search:
         self._longest_s = longest_s
         self._journal = journal
         self._say = progress or (lambda _: None)
+        self.watch: Watch | None = None
+        self._watched: tuple[int, ...] = ()
+        self._watched_s = 0.0
         self._entries = [] if journal is None else journal.entries
         self._before_s = max((float(e.get("spent_s", 0.0)) for e in self._entries), default=0.0)
         self._began_s = runner.clock.now() if began_s is None else began_s
@@ -350,6 +359,7 @@ class _Search:
             if self._is_spent():
                 return "budget"
             self._predictions.correct(self._known.promising_s)
+            self._show()
             if not self._known.remaining.any():
                 if not counting and not self._predictions.resume():
                     return "exhausted" if self._ranking.complete else "budget"
@@ -366,6 +376,32 @@ class _Search:
                 went_on = self._try_or_build(self._elsewhere, counting=counting)
             if not went_on:
                 return "budget"
+
+    def _show(self) -> None:
+        """Tell who watches the state, if it has changed or a second has passed."""
+        if self.watch is None:
+            return
+        known, now_s = self._known, self._spent_s()
+        counts = len(known.tried), len(known.refused), self._ranking.predicted
+        if counts == self._watched and now_s - self._watched_s < _SHOWN_EVERY_S:
+            return
+        self._watched, self._watched_s = counts, now_s
+        self.watch(
+            SearchState(
+                space=self._space.name,
+                device=self._runner.identity.slug,
+                best_s=known.best_s,
+                best=known.fastest.choice if known.tried else {},
+                tried=len(known.tried),
+                failed=len(known.refused),
+                predicted=self._ranking.predicted,
+                expected_gain=known.expected_gain,
+                chance=known.chance,
+                spent_s=now_s,
+                seconds=self._budget.seconds,
+                measurements=self._budget.measurements,
+            )
+        )
 
     def _build_and_try(self) -> bool:
         """Build and try a variant here, and another one ahead; tell whether there was time."""

@@ -15,6 +15,7 @@ from countperf.harness.runner import KernelRunner
 from countperf.models.compiled import COMPILED
 from countperf.models.library import load_weights, short_name
 from countperf.models.weights import WeightSet
+from countperf.report.live import LiveSearch, in_notebook
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.checked_space import checked_space
 from countperf.tuning.devices import DeviceSearch
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from countperf.tuning.ranking import Ranking
     from countperf.tuning.result import TuningResult
     from countperf.tuning.space import SearchSpace
+    from countperf.tuning.watching import Watch
 
 
 def rank(
@@ -192,6 +194,7 @@ def tune(
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
     longest_s: float | None = None,
+    watch: Watch | None = None,
     **more: int,
 ) -> TuningResult:
     """Find the fastest variant of a kernel on a device within a budget.
@@ -225,6 +228,9 @@ def tune(
         What predicting, building or timing a variant may take, s; by default a quarter of the
         seconds, but 3 s at least and a minute at most. A process of our own pool that takes longer,
         or ends, is replaced, and its variant alone is refused.
+    watch : callable, optional
+        Is told the state of the search (`SearchState`) when it changes, and about once a second. In
+        a notebook, a line below the cell shows it by default.
 
     Returns
     -------
@@ -265,6 +271,7 @@ def tune(
             progress=progress,
             began_s=began_s,
             longest_s=longest_s,
+            watch=LiveSearch() if watch is None and in_notebook() else watch,
         )
 
 

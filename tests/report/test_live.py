@@ -1,0 +1,115 @@
+"""A search under way is shown on terminals, in notebooks, and as lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from countperf.report.live import LiveSearch, state_text
+from countperf.tuning.watching import SearchState
+from tests.tuning.test_search import BEST, BEST_S, MANY, QUESTION, Inline, scripted, tune_space
+
+STATE = SearchState(
+    space="toy",
+    device="pocl-testchip",
+    best_s=1.5e-3,
+    best={"tile": 8},
+    tried=4,
+    failed=1,
+    predicted=180,
+    expected_gain=0.034,
+    chance=0.6,
+    spent_s=20.0,
+    seconds=60.0,
+    measurements=None,
+)
+TEXT = (
+    "toy: best 1.50 ms (tile=8); 4 of 180 ran; next: 3.4 % faster on average, 60 % chance that one"
+    " left is faster; 40 s left"
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_state_is_one_line() -> None:
+    assert state_text(STATE) == TEXT
+    begun = replace(STATE, best_s=None, tried=0, failed=0, expected_gain=None, chance=None)
+    assert state_text(begun) == "toy: 180 variants predicted, none ran yet; 40 s left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "measurements", "left_s"),
+    [(60.0, None, 40.0), (None, 25, 80.0), (60.0, 6, 4.0), (15.0, None, 0.0), (None, None, None)],
+)
+def test_time_that_is_left(
+    seconds: float | None, measurements: int | None, left_s: float | None
+) -> None:
+    """Five measurements took 20 s, so that another one takes 4 s."""
+    state = replace(STATE, seconds=seconds, measurements=measurements)
+    assert state.left_s == left_s
+
+
+def test_a_terminal_has_one_line_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "60")
+    with LiveSearch() as live:
+        live(STATE)
+        live.say("1.40 ms: tile=16")
+    erase = "\r\x1b[2K"
+    cut = TEXT[:56] + "..."
+    assert terminal.getvalue() == f"{erase}{cut}{erase}1.40 ms: tile=16\n{erase}{cut}{erase}"
+
+
+def test_elsewhere_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 1.0, 2.5, 10.0, 23.0])
+    with LiveSearch(now=lambda: next(times)) as live:
+        for _ in range(4):
+            live(STATE)
+    assert capsys.readouterr().err.splitlines() == [TEXT, TEXT]  # at 2.5 and 23 s
+
+
+def test_a_notebook_has_one_output_that_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, line: Any) -> None:
+            shown.append(f"updated: {line!r}")
+
+    def display(line: Any, *, display_id: bool) -> Handle:
+        assert display_id
+        shown.append(repr(line))
+        return Handle()
+
+    python = ModuleType("IPython")
+    vars(python)["get_ipython"] = lambda: SimpleNamespace(kernel=object())
+    vars(python)["display"] = SimpleNamespace(display=display)
+    monkeypatch.setitem(sys.modules, "IPython", python)
+    live = LiveSearch()
+    live(STATE)
+    live(STATE)
+    assert shown == [TEXT, f"updated: {TEXT}"]
+
+
+def test_a_search_tells_its_state() -> None:
+    states: list[SearchState] = []
+
+    found = tune_space(QUESTION, scripted(), MANY, executor=Inline(), watch=states.append)
+
+    assert [state.tried for state in states] == sorted({state.tried for state in states})
+    assert states[0].best_s is None
+    assert states[-1].tried == len(found.tried)
+    assert states[-1].best == BEST
+    assert states[-1].best_s == pytest.approx(BEST_S)
+    chances = [state.chance for state in states if state.chance is not None]
+    assert all(0 <= chance <= 1 for chance in chances)
+    assert chances[-1] <= 0.05  # it stops at 95 % confidence
+    assert all(state.expected_gain is None or state.expected_gain >= 0 for state in states)
