@@ -43,6 +43,7 @@ _SHARED = ("LDS", "STS", "ATOMS", "LDSM")
 _CONSTANT = ("LDC", "ULDC")
 _NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "BRA", "EXIT", "BAR", "NOP", "SYNC", "BSYNC")
 _OTHER_UNITS = ("MUFU", "DADD", "DMUL", "DFMA", "DSETP")
+_JUMPS = ("BRA", "SSY", "PBK", "PCNT", "BSSY", "CALL", "CAL", "JCAL")
 _REFUSED = ("CALL", "JCAL", "RET", "BRX", "JMP", "JMX")
 
 
@@ -92,6 +93,10 @@ class SassInstruction:
         Label or address that a branch names; empty for others.
     with_previous : bool
         Whether it is issued together with the one before.
+    guard : str
+        The predicate that guards it, ``!P0`` for its inverse; empty if none does.
+    operands : tuple of str
+        As they are printed.
     """
 
     address: int
@@ -101,6 +106,8 @@ class SassInstruction:
     is_conditional: bool = False
     target: str = ""
     with_previous: bool = False
+    guard: str = ""
+    operands: tuple[str, ...] = ()
 
     @property
     def base(self) -> str:
@@ -235,22 +242,76 @@ def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str,
     """
     known = latencies or SassLatencies()
     return {
-        name: SassAnalysis(kernel=name, segments=_segments(name, code, labels, known))
-        for name, (code, labels) in _functions(text).items()
+        name: SassAnalysis(
+            kernel=name,
+            segments=_segments(name, _analyzable(code.instructions), code.labels, known),
+        )
+        for name, code in parse_sass(text).items()
     }
 
 
-_Code = tuple[list[SassInstruction], dict[str, int]]
+def _analyzable(code: Sequence[SassInstruction]) -> list[SassInstruction]:
+    """Return instructions without those that do nothing; refuse calls and computed jumps."""
+    for each in code:
+        if each.base in _REFUSED:
+            message = (
+                f"{each.opcode} at {each.address:#x}: code with calls or computed jumps is not"
+                " analyzed"
+            )
+            raise ParameterError(message, parameter="text")
+    return [each for each in code if each.base != "NOP"]
 
 
-def _functions(text: str) -> dict[str, _Code]:
-    found: dict[str, _Code] = {}
-    code, labels = found.setdefault("kernel", ([], {}))
+@dataclass(frozen=True, slots=True)
+class SassCode:
+    """A function of a listing.
+
+    Attributes
+    ----------
+    instructions : list of SassInstruction
+        In order.
+    labels : dict from str to int
+        Addresses of labels.
+    """
+
+    instructions: list[SassInstruction]
+    labels: dict[str, int]
+
+    def place_of(self, target: str) -> int | None:
+        """Return the place of the instruction at a label or an address; None if there is none."""
+        address = self.labels.get(target)
+        if address is None and target.startswith("0x"):
+            address = int(target, 16)
+        return next(
+            (p for p, each in enumerate(self.instructions) if each.address == address), None
+        )
+
+
+def parse_sass(text: str) -> dict[str, SassCode]:
+    """Read the functions of a listing.
+
+    Parameters
+    ----------
+    text : str
+        What ``cuobjdump -sass`` or ``nvdisasm`` prints.
+
+    Returns
+    -------
+    dict from str to SassCode
+        By name, functions without instructions left out.
+
+    Raises
+    ------
+    ParameterError
+        There is no instruction.
+    """
+    found: dict[str, SassCode] = {}
+    code = found.setdefault("kernel", SassCode([], {}))
     pending: list[str] = []
     in_braces = opened = False
     for line in text.splitlines():
         if (title := _FUNCTION.match(line)) is not None:
-            code, labels = found.setdefault(title[1] or title[2], ([], {}))
+            code = found.setdefault(title[1] or title[2], SassCode([], {}))
             continue
         if (label := _LABEL.match(line)) is not None:
             pending.append(label[1])
@@ -265,12 +326,10 @@ def _functions(text: str) -> dict[str, _Code]:
         )
         if match[7] or match[8]:
             in_braces = False
-        if instruction.base == "NOP":
-            continue
-        labels.update(dict.fromkeys(pending, instruction.address))
+        code.labels.update(dict.fromkeys(pending, instruction.address))
         pending.clear()
-        code.append(instruction)
-    kernels = {name: each for name, each in found.items() if each[0]}
+        code.instructions.append(instruction)
+    kernels = {name: each for name, each in found.items() if each.instructions}
     if not kernels:
         message = "no instruction in the listing; pass what cuobjdump -sass or nvdisasm prints"
         raise ParameterError(message, parameter="text")
@@ -281,9 +340,6 @@ def _instruction(
     address: int, guard: str, opcode: str, operands: str, with_previous: bool
 ) -> SassInstruction:
     base = opcode.split(".")[0]
-    if base in _REFUSED:
-        message = f"{opcode} at {address:#x}: code with calls or computed jumps is not analyzed"
-        raise ParameterError(message, parameter="text")
     parts = [part.strip() for part in operands.split(",")] if operands else []
     reads: set[str] = set(_names(guard)) if guard else set()
     writes: set[str] = set()
@@ -301,7 +357,7 @@ def _instruction(
     if ".X" in opcode:
         reads.add("CC")
     target = ""
-    if base == "BRA" and parts:
+    if base in _JUMPS and parts:
         target = parts[-1].strip("`() ")
     return SassInstruction(
         address=address,
@@ -311,6 +367,8 @@ def _instruction(
         is_conditional=bool(guard) and guard not in ("PT", "!UPT"),
         target=target,
         with_previous=with_previous,
+        guard=guard,
+        operands=tuple(parts),
     )
 
 
@@ -328,15 +386,14 @@ def _segments(
     labels: dict[str, int],
     latencies: SassLatencies,
 ) -> tuple[SassSegment, ...]:
-    places = {each.address: place for place, each in enumerate(code)}
     loops: list[tuple[int, int]] = []
     for place, each in enumerate(code):
-        if not each.target:
+        if each.base != "BRA":
             continue
         address = labels.get(each.target)
         if address is None and each.target.startswith("0x"):
             address = int(each.target, 16)
-        first = None if address is None else places.get(address)
+        first = None if address is None else _first_at(code, address)
         # the code ends in a branch to itself, which is never executed
         if first is not None and first < place:
             loops.append((first, place + 1))
@@ -360,6 +417,11 @@ def _segments(
         for first, after, is_loop in cuts
         if after > first
     )
+
+
+def _first_at(code: Sequence[SassInstruction], address: int) -> int | None:
+    """Return the place of the first instruction at an address or behind it."""
+    return next((place for place, each in enumerate(code) if each.address >= address), None)
 
 
 def _path(

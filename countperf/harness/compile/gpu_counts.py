@@ -1,0 +1,238 @@
+"""Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed.
+
+The kernel is compiled by nvcc and disassembled (`sass`), and sub-groups are followed through its
+machine code (`countperf.machine_code.warp`): all of the first, the middle and the last work group
+along each axis; the middle one stands for those between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from countperf.errors import CountingError
+from countperf.harness.compile.sass import compile_sass
+from countperf.harness.cuda.target import CudaCode, generate_cuda
+from countperf.harness.description import describe_kernel
+from countperf.harness.scalars import as_scalar
+from countperf.machine_code.classify_sass import classify_sass
+from countperf.machine_code.warp import Executed, WarpInstruction, WarpProgram, launched
+from countperf.machine_code.warp_unit import LANES
+from countperf.mechanistic.sass import SassCode, SassInstruction, parse_sass
+
+_FIRST_ARGUMENT = {5: 0x140, 6: 0x140, 7: 0x160, 8: 0x160, 9: 0x210, 10: 0x380, 12: 0x380}
+"""Place of the first argument in constant bank 0, by major compute capability."""
+
+_SHAPES = {5: 0x8, 6: 0x8, 7: 0x0, 8: 0x0, 9: 0x0}
+"""Place of extents of groups and grid there; newer code does not read them from it."""
+
+_NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
+
+_Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCounts:
+    """Instructions that all sub-groups of all launches execute.
+
+    Attributes
+    ----------
+    instructions : Mapping from str to int
+        By class (`countperf.machine_code.classify_sass`), once for a sub-group; ``all`` of them,
+        also those whose predicate is false.
+    lanes : Mapping from str to int
+        The same for each lane whose predicate is true.
+    sub_groups : int
+        Sub-groups.
+    """
+
+    instructions: Mapping[str, int]
+    lanes: Mapping[str, int]
+    sub_groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    kernel: str
+    groups: _Shape
+    shape: _Shape
+    arguments: tuple[Any, ...]
+
+
+class GpuKernel:
+    """A kernel compiled for an NVIDIA GPU, to be followed at any sizes.
+
+    Parameters
+    ----------
+    t_unit : loopy.TranslationUnit
+        For any target, with one entry point whose argument types are known.
+    capability : str, optional
+        NVIDIA's compute capability, such as ``"9.0"``; one that the nvcc at hand knows.
+
+    Raises
+    ------
+    KernelBuildError
+        nvcc refuses the code or does not know the compute capability.
+    DeviceError
+        There is no nvcc or no nvdisasm.
+    CountingError
+        Where arguments of this compute capability are is not known.
+    loopy.LoopyError
+        Loopy generates no code for it.
+    """
+
+    def __init__(self, t_unit: Any, capability: str = "9.0") -> None:
+        self.capability = capability
+        self._major = int(capability.partition(".")[0])
+        if self._major not in _FIRST_ARGUMENT:
+            known = ", ".join(map(str, _FIRST_ARGUMENT))
+            raise CountingError(
+                f"machine code for compute capability {capability} is not followed; it is for the"
+                f" major numbers {known}"
+            )
+        self._code: CudaCode = generate_cuda(t_unit)
+        self._description = describe_kernel(t_unit, lambda _: [])
+        self._listing = compile_sass(self._code.source, capability)
+
+    @cached_property
+    def programs(self) -> dict[str, WarpProgram]:
+        """The code of each device program, by name."""
+        found = parse_sass(self._listing)
+        return {name: _program(name, found[name], self._major) for name in self._code.kernels}
+
+    def counts(self, parameters: Mapping[str, int], *, every_group: bool = False) -> GpuCounts:
+        """Follow sub-groups of each launch; return instructions of all.
+
+        Parameters
+        ----------
+        parameters : mapping from str to int
+            Values of all integer arguments; other scalars are 1, for what they are decides nothing.
+        every_group : bool, optional
+            Follow all groups, where those between the first and the last differ, as in triangular
+            loops over groups.
+
+        Raises
+        ------
+        CountingError
+            A loop depends on data, a function is called, or there are too many instructions.
+        """
+        instructions: Counter[str] = Counter()
+        lanes: Counter[str] = Counter()
+        sub_groups = 0
+        for launch in self._launches(parameters):
+            program = self.programs[launch.kernel]
+            sub_groups += prod(launch.groups) * -(-prod(launch.shape) // LANES)
+            for executed, times in self._followed(launch, program, every_group):
+                for place, each in enumerate(program.instructions):
+                    name = classify_sass(each.opcode, each.operands)
+                    for found, number in (
+                        (instructions, executed.instructions[place]),
+                        (lanes, executed.lanes[place]),
+                    ):
+                        found[name] += number * times
+                        found["all"] += number * times
+        return GpuCounts(
+            instructions={name: n for name, n in sorted(instructions.items()) if n},
+            lanes={name: n for name, n in sorted(lanes.items()) if n},
+            sub_groups=sub_groups,
+        )
+
+    def _followed(
+        self, launch: _Launch, program: WarpProgram, every_group: bool
+    ) -> Iterator[tuple[Executed, int]]:
+        """Yield what each sub-group of the chosen groups executes, and how many are like it."""
+        constants = self._constants(launch)
+        axes = [
+            [(place, 1) for place in range(extent)] if every_group else _representatives(extent)
+            for extent in launch.groups
+        ]
+        for chosen in product(*axes):
+            group = [place for place, _ in chosen]
+            times = prod(number for _, number in chosen)
+            for number in range(-(-prod(launch.shape) // LANES)):
+                state, lanes = launched(constants, group, launch.shape, number)
+                yield program.executed(state, lanes), times
+
+    def _constants(self, launch: _Launch) -> dict[int, int]:
+        """Return the words of constant bank 0; arrays have no known place."""
+        found: dict[int, int] = {}
+        if self._major in _SHAPES:
+            first = _SHAPES[self._major]
+            extents = (*launch.shape, *launch.groups)
+            found |= {first + 4 * place: extent for place, extent in enumerate(extents)}
+        place = _FIRST_ARGUMENT[self._major]
+        for each in launch.arguments:
+            size = 8 if each is None else each.nbytes
+            place = -(-place // size) * size
+            if each is not None:
+                padded = each.tobytes() + b"\0" * (-size % 4)
+                for number, word in enumerate(np.frombuffer(padded, dtype=np.uint32)):
+                    found[place + 4 * number] = int(word)
+            place += size
+        return found
+
+    def _launches(self, parameters: Mapping[str, int]) -> list[_Launch]:
+        scalars = self._description.scalars
+        values = {name: parameters.get(name, 1) for name in scalars}
+        values |= dict.fromkeys(self._description.offsets, 0)
+        numbers = {name: as_scalar(dtype, values[name], name) for name, dtype in scalars.items()}
+        found: list[_Launch] = []
+
+        def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
+            if prod(int(each) for each in grid):
+                scalar = tuple(each if isinstance(each, np.generic) else None for each in arguments)
+                found.append(_Launch(kernel, _three(grid), _three(shape), scalar))
+
+        arrays = dict.fromkeys(self._description.arguments)
+        self._code.host(note, lambda _: None, **(arrays | numbers))
+        return found
+
+
+def _program(name: str, code: SassCode, major: int) -> WarpProgram:
+    """Return a function ready to be followed."""
+    return WarpProgram(
+        [
+            WarpInstruction(
+                opcode=each.opcode,
+                operands=_operands(each, major),
+                guard=each.guard,
+                target=code.place_of(each.target) if each.target else None,
+            )
+            for each in code.instructions
+        ],
+        name,
+    )
+
+
+def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
+    """Return operands, with signs where nvdisasm leaves them out.
+
+    Immediates of Maxwell's and Pascal's instructions have 20 bits, the first of which is the sign;
+    of ``IADD3`` it is printed as a digit.
+    """
+    if major not in (5, 6) or instruction.base != "IADD3":
+        return instruction.operands
+    return tuple(
+        hex(int(each, 16) - (1 << 20)) if _NEGATIVE.match(each) else each
+        for each in instruction.operands
+    )
+
+
+def _representatives(extent: int) -> list[tuple[int, int]]:
+    """Return numbers of groups along an axis, and for how many each stands."""
+    if extent < 3:
+        return [(place, 1) for place in range(extent)]
+    return [(0, 1), (extent // 2, extent - 2), (extent - 1, 1)]
+
+
+def _three(extents: Sequence[int]) -> _Shape:
+    first, second, third = (*(int(extent) for extent in extents), 1, 1)[:3]
+    return first, second, third

@@ -1,0 +1,97 @@
+"""Instructions that kernels execute on NVIDIA GPUs, against enumerated loop nests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.errors import CountingError
+from countperf.harness.compile.gpu_counts import GpuKernel
+from countperf.harness.compile.sass import find_disassembler
+from countperf.harness.nvcc import find_nvcc
+from measurement_kernels.catalog import entry
+
+pytestmark = pytest.mark.skipif(
+    find_nvcc() is None or find_disassembler() is None, reason="no nvcc or nvdisasm"
+)
+capabilities = pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0"])
+
+
+@capabilities
+def test_tiled_product(capability: str) -> None:
+    # groups of 28 by 28 items are 24.5 sub-groups, so 25; n has three tiles in each direction
+    n, tiles, groups = 84, 3, 9
+    found = GpuKernel(entry("published-matmul/tiled/28x28/f32").build(), capability).counts(
+        {"n": n}
+    )
+
+    assert found.sub_groups == groups * 25
+    assert found.lanes["flop.fma.f32.1"] == n**3
+    assert found.instructions["flop.fma.f32.1"] == groups * 25 * n
+    assert found.lanes["load.global.32"] == groups * 28 * 28 * tiles * 2
+    assert found.instructions["barrier"] == groups * 25 * tiles * 2
+    assert found.lanes["store.global.32"] == n**2
+
+
+@capabilities
+def test_partial_groups_and_triangular_loops(capability: str) -> None:
+    unit = lp.make_kernel(
+        "{[i, j]: 0 <= i < n and 0 <= j <= i}",
+        "out[i] = sum(j, a[j]*b[i]) {id=sum}",
+        [lp.GlobalArg("a, b, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        lang_version=(2018, 2),
+    )
+    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    found = GpuKernel(unit, capability).counts({"n": 1000}, every_group=True)
+
+    sums = found.lanes["flop.fma.f32.1"] + found.lanes.get("flop.mul.f32.1", 0)
+    assert sums == 1000 * 1001 // 2
+    assert found.lanes["store.global.32"] == 1000
+
+
+@capabilities
+def test_trip_counts_that_are_quotients_of_sizes(capability: str) -> None:
+    unit = lp.make_kernel(
+        "{[i, j]: 0 <= i < 64 and 0 <= 7*j < n}",
+        "out[i] = sum(j, a[7*j + i])",
+        [lp.GlobalArg("a", np.float32, shape="n + 64"), ..., lp.ValueArg("n", np.int32)],
+        lang_version=(2018, 2),
+    )
+    unit = lp.tag_inames(unit, "i:l.0")
+    unit = lp.add_and_infer_dtypes(unit, {"a": np.float32})
+    for n in (7, 8, 100, 12_345):
+        found = GpuKernel(unit, capability).counts({"n": n})
+        assert found.lanes["flop.add.f32.1"] == 64 * -(-n // 7)
+
+
+def _by_data() -> Any:
+    unit = lp.make_kernel(
+        ["{[i]: 0 <= i < n}", "[count] -> {[j]: 0 <= j < count}"],
+        """
+        for i
+            <> count = rows[i]
+            out[i] = sum(j, a[j])
+        end
+        """,
+        [
+            lp.GlobalArg("rows", np.int32, shape="n"),
+            lp.GlobalArg("a", np.float32, shape=(1000,)),
+            lp.GlobalArg("out", np.float32, shape="n"),
+            lp.ValueArg("n", np.int32),
+        ],
+        lang_version=(2018, 2),
+    )
+    return lp.split_iname(unit, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def test_loops_of_data_are_refused() -> None:
+    with pytest.raises(CountingError, match="depends on data"):
+        GpuKernel(_by_data()).counts({"n": 64})
+
+
+def test_other_capabilities_are_refused() -> None:
+    with pytest.raises(CountingError, match=r"compute capability 3.5 .* 5, 6, 7, 8, 9, 10, 12"):
+        GpuKernel(entry("published-vector-add/64x1/f32").build(), "3.5")
