@@ -20,12 +20,9 @@ bound of its regret holds is judged by what was recorded. Written to
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import math
 import os
-import random
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -97,36 +94,14 @@ def kernel_tuner_quality(
     record: Record, strategy: str, seconds: float, seed: int, workers: int
 ) -> tuple[float, int]:
     """Let a strategy of Kernel Tuner search the record; return its result and evaluations."""
-    import kernel_tuner
+    from kernel_tuner_simulation import Simulation
 
-    space = record.part
-
-    def is_recorded(configuration: dict[str, Any]) -> bool:
-        return space.satisfies(configuration)
-
-    # strategies draw from these, whatever seed Kernel Tuner is given
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        path = Path(folder) / "cache.json"
-        path.write_text(json.dumps(_kernel_tuner_cache(record, workers)))
-        found, _ = kernel_tuner.tune_kernel(
-            space.name,
-            "",
-            1,
-            [],
-            {name: list(values) for name, values in space.parameters.items()},
-            restrictions=is_recorded,
-            simulation_mode=True,
-            cache=str(path),
-            lang="OpenCL",
-            quiet=True,
-            strategy=strategy,
-            strategy_options={"time_limit": seconds},
-        )
-    times = {space.label(each): each["time"] for each in found if isinstance(each["time"], float)}
-    best_ms = min(times.values(), default=math.inf)
-    return record.best_s * 1e3 / best_ms, len(times)
+    options = {"fraction": 1.0} if strategy == "random_sample" else {}
+    simulation = Simulation(_kernel_tuner_cache(record, workers))
+    run = simulation.run(strategy, limit_s=seconds, seed=seed, options=options)
+    measured = int(np.sum(np.diff(run.spent_s, prepend=0) > 0))
+    best_ms = np.nanmin(run.values) if not np.isnan(run.values).all() else math.inf
+    return float(record.best_s * 1e3 / best_ms), measured
 
 
 def _kernel_tuner_cache(record: Record, workers: int) -> dict[str, Any]:
