@@ -240,7 +240,12 @@ def _unpredicted(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                weights.predict(way.unit, known, statistics=way.statistics or None)
+                weights.predict(
+                    way.unit,
+                    known,
+                    statistics=way.statistics or None,
+                    instruction_counts=way.instruction_counts or None,
+                )
             return ""
         except Exception as error:  # noqa: BLE001  ours or not, it is to be told
             said = said or f"{type(error).__name__}: {error}"

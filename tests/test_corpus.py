@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from countperf.counting.automatic import offset_parameters, with_arguments
@@ -17,6 +18,7 @@ from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from survey_kernels import Try
 from tests.corpus import all_units
+from tests.counting.test_language_complex import counted_of, executed_of
 from tests.oracles import oclgrind
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Loopy and pymbolic warn of what is written
@@ -43,7 +45,7 @@ DATA_DECIDES = {
 """Units whose loops or conditions data decides; all others count without advice."""
 
 SMALL = {"n": 33, "m": 5, "l": 4, "nt": 35, "ns": 6, "nresult": 9, "nodes": 6, "n_from": 7,
-         "nodes_from": 10, "n_lists": 3, "n_to": 9}  # fmt: skip
+         "nodes_from": 10, "n_lists": 3, "n_to": 9, "nboxes": 5, "n_roots": 4}  # fmt: skip
 """Sizes at which kernels are simulated; groups of 16, 64 and 128 items are not full at them."""
 
 
@@ -152,19 +154,39 @@ SIMULATED = (
     *(f"sumpy/p2p_{each}" for each in ("laplace3", "yukawa3", "groups", "stacked", "f32")),
     *(f"sumpy/{each}" for each in ("matrix_yukawa3", "subset_biharmonic2")),
 )
-"""Units that run on any data; complex ones are left out, whose structures Oclgrind copies."""
+"""Units of real numbers that run on any data."""
+
+COMPLEX = (
+    *(f"arraycontext/{each}" for each in ("elementwise_complex", "reduction_complex_norm")),
+    *(f"pytato/{each}" for each in ("complex_product", "complex_parts")),
+    "sumpy/p2p_helmholtz_complex",
+    *(f"sumpy_expansions/{each}" for each in ("unfold", "transform")),
+)
+"""Units of complex numbers, which Oclgrind copies whole, that run on any data."""
 
 
 @pytest.mark.oclgrind
 @pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
 @pytest.mark.parametrize("name", SIMULATED)
 def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
+    counts, dynamic = _counted_and_executed(name, tmp_path)
+
+    assert oclgrind.disagreements(counts, dynamic) == {}
+
+
+@pytest.mark.oclgrind
+@pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
+@pytest.mark.parametrize("name", COMPLEX)
+def test_counts_of_complex_units_equal_executed_instructions(name: str, tmp_path: Path) -> None:
+    counts, dynamic = _counted_and_executed(name, tmp_path)
+
+    counted, executed = counted_of(counts), executed_of(dynamic, np.complex128)
+    assert {what: n for what, n in counted.items() if n} == {k: n for k, n in executed.items() if n}
+
+
+def _counted_and_executed(name: str, folder: Path) -> tuple[dict[str, Any], oclgrind.DynamicCounts]:
     build, sizes = ALL[name]
     unit: Any = build()
     at = {size: SMALL[size] for size in sizes}
     offsets = dict.fromkeys(offset_parameters(with_arguments(unit.default_entrypoint)), 0)
-
-    vector = count_kernel(unit)
-    dynamic = oclgrind.run(unit, {**at, **offsets}, tmp_path)
-
-    assert oclgrind.disagreements(vector.evaluate(at), dynamic) == {}
+    return count_kernel(unit).evaluate(at), oclgrind.run(unit, {**at, **offsets}, folder)

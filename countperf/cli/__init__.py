@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -138,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CountperfError as error:
         if options.debug:
             raise
-        print(f"countperf: {error}", file=sys.stderr)
+        print(f"countperf: {error}{_in_options(error, options)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
         said = str(error) or f"interrupted; {_kept(options)}"
@@ -154,6 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"countperf: {_said(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _in_options(error: CountperfError, options: argparse.Namespace) -> str:
+    """Say which options pass the statistics that an error asks for."""
+    statistics = getattr(error, "statistics", None)
+    if not statistics or not hasattr(options, "statistics"):
+        return ""
+    given = (f"--statistics {shlex.quote(f'{name}={v}')}" for name, v in statistics.items())
+    return f"; here: {' '.join(given)}"
 
 
 def _said(error: OSError | RecursionError | MemoryError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import json
 import math
@@ -118,6 +119,28 @@ def statistic(text: str) -> tuple[str, float | str]:
         del sign
 
 
+def instruction_counts(text: str) -> dict[str, dict[str, float]]:
+    """Parse ``{'raw': {'flop.add.f32': 1}}``, as messages print it, for argparse."""
+    try:
+        found = ast.literal_eval(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        found = None
+    if isinstance(found, dict) and all(
+        isinstance(i, str)
+        and isinstance(numbers, dict)
+        and all(
+            isinstance(name, str) and isinstance(number, int | float) and number is not True
+            for name, number in numbers.items()
+        )
+        for i, numbers in found.items()
+    ):
+        return found
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no dictionary of numbers by property name by instruction, such as"
+        " {'raw': {'flop.add.f32': 1}}"
+    )
+
+
 def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
     """Collect parsed ``name=value`` pairs.
 
@@ -191,6 +214,17 @@ def add_kernel(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="what depends on data: mean trip count of a loop, probability of a condition, or "
         "access pattern of an array (such as x=stride1)",
+    )
+
+
+def add_instruction_counts(command: argparse.ArgumentParser) -> None:
+    """Add ``--instruction-counts``."""
+    command.add_argument(
+        "--instruction-counts",
+        type=instruction_counts,
+        metavar="DICT",
+        help="what one execution of an instruction without a counting rule does (C code, atomic"
+        " updates), such as \"{'raw': {'flop.add.f32': 1, 'gmem.load.32.stride1': 1}}\"",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.common import as_dict, one_point, points, print_json
+from countperf.errors import ParameterError
 from countperf.report import count_object, count_text
 from countperf.report.analysis import MemoryGeometry, analysis_object, analysis_text
 from countperf.sizes import size_arrays
@@ -23,6 +24,7 @@ def run(options: argparse.Namespace) -> None:
         statistics=as_dict(options.statistics) or None,
         view=options.view,
         sizes=sizes,
+        instruction_counts=options.instruction_counts,
     )
     values = vector.evaluate(sizes) if sizes or not vector.parameters else None
     if options.json:
@@ -33,6 +35,12 @@ def run(options: argparse.Namespace) -> None:
 
 def _analyze(options: argparse.Namespace) -> None:
     """Print the structure of a kernel."""
+    if options.instruction_counts:
+        raise ParameterError(
+            "--instruction-counts has no place in --analysis, which reads each instruction; leave"
+            " one of them out",
+            parameter="instruction_counts",
+        )
     sizes = one_point(options.parameters, "--analysis")
     analysis = analyzed(options.kernel, statistics=as_dict(options.statistics) or None, sizes=sizes)
     parameters = sizes if sizes or not analysis.sizes.names else None

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
     if (models := mechanistic_models(options)) is not None:
+        if options.instruction_counts:
+            raise ParameterError(
+                "--instruction-counts is for fitted models; mechanistic ones read each instruction",
+                parameter="instruction_counts",
+            )
         predict_by_models(options, models)
         return
     for name in ("figure", "timeline", "metrics"):
@@ -139,6 +144,7 @@ def _asked(options: argparse.Namespace) -> list[_Asked]:
         "incomplete_ok": options.incomplete,
         "level": options.level,
         "statistics": as_dict(options.statistics) or None,
+        "instruction_counts": options.instruction_counts,
     }
     asked = [(options.kernel, sizes, options.weights, more)]
     if compares:

@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> None:
             rounds=options.rounds,
             make_arguments=None if options.arguments is None else _arguments(options.arguments),
             statistics=as_dict(options.statistics) or None,
+            instruction_counts=options.instruction_counts,
             weights=options.weights,
             model=options.model,
             force=options.force,

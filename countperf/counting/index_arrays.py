@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from loopy.symbolic import WalkMapper
+from numpy.typing import NDArray
 from pymbolic import evaluate
 from pymbolic.mapper import Mapper
 from pymbolic.primitives import Subscript, Variable
@@ -49,7 +50,10 @@ class IndexLimits:
 
 
 def index_limits(
-    kernel: Any, sizes: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+    kernel: Any,
+    sizes: Mapping[str, int],
+    shapes: Mapping[str, Sequence[int]],
+    contents: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, IndexLimits]:
     """Find limits of the elements of integer arrays that decide where memory is accessed.
 
@@ -61,11 +65,13 @@ def index_limits(
         Values of all integer arguments.
     shapes : mapping from str to sequence of int
         Shapes of its arrays; accesses to others are not looked at.
+    contents : mapping from str to ndarray, optional
+        Contents of arrays that are as they are. What depends on them alone is not looked at.
 
     Returns
     -------
     dict from str to IndexLimits
-        By array; those whose elements are only data are not in it.
+        By array; those whose elements are only data, or known, are not in it.
 
     Raises
     ------
@@ -73,11 +79,23 @@ def index_limits(
         A subscript cannot be followed back to the elements it depends on, or no elements keep it
         inside.
     """
-    found = _Limits(kernel, sizes, {**_shapes_of_temporaries(kernel, sizes), **shapes})
+    known = ranges_of(contents or {})
+    all_shapes = {**_shapes_of_temporaries(kernel, sizes), **shapes}
+    found = _Limits(kernel, sizes, all_shapes, dict(known), known=frozenset(known))
     found.lower()
     return {
         name: IndexLimits(low=low, high=high, bounds_loops=name in found.loop_arrays)
         for name, (low, high) in found.limits.items()
+        if name not in known
+    }
+
+
+def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, int]]:
+    """Return the smallest and the largest element of each integer array that has elements."""
+    return {
+        name: (int(array.min()), int(array.max()))
+        for name, array in contents.items()
+        if array.dtype.kind in "iu" and array.size
     }
 
 
@@ -137,6 +155,7 @@ class _Limits:
     shapes: Mapping[str, Sequence[int]]
     limits: dict[str, _Interval] = field(default_factory=dict[str, _Interval])
     loop_arrays: set[str] = field(default_factory=set[str])
+    known: frozenset[str] = frozenset()
 
     def lower(self) -> None:
         """Find limits with which all subscripts stay inside."""
@@ -151,7 +170,7 @@ class _Limits:
             if len(access.index) != len(self.shapes[access.array]):
                 continue  # an array without axes
             expression = access.index[axis]
-            sources = self.sources(expression)
+            sources = self.sources(expression) - self.known
             if sources:
                 waiting.append((access, expression, extent, sources))
         for _, _, extent, sources in waiting:

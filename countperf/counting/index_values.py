@@ -2,31 +2,40 @@
 
 First the interval of each subscript is found from the smallest and largest elements. Where that may
 leave the array, the loops around the access are gone through, all points at once as NumPy arrays,
-with the conditions under which the access is executed: then what lies outside is accessed.
+with the conditions under which the access is executed: then what lies outside is accessed. Of inner
+loops in whose variable the subscript is affine, and on which no condition and no other loop
+depends, only the first and the last iteration are looked at: the extremes are there. Where more
+than `_MOST_POINTS` points are left, the access is reported as not checked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from loopy.symbolic import get_dependencies, pw_aff_to_expr, set_to_cond_expr
+from loopy.symbolic import TypeCast, get_dependencies, pw_aff_to_expr, set_to_cond_expr
 from numpy.typing import NDArray
 from pymbolic.mapper.evaluator import EvaluationMapper
-from pymbolic.primitives import Subscript, Variable
+from pymbolic.primitives import Product, Subscript, Sum, Variable
 
 from countperf.counting.extents import ArrayAccess, accesses_of
-from countperf.counting.index_arrays import followed_limits
+from countperf.counting.index_arrays import followed_limits, ranges_of
 from countperf.errors import CountingError
 from countperf.symbolic import sets
+from countperf.symbolic.extremes import ends_along
 
-__all__ = ["OutsideAccess", "find_outside"]
+__all__ = ["OutsideAccess", "UncheckedAccess", "find_outside"]
 
 _MOST_AT_ONCE = 1_000_000
-_MOST_POINTS = 50_000_000
-"""Of one access; what has more is not gone through."""
+_MOST_POINTS = 500_000_000
+"""Of one access, which take about 20 s; what has more is not gone through."""
+_OPERATIONS = 500_000
+"""Of isl for the ends of a loop, a second or so; beyond, wider bounds are taken, and filtered."""
+
+_FAILURES = (CountingError, NotImplementedError, KeyError, TypeError, ValueError)
+"""Of following a subscript; whether it leaves its array is not known then."""
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -57,12 +66,36 @@ class OutsideAccess:
     sources: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncheckedAccess:
+    """An access that may leave its array, and has too many points to be looked at.
+
+    Attributes
+    ----------
+    access, axis, extent, sources
+        As in `OutsideAccess`.
+    low, high : int or None
+        Interval in which its subscripts lie; None if it is not known.
+    """
+
+    access: str
+    axis: int
+    extent: int
+    low: int | None
+    high: int | None
+    sources: tuple[str, ...]
+
+
+class _TooManyPointsError(Exception):
+    """An access has more points than are gone through."""
+
+
 def find_outside(
     kernel: Any,
     sizes: Mapping[str, int],
     shapes: Mapping[str, Sequence[int]],
     given: Mapping[str, NDArray[Any]],
-) -> OutsideAccess | None:
+) -> OutsideAccess | UncheckedAccess | None:
     """Find an access whose subscript is read from arrays and leaves its array.
 
     Parameters
@@ -78,27 +111,34 @@ def find_outside(
 
     Returns
     -------
-    OutsideAccess or None
-        The first that is found; None if there is none, or where it cannot be told: subscripts that
-        depend on what the kernel itself writes to arrays, and loops of more than 50 million points.
+    OutsideAccess, UncheckedAccess or None
+        The first that is found; else one that has too many points to tell. None if there is none,
+        or where subscripts depend on what the kernel itself writes to arrays.
     """
-    limits = {
-        name: (int(array.min()), int(array.max()))
-        for name, array in given.items()
-        if array.dtype.kind in "iu" and array.size
-    }
-    followed = followed_limits(kernel, sizes, shapes, limits)
+    followed = followed_limits(kernel, sizes, shapes, ranges_of(given))
+    unchecked: UncheckedAccess | None = None
     for access in accesses_of(kernel):
         extents = shapes.get(access.array)
         if extents is None or access.is_flat or len(access.index) != len(extents):
             continue
         for axis, (index, extent) in enumerate(zip(access.index, extents, strict=True)):
+            sources = _sources(followed, index)
+            if not sources or not sources <= set(given) or _is_inside(followed, index, extent):
+                continue
             try:
-                sources = followed.sources(index)
-                if not sources or not sources <= set(given) or _is_inside(followed, index, extent):
-                    continue
                 found = _Points(kernel, sizes, given).outside(access, index, extent)
-            except (CountingError, NotImplementedError, KeyError, TypeError, ValueError):
+            except _TooManyPointsError:
+                low, high = _interval(followed, index)
+                unchecked = unchecked or UncheckedAccess(
+                    access=access.text,
+                    axis=axis,
+                    extent=int(extent),
+                    low=low,
+                    high=high,
+                    sources=tuple(sorted(sources)),
+                )
+                continue
+            except _FAILURES:
                 continue  # cannot be followed
             if found is not None:
                 value, at = found
@@ -110,15 +150,28 @@ def find_outside(
                     at=at,
                     sources=tuple(sorted(sources)),
                 )
-    return None
+    return unchecked
+
+
+def _sources(followed: Any, index: Any) -> frozenset[str]:
+    try:
+        return followed.sources(index)
+    except _FAILURES:
+        return frozenset()
 
 
 def _is_inside(followed: Any, index: Any, extent: int) -> bool:
-    try:
-        low, high = followed.interval(index)
-    except CountingError:
+    low, high = _interval(followed, index)
+    if low is None or high is None:
         return False
     return low > high or (low >= 0 and high < extent)
+
+
+def _interval(followed: Any, index: Any) -> tuple[int, int] | tuple[None, None]:
+    try:
+        return followed.interval(index)
+    except CountingError:
+        return None, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +181,21 @@ class _Points:
     kernel: Any
     sizes: Mapping[str, int]
     given: Mapping[str, NDArray[Any]]
+    extremes: set[str] = field(default_factory=set[str])
+    ends: dict[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
 
     def outside(
         self, access: ArrayAccess, index: Any, extent: int
     ) -> tuple[int, dict[str, int]] | None:
         """Return the first subscript that leaves the array, and the loop variables there."""
         inames = self._needed(access, index)
+        self.extremes.update(self._of_extremes(inames, access, index))
         seen = 0
         for columns in self._blocks(inames, {"": np.zeros(1, np.int64)}):
             count = columns[""].size
             seen += count
             if seen > _MOST_POINTS:
-                return None
+                raise _TooManyPointsError
             values = np.broadcast_to(self._value(index, columns), (count,))
             wrong = (values < 0) | (values >= extent)
             for condition, holds in access.conditions:
@@ -177,8 +233,59 @@ class _Points:
             ]
             if not ready:
                 raise CountingError("the loops around the access depend on each other")
-            order += ready
+            # those of which the ends are enough come last
+            order += [each for each in ready if not self._is_affine(index, each)] or ready
         return order
+
+    def _of_extremes(self, inames: Sequence[str], access: ArrayAccess, index: Any) -> set[str]:
+        """Return the innermost loops of which the first and the last iteration are enough."""
+        deciding = [condition for condition, _ in access.conditions]
+        found: set[str] = set()
+        for place in reversed(range(len(inames))):
+            name, inner = inames[place], inames[place + 1 :]
+            if not self._is_affine(index, name):
+                break
+            if any(name in self._behind(get_dependencies(each)) for each in deciding):
+                break
+            if any(
+                name in self._behind(self._data_names(each)) or self._is_bounded_by(each, name)
+                for each in inner
+            ):
+                break
+            found.add(name)
+        return found
+
+    def _is_bounded_by(self, iname: str, other: str) -> bool:
+        """Return whether the bounds of a loop depend on another loop's variable."""
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        domain = sets.as_set(sets.project_onto(domain, [iname, other]))
+        if other not in sets.names_of(domain, parameters=False):
+            return other in sets.names_of(domain, parameters=True)
+        return not sets.is_independent(domain, {iname}, other)
+
+    def _is_affine(self, expr: Any, iname: str) -> bool:
+        """Return whether an expression changes evenly from iteration to iteration of a loop."""
+
+        def depends(part: Any) -> bool:
+            return iname in self._behind(get_dependencies(part))
+
+        if not depends(expr):
+            return True
+        match expr:
+            case Variable(name=name):
+                if name == iname:
+                    return True
+                temporary = name in self.kernel.temporary_variables
+                return temporary and self._is_affine(self.written(name), iname)
+            case Sum(children=children):
+                return all(self._is_affine(child, iname) for child in children)
+            case Product(children=children):
+                dependent = [child for child in children if depends(child)]
+                return len(dependent) == 1 and self._is_affine(dependent[0], iname)
+            case TypeCast(child=child):
+                return self._is_affine(child, iname)
+            case _:
+                return False
 
     def _behind(self, names: frozenset[str]) -> frozenset[str]:
         """Return the loop variables on which private variables depend."""
@@ -220,12 +327,17 @@ class _Points:
             yield columns
             return
         iname, rest = inames[0], inames[1:]
-        bounds = self.kernel.get_iname_bounds(iname)
         rows = columns[""].size
         low, high = (
-            np.broadcast_to(self._value(pw_aff_to_expr(bound), columns), (rows,)).astype(np.int64)
-            for bound in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff)
+            np.broadcast_to(self._value(bound, columns), (rows,)).astype(np.int64)
+            for bound in self._ends(iname, columns)
         )
+        if iname in self.extremes:
+            for end, is_new in ((low, np.True_), (high, high != low)):
+                at_end = {**columns, iname: end}
+                inside = self._inside(iname, at_end) & is_new
+                yield from self._blocks(rest, {n: each[inside] for n, each in at_end.items()})
+            return
         counts = np.maximum(high - low + 1, 0)
         begin = 0
         ends = np.cumsum(counts)
@@ -250,11 +362,36 @@ class _Points:
         found = {name: np.repeat(column, counts) for name, column in columns.items()}
         places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         found[iname] = np.repeat(low, counts) + places
-        domain = self.kernel.get_inames_domain(frozenset([iname]))
-        known = [name for name in sets.names_of(domain, parameters=False) if name in found]
-        condition = set_to_cond_expr(sets.as_set(sets.project_onto(domain, known)))
-        inside = np.broadcast_to(self._value(condition, found), found[""].shape).astype(bool)
+        inside = self._inside(iname, found)
         return {name: column[inside] for name, column in found.items()}
+
+    def _inside(self, iname: str, columns: Columns) -> NDArray[np.bool_]:
+        """Return which rows are points of a loop."""
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        known = [name for name in sets.names_of(domain, parameters=False) if name in columns]
+        condition = set_to_cond_expr(sets.as_set(sets.project_onto(domain, known)))
+        return np.broadcast_to(self._value(condition, columns), columns[""].shape).astype(bool)
+
+    def _ends(self, iname: str, columns: Columns) -> tuple[Any, Any]:
+        """Return the first and the last iteration of a loop, given what is around it.
+
+        Where isl does not find them, those at any values of the loops around it.
+        """
+        if iname in self.ends:
+            return self.ends[iname]
+        domain = self.kernel.get_inames_domain(frozenset([iname]))
+        known = [name for name in sets.names_of(domain, parameters=False) if name in columns]
+        try:
+            with sets.limited_operations(_OPERATIONS, f"the ends of '{iname}'"):
+                low, high = ends_along(domain, iname, known)
+                found = pw_aff_to_expr(low), pw_aff_to_expr(high)
+        except (CountingError, NotImplementedError, ValueError):
+            self.extremes.discard(iname)
+            bounds = self.kernel.get_iname_bounds(iname)
+            low, high = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
+            found = pw_aff_to_expr(low), pw_aff_to_expr(high)
+        self.ends[iname] = found
+        return found
 
     def _value(self, expression: Any, columns: Columns) -> NDArray[Any]:
         return np.asarray(_Values(self, columns)(expression))

@@ -26,7 +26,7 @@ from loopy.translation_unit import make_program
 
 from countperf.errors import CountingError
 
-__all__ = ["known_unit", "translation_unit"]
+__all__ = ["bound_arguments", "known_unit", "translation_unit"]
 
 _DEEPEST = 8
 """Objects that may lie around a translation unit."""
@@ -84,6 +84,36 @@ def known_unit(kernel: Any) -> Any | None:
             return None
         found = inner
     return None
+
+
+def bound_arguments(kernel: Any) -> dict[str, Any]:
+    """Return the arguments that come with a kernel, such as the data in a program of pytato.
+
+    Parameters
+    ----------
+    kernel : object
+        As for `known_unit`; its attribute ``bound_arguments``, and those of what is inside it.
+
+    Returns
+    -------
+    dict from str to ndarray or number
+        By argument; what lies on a device is copied from there.
+    """
+    found = kernel
+    bound: dict[str, Any] = {}
+    for _ in range(_DEEPEST):
+        given = getattr(found, "bound_arguments", None)
+        if isinstance(given, Mapping):
+            bound = {**given, **bound}
+        if found is None or isinstance(found, lp.TranslationUnit | lp.LoopKernel):
+            break
+        found = _inside(found)
+    return {name: _in_memory(value) for name, value in bound.items()}
+
+
+def _in_memory(value: Any) -> Any:
+    copy_from_device = getattr(value, "get", None)
+    return copy_from_device() if callable(copy_from_device) else value
 
 
 def _inside(kernel: Any) -> Any | None:

@@ -292,7 +292,7 @@ class _Builder:
     def instruction(self, instruction_id: str) -> Any:
         """Return an instruction that computes something; None for barriers and the like."""
         found = self.kernel.id_to_insn[instruction_id]
-        return found if isinstance(found, lp.Assignment | lp.CallInstruction) else None
+        return None if isinstance(found, lp.BarrierInstruction | lp.NoOpInstruction) else found
 
     def region(self, outline: RegionOutline) -> RegionAnalysis:
         """Analyze a region."""
@@ -441,7 +441,7 @@ class _Builder:
         for outline in outlines:
             for i in outline.instruction_ids:
                 self.nests[i] = (*outline.around, *outline.loops[i])
-                if self.instruction(i) is not None:
+                if isinstance(self.instruction(i), lp.MultiAssignmentBase):
                     entries = (*outline.around_entries, *outline.entries[i])
                     steps.append(
                         Step(instruction=self.instruction(i), loops=self.nests[i], entries=entries)

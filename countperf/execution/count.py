@@ -62,6 +62,7 @@ from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.slots import slots_of
 from countperf.counting.statistics import Statistics
 from countperf.counting.structure import analyzed_program
+from countperf.counting.supplied import SuppliedCounts
 from countperf.execution.footprints import Footprints
 from countperf.execution.instructions import (
     Conditions,
@@ -87,6 +88,7 @@ from countperf.execution.keys import (
 from countperf.execution.loops import LoopCounter
 from countperf.execution.placement import CALLS, Placements, ProgramSites
 from countperf.execution.steps import StepSorter
+from countperf.execution.supplied import access_parts, supplied_accesses
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -133,6 +135,7 @@ def count_execution(
     t_unit: Any,
     *,
     statistics: Mapping[str, Any] | None = None,
+    instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     footprints: dict[Any, Any] | None = None,
 ) -> ExecutionCounts:
     """Count a kernel's operations and accesses by how they are executed.
@@ -143,6 +146,8 @@ def count_execution(
         With one entry point; preprocessed and scheduled here unless that is done already.
     statistics : mapping from str to number or str, optional
         What data decides, as for `countperf.count_kernel`.
+    instruction_counts : mapping from str to mapping from str to number, optional
+        Likewise; `countperf.execution.supplied` has the rules by which these are executed.
     footprints : dict, optional
         What is known of what groups access; what is found here is added. For kernels that differ
         only in how loops are written (`countperf.counting.equivalence`).
@@ -155,9 +160,12 @@ def count_execution(
     kernel, callables = prepared(t_unit)
     given = Statistics(kernel, statistics or {})
     domains = Domains(kernel, callables, Counter(kernel.assumptions), given)
-    with stating_all_needs(domains):
-        result = _Executions(domains, given, {} if footprints is None else footprints).counted()
-    check_statistics(domains)
+    numbers = SuppliedCounts(kernel, instruction_counts or {})
+    supplied = frozenset(instruction_counts or ())
+    known = {} if footprints is None else footprints
+    with stating_all_needs(domains, supplied=supplied):
+        result = _Executions(domains, given, numbers, known).counted()
+    check_statistics(domains, supplied=supplied)
     return result
 
 
@@ -165,12 +173,16 @@ class _Executions:
     """Goes through a kernel, region by region."""
 
     def __init__(
-        self, domains: Domains, statistics: Statistics, footprints: dict[Any, Any]
+        self,
+        domains: Domains,
+        statistics: Statistics,
+        supplied: SuppliedCounts,
+        footprints: dict[Any, Any],
     ) -> None:
         self.domains = domains
         self.kernel = domains.kernel
         self.statistics = statistics
-        self.reader = InstructionReader(domains, statistics)
+        self.reader = InstructionReader(domains, statistics, supplied)
         self.analyzer = self.reader.analyzer
         self.placements = Placements(domains)
         self.steps = StepSorter(domains, self.analyzer, statistics)
@@ -199,13 +211,15 @@ class _Executions:
             for barrier in program.barriers:
                 barriers += self.domains.barrier_passes(barrier, program.launch_loops, grid)
             self._program(program, regions, grid)
+        for key, part in self.footprints.counted().items():
+            self.parts[key].append(part)
         totals = {key: PiecewiseQuasiPolynomial.sum(some) for key, some in self.parts.items()}
         return ExecutionCounts(
             kernel=self.kernel.name,
             parameters=tuple(sorted(self.domains.sizes)),
             defaults=self.domains.defaults,
             counter=self.domains.counter,
-            counts=totals | self.footprints.counted(),
+            counts=totals,
             groups=groups,
             launches=launches,
             barriers=barriers,
@@ -265,11 +279,31 @@ class _Executions:
                         self._add(AddressesKey(site, sites.address_loads), executions)
                     if key.address_space == "global":
                         self.footprints.add(key, found, conditions, grid)
+        whole = self.placements.site(sites, [*found.own, *found.copies])
+        if found.supplied:
+            self._supplied(found, whole, grid, is_cut=is_cut)
         for key, part in self._private(found, sites, grid):
             self._add(key, part)
         self._note(place.within)
-        whole = self.placements.site(sites, [*found.own, *found.copies])
         self._add(EventKey(whole, "idle"), idle)
+
+    def _supplied(self, found: Instruction, site: Site, grid: Grid, *, is_cut: bool) -> None:
+        """Add the accesses of an instruction whose counts the caller supplies."""
+        self.reasons.add(found.reason)
+        executions = self.domains.executions(found.place.within, found.predicates, grid)
+        executions = executions.scale(found.probability)
+        is_guarded = is_cut or tells_apart(found.predicates, neighbors(found.place))
+        for access in supplied_accesses(found.supplied):
+            parts = access_parts(
+                access,
+                site,
+                executions,
+                has_neighbors=0 in found.place.lanes.values(),
+                in_loop=bool(found.own),
+                is_guarded=is_guarded,
+            )
+            for key, part in parts:
+                self._add(key, part)
 
     def _idle(self, found: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from loopy.kernel.data import LoopedIlpTag
@@ -18,7 +19,8 @@ from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram
 from countperf.counting.statistics import Statistics
-from countperf.counting.supplied import require_rule
+from countperf.counting.supplied import SuppliedCounts, reason_of, require_rule
+from countperf.execution.supplied import supplied_operations
 from countperf.symbolic.affine import ALWAYS
 
 __all__ = [
@@ -61,6 +63,11 @@ class Instruction:
         Loops that each work item runs at its own pace, outer ones first.
     copies : list of str
         Loops over copies that are written as loops.
+    supplied : mapping from str to Fraction
+        What the caller says that one execution does, by property name; operations are in `tallied`
+        too. Empty where rules say it.
+    reason : str
+        Why its counts are not exact, where the caller supplies them.
     """
 
     loopy: Any
@@ -72,6 +79,8 @@ class Instruction:
     place: Place
     own: list[str]
     copies: list[str]
+    supplied: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])
+    reason: str = ""
 
     def conditions(self, cases: Iterable[Case | FirstIteration]) -> Conditions:
         """Return the conditions of something that it does: its own, and those of a tally."""
@@ -85,8 +94,9 @@ class Instruction:
 class InstructionReader:
     """Reads the instructions of a kernel, which come in the order of the schedule."""
 
-    def __init__(self, domains: Domains, statistics: Statistics) -> None:
+    def __init__(self, domains: Domains, statistics: Statistics, supplied: SuppliedCounts) -> None:
         self.kernel = domains.kernel
+        self._supplied = supplied
         self._domains = domains
         self._tallies = compiled_counter(domains, statistics=statistics)
         self.analyzer = AccessAnalyzer(self.kernel, domains, self._tallies)
@@ -106,9 +116,17 @@ class InstructionReader:
         CountingError
             It has no counting rule, or cannot be counted exactly.
         """
-        require_rule(self.kernel, instruction)
         predicates, probability = self._domains.predicate_conditions(instruction)
-        tested = self._tallies.tally_predicates(instruction) if instruction.predicates else {}
+        supplied: Mapping[str, Fraction] = {}
+        tested: Tally = {}
+        if instruction.id in self._supplied:
+            supplied = self._supplied.of(instruction.id)
+            tallied: Tally = {(k, ()): n for k, n in supplied_operations(supplied).items()}
+        else:
+            require_rule(self.kernel, instruction)
+            if instruction.predicates:
+                tested = self._tallies.tally_predicates(instruction)
+            tallied = self._tallies.tally(instruction)
         kinds = self.analyzer.kinds(program, outline, instruction.id)
         place = self.analyzer.place(outline, instruction, predicates, grid, kinds)
         return Instruction(
@@ -116,11 +134,13 @@ class InstructionReader:
             predicates=predicates,
             probability=probability,
             tested=tested,
-            tallied=self._tallies.tally(instruction),
+            tallied=tallied,
             kinds=kinds,
             place=place,
             own=[n for n in place.loops if kinds.get(n) == "loop" and n in place.within],
             copies=sorted(self.looped_copies & place.within),
+            supplied=supplied,
+            reason=reason_of(instruction.id) if supplied else "",
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.counting.index_values import find_outside
+from countperf.counting.index_values import OutsideAccess, UncheckedAccess, find_outside
 from countperf.errors import KernelBuildError
 from countperf.harness.arrays import KernelArray, Placement
 from countperf.harness.description import Kernel
@@ -215,13 +215,29 @@ def check_index_arrays(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, 
         return
     found = find_outside(source, sizes, bindings.shapes, given)
     if found is not None:
-        at = ", ".join(f"{name} = {value}" for name, value in found.at.items())
-        raise KernelBuildError(
-            f"kernel {kernel.name!r}: {found.access} has the subscript {found.value}{at and ' at '}"
-            f"{at}, and axis {found.axis} of its array goes from 0 to {found.extent - 1}; nothing"
-            f" was launched: pass other elements of {' and '.join(map(repr, found.sources))}"
-        )
+        raise KernelBuildError(f"kernel {kernel.name!r}: {_reason(found)}")
     kernel.checked_indices.add(key)
+
+
+def _reason(found: OutsideAccess | UncheckedAccess) -> str:
+    """Say which access leaves its array, or may leave it, and what helps."""
+    sources = " and ".join(map(repr, found.sources))
+    axis = f"axis {found.axis} of its array goes from 0 to {found.extent - 1}"
+    match found:
+        case OutsideAccess():
+            at = ", ".join(f"{name} = {value}" for name, value in found.at.items())
+            return (
+                f"{found.access} has the subscript {found.value}{at and ' at '}{at}, and {axis};"
+                f" nothing was launched: pass other elements of {sources}"
+            )
+        case UncheckedAccess(low=low, high=high):
+            known = "anywhere" if low is None else f"from {low} to {high}"
+            return (
+                f"{found.access} has subscripts {known} as far as the smallest and largest elements"
+                f" of {sources} tell, and {axis}; it is executed too often to look at each;"
+                " nothing was launched: pass smaller sizes, or an array that is long enough for"
+                " these subscripts"
+            )
 
 
 def bind_arguments(

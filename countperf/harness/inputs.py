@@ -27,7 +27,10 @@ _LARGEST_INTEGER = 3
 
 
 def default_inputs(
-    kernel: Kernel, rng: np.random.Generator, parameters: Mapping[str, Any]
+    kernel: Kernel,
+    rng: np.random.Generator,
+    parameters: Mapping[str, Any],
+    given: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Make inputs for a kernel, from the types and shapes that it declares.
 
@@ -39,6 +42,9 @@ def default_inputs(
         Decides the numbers: the same generator state and parameters give the same inputs.
     parameters : mapping from str to number
         Values of the size parameters, and of other scalars that are to be as they are told.
+    given : mapping from str to ndarray or number, optional
+        Inputs that are there already; they are in what is returned, but for scalars that
+        `parameters` has.
 
     Returns
     -------
@@ -55,16 +61,17 @@ def default_inputs(
         A size is missing, or no elements of an index array are known to keep the kernel inside of
         its arrays: then pass `make_arguments`.
     """
+    known = {name: value for name, value in (given or {}).items() if name not in parameters}
     scalars = {
         name: _numbers(rng, dtype, ())[()]
         for name, dtype in kernel.scalars.items()
-        if name not in parameters and name not in kernel.optional and name not in _sizes(kernel)
+        if name not in {*parameters, *known, *kernel.optional, *_sizes(kernel)}
     }
-    bindings = resolve_arguments(kernel, {**parameters, **scalars})
-    limits = _limits(kernel, bindings.scalars, bindings.shapes)
-    inputs: dict[str, Any] = dict(scalars)
+    bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
+    limits = _limits(kernel, bindings.scalars, bindings.shapes, known)
+    inputs: dict[str, Any] = {**scalars, **known}
     for array in kernel.arrays:
-        if not array.is_read:
+        if not array.is_read or array.name in known:
             continue
         shape = bindings.shapes[array.name]
         if array.name not in limits:
@@ -87,14 +94,18 @@ def _sizes(kernel: Kernel) -> frozenset[str]:
 
 
 def _limits(
-    kernel: Kernel, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+    kernel: Kernel,
+    scalars: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    known: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     source = kernel.addressed.kernel
     if source is None:
         return {}
     sizes = {name: int(scalars[name]) for name in kernel.integers}
+    contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
     try:
-        found = index_limits(source, sizes, shapes)
+        found = index_limits(source, sizes, shapes, contents)
     except CountingError as error:
         raise KernelBuildError(
             f"kernel {kernel.name!r}: {error}; no inputs are made for it, pass make_arguments"

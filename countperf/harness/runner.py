@@ -220,8 +220,8 @@ class KernelRunner:
         rng = np.random.default_rng(seed)
         with self._failing_as(KernelBuildError, case, "gets no inputs"):
             if case.make_arguments is None:
-                return default_inputs(kernel, rng, parameters)
-            return case.make_arguments(rng, parameters)
+                return default_inputs(kernel, rng, parameters, case.bound_arguments)
+            return {**case.bound_arguments, **case.make_arguments(rng, parameters)}
 
     def _inputs_at_full_size(self, case: KernelCase, kernel: Kernel) -> dict[str, Any]:
         """Return a case's inputs; those that cases share are drawn once for all in a row."""

@@ -8,7 +8,13 @@ went on with the campaign; its environment holds for the cases below it).
 
 from __future__ import annotations
 
-from countperf.measurements.cases import PURPOSES, KernelCase, Purpose, Statistic
+from countperf.measurements.cases import (
+    PURPOSES,
+    InstructionCounts,
+    KernelCase,
+    Purpose,
+    Statistic,
+)
 from countperf.measurements.header import Environment, Header, Protocol
 from countperf.measurements.launches import LaunchesDocument, RecordedKernel
 from countperf.measurements.lines import FailedCase, Measurement, Resumption
@@ -21,6 +27,7 @@ __all__ = [
     "Environment",
     "FailedCase",
     "Header",
+    "InstructionCounts",
     "KernelCase",
     "LaunchesDocument",
     "Measurement",

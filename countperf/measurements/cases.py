@@ -20,13 +20,16 @@ _AS_TIMED: Mapping[str, int] = {}
 """Stands for sizes that are checked as they are timed."""
 
 
-def _unit_in(given: Any) -> Any | None:
-    """Return the translation unit of a kernel; None for functions, for which Loopy is no import."""
-    if given is None or isinstance(given, FunctionType | MethodType | partial):
-        return None
-    from countperf.counting.producers import known_unit
+def _unit_in(given: Any) -> tuple[Any | None, dict[str, Any]]:
+    """Return the translation unit of a kernel, and the arguments that come with it.
 
-    return known_unit(given)
+    None for functions, for which Loopy is not imported.
+    """
+    if given is None or isinstance(given, FunctionType | MethodType | partial):
+        return None, {}
+    from countperf.counting.producers import bound_arguments, known_unit
+
+    return known_unit(given), bound_arguments(given)
 
 
 Purpose = Literal["measurement", "test", "application", "variant"]
@@ -37,6 +40,9 @@ PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 
 Statistic: TypeAlias = int | float | Fraction | str
 """Mean trip count, probability, or access pattern."""
+
+InstructionCounts: TypeAlias = Mapping[str, Mapping[str, int | float | Fraction]]
+"""What one execution of an instruction does, by property name, by instruction id."""
 
 
 MakeArguments: TypeAlias = "Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]"
@@ -87,6 +93,9 @@ class KernelCase:
     inputs : str
         Cases that name the same here, and have the same ``make_arguments`` and parameters, get the
         same inputs; by default each kernel has its own.
+    bound_arguments : Mapping from str to ndarray or number
+        Inputs that come with the kernel, such as the data in a program of pytato, from which they
+        are taken by default; those of `make_arguments` go before them.
 
     Raises
     ------
@@ -118,12 +127,13 @@ class KernelCase:
     check_parameters: Mapping[str, int] = field(default_factory=lambda: _AS_TIMED)
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])
     inputs: str = ""
+    bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def __post_init__(self) -> None:
         given, kernel = self.build, self.kernel
         if not isinstance(kernel, str):
             given, kernel = kernel, ""
-        unit = _unit_in(given)
+        unit, bound = _unit_in(given)
         if unit is not None:
             given = _Built(unit)
         if not callable(given):
@@ -139,6 +149,7 @@ class KernelCase:
             "check_parameters": self.parameters
             if self.check_parameters is _AS_TIMED
             else self.check_parameters,
+            "bound_arguments": {**bound, **self.bound_arguments},
         }
         for name, value in changes.items():
             object.__setattr__(self, name, value)

@@ -80,6 +80,7 @@ class WeightSet(FittedWeights):
         force: bool = False,
         anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
         statistics: Mapping[str, float | str] | None = None,
+        instruction_counts: Mapping[str, Mapping[str, float]] | None = None,
         **more: ParameterValue,
     ) -> Prediction:
         """Predict the time of one launch of a kernel by these weights: `countperf.predict`.
@@ -91,7 +92,7 @@ class WeightSet(FittedWeights):
             written by hand. For a model that reads compiled code, it is compiled.
         parameters : Mapping from str to int or ndarray, optional
             Values of the size parameters; arrays broadcast.
-        incomplete_ok, level, device, force, anchors, statistics
+        incomplete_ok, level, device, force, anchors, statistics, instruction_counts
             As for `countperf.predict`.
         **more : int or ndarray
             Further parameters, by name.
@@ -116,6 +117,7 @@ class WeightSet(FittedWeights):
             force=force,
             anchors=anchors,
             statistics=statistics,
+            instruction_counts=instruction_counts,
         )
 
     def predict_counts(

@@ -91,10 +91,10 @@ def count_kernel(
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
     t_unit = translation_unit(t_unit)
-    if view == "structure" and (approximate or instruction_counts or within is not None):
+    if view == "structure" and (approximate or within is not None):
         raise CountingError(
-            "the structure view is of whole kernels, exact, and by the rules: count with"
-            ' view="source" where approximate, instruction_counts or within are needed'
+            "the structure view is of whole kernels, and has no upper bounds: count with"
+            ' view="source" where approximate or within are needed'
         )
     for instruction_id, numbers in (instruction_counts or {}).items():
         for name in numbers:
@@ -110,8 +110,15 @@ def count_kernel(
 
     def count() -> PropertyVector:
         if view == "structure":
-            executed = count_execution(t_unit, statistics=statistics)
-            emitted = count_loopy_kernel(t_unit, statistics=statistics, powers=powers)
+            executed = count_execution(
+                t_unit, statistics=statistics, instruction_counts=instruction_counts
+            )
+            emitted = count_loopy_kernel(
+                t_unit,
+                statistics=statistics,
+                powers=powers,
+                instruction_counts=instruction_counts,
+            )
             found = with_structure(sorted_by_taxonomy(emitted), executed)
         else:
             emitted = count_loopy_kernel(t_unit, **options)

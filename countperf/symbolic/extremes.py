@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import islpy as isl
 
@@ -10,7 +11,7 @@ from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-__all__ = ["at_values", "contains_values", "extremes"]
+__all__ = ["at_values", "contains_values", "ends_along", "extremes"]
 
 _DT = isl.dim_type
 
@@ -49,6 +50,36 @@ def contains_values(parameter_set: sets.IntegerSet | None, values: Mapping[str, 
     if parameter_set is None:
         return True
     return not at_values(parameter_set, values)[0].is_empty()
+
+
+def ends_along(integer_set: sets.IntegerSet, name: str, known: Iterable[str]) -> tuple[Any, Any]:
+    """Return the smallest and the largest value of a dimension where others have known values.
+
+    Parameters
+    ----------
+    integer_set : IntegerSet
+        With any parameters.
+    name : str
+        The dimension.
+    known : iterable of str
+        Dimensions whose values are known; any others are eliminated.
+
+    Returns
+    -------
+    pair of islpy.PwAff
+        In the parameters and the known dimensions, as parameters; where the set has points.
+
+    Raises
+    ------
+    CountingError
+        The dimension has no bound.
+    """
+    names = list(known)
+    line = sets.as_parameters(sets.project_onto(integer_set, [*names, name]), names)
+    try:
+        return line.dim_min(0).coalesce(), line.dim_max(0).coalesce()
+    except isl.Error as error:
+        raise CountingError(f"{name} has no bounds") from error
 
 
 def extremes(

@@ -164,8 +164,9 @@ def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[dict
         header = parse_json(line, path=path)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
-        if header.get("version") != VERSION:
-            message = f"{path} has version {header.get('version')}; this reads {VERSION}"
+        version = header.get("version")
+        if type(version) is not int or version != VERSION:  # true equals 1
+            message = f"{path} has version {version!r}; this reads {VERSION}"
             raise DocumentError(message, path=str(path), field="$.version")
         nonlocal is_record
         if is_record := header.get("content") == "record":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 
-from countperf.counting.producers import known_unit, translation_unit
+from countperf.counting.producers import bound_arguments, known_unit, translation_unit
 from countperf.documents import parse_json, read_file_text
 from countperf.errors import CountingError, DocumentError, KernelSpecificationError
 from countperf.properties.count_properties import count_kernel
@@ -18,7 +18,7 @@ from countperf.user_code import find_in_user_code
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
-    from countperf.measurements import Statistic
+    from countperf.measurements import InstructionCounts, Statistic
     from countperf.properties.taxonomy import View
 
 
@@ -49,10 +49,29 @@ def load_kernel(specification: str) -> Any:
     DocumentError
         The property-vector document is bad.
     """
+    return _loaded(specification)[0]
+
+
+def kernel_and_arguments(kernel: Any, lacking: str) -> tuple[Any, dict[str, Any]]:
+    """Return a kernel as `kernel_itself` does, and the arguments that come with it.
+
+    Returns
+    -------
+    loopy.TranslationUnit, dict from str to ndarray or number
+        The arguments are those of `countperf.counting.producers.bound_arguments`.
+    """
+    if not isinstance(kernel, str):
+        return kernel_itself(kernel, lacking), bound_arguments(kernel)
+    found, bound = _loaded(kernel)
+    return kernel_itself(found, lacking), bound
+
+
+def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
+    """Find the kernel that a text names, and the arguments that come with it."""
     if specification.endswith(".json"):
-        return _vector_document(Path(specification))
+        return _vector_document(Path(specification)), {}
     if is_in_catalogue(specification):
-        return entry(specification).build()
+        return entry(specification).build(), {}
     if ":" not in specification:
         raise KernelSpecificationError(
             f"{specification} is a file: name the kernel in it too, as in {specification}:axpy",
@@ -62,23 +81,27 @@ def load_kernel(specification: str) -> Any:
     def error(message: str) -> KernelSpecificationError:
         return KernelSpecificationError(message, specification=specification)
 
+    bound: dict[str, Any] = {}
+
+    def unit_or_itself(found: object) -> object:
+        """Return the translation unit of what a package that generates kernels handed out."""
+        unit = known_unit(found)
+        if unit is None:
+            return found
+        bound.update(bound_arguments(found))
+        return unit
+
     found: Any = find_in_user_code(
         specification,
         lp.TranslationUnit,
         kind_name="loopy.TranslationUnit",
         error=error,
-        convert=_unit_or_itself,
+        convert=unit_or_itself,
     )
     name = specification.rpartition(":")[2]
     if found.entrypoints == {_UNNAMED} and name.isidentifier():
-        return lp.rename_callable(found, _UNNAMED, name)
-    return found
-
-
-def _unit_or_itself(found: object) -> object:
-    """Return the translation unit of what a package that generates kernels handed out."""
-    unit = known_unit(found)
-    return found if unit is None else unit
+        found = lp.rename_callable(found, _UNNAMED, name)
+    return found, bound
 
 
 def table_kernels(names: Iterable[str], place: str | None) -> dict[str, Any]:
@@ -142,6 +165,7 @@ def counted(
     statistics: Mapping[str, Statistic] | None = None,
     view: View | None = None,
     sizes: Mapping[str, Any] | None = None,
+    instruction_counts: InstructionCounts | None = None,
 ) -> PropertyVector:
     """Return the property vector of a kernel, a text that names one, or a mapping by hand.
 
@@ -155,6 +179,8 @@ def counted(
         How a kernel is counted, and what counts by hand stand for; the source's view by default.
     sizes : mapping from str to int, optional
         At which the catalogue's statistics that depend on sizes hold.
+    instruction_counts : mapping from str to mapping from str to number, optional
+        What one execution of an instruction without a counting rule does, as for `count_kernel`.
 
     Raises
     ------
@@ -164,8 +190,11 @@ def counted(
     statistics = kernel_statistics(kernel, statistics, sizes or {})
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if isinstance(found, PropertyVector | Mapping):
-        if statistics:
-            raise CountingError("statistics are for kernels; a property vector takes none")
+        if statistics or instruction_counts:
+            raise CountingError(
+                "statistics and counts of instructions are for kernels; a property vector takes"
+                " none"
+            )
         if not isinstance(found, PropertyVector):
             return PropertyVector.from_mapping(found, view=view or "source")
         if view not in (None, found.view):
@@ -175,7 +204,9 @@ def counted(
                 kernel=found.kernel,
             )
         return found
-    return count_kernel(found, statistics=statistics, view=view or "source")
+    return count_kernel(
+        found, statistics=statistics, view=view or "source", instruction_counts=instruction_counts
+    )
 
 
 def kernel_statistics(

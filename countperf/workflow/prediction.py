@@ -24,7 +24,7 @@ from countperf.properties.vector import PropertyVector
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
 
 if TYPE_CHECKING:
-    from countperf.measurements import Statistic
+    from countperf.measurements import InstructionCounts, Statistic
     from countperf.models.explanation import Explanation
     from countperf.predictions import Prediction
 
@@ -62,6 +62,7 @@ def predict(
     level: float = 0.95,
     anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
     statistics: Mapping[str, Statistic] | None = None,
+    instruction_counts: InstructionCounts | None = None,
     **more: Any,
 ) -> Prediction:
     """Predict the time of one launch of a kernel.
@@ -93,6 +94,8 @@ def predict(
         its file; or parameters, and time, s.
     statistics : mapping from str to float or str, optional
         What data decides, as for `count_kernel`; a kernel of the catalogue brings its own.
+    instruction_counts : mapping from str to mapping from str to number, optional
+        What one execution of an instruction without a counting rule does, as for `count_kernel`.
 
     Returns
     -------
@@ -117,6 +120,7 @@ def predict(
         level=level,
         anchors=anchors,
         statistics=statistics,
+        instruction_counts=instruction_counts,
     ).prediction
 
 
@@ -149,6 +153,7 @@ def predict_in_detail(
     level: float = 0.95,
     anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
     statistics: Mapping[str, Statistic] | None = None,
+    instruction_counts: InstructionCounts | None = None,
 ) -> DetailedPrediction:
     """Predict as `predict` does, and return the weights and counts with the prediction.
 
@@ -167,7 +172,7 @@ def predict_in_detail(
     def predicted(used: WeightSet, choice: str, *, is_attempt: bool = False) -> DetailedPrediction:
         used.check_counting_rules()
         used.check_device(identity, force=force)
-        vector = vector_for(found, known, used, sizes)
+        vector = vector_for(found, known, used, sizes, instruction_counts)
         if runs:
             anchored = used.anchored(vector, *runs)
             prediction = anchored.predict(vector, sizes, level=level)
@@ -323,14 +328,22 @@ def vector_for(
     statistics: Mapping[str, Statistic] | None,
     weights: WeightSet,
     parameters: Mapping[str, Any],
+    instruction_counts: InstructionCounts | None = None,
 ) -> PropertyVector:
     """Count a kernel as weights need it; leave a vector as it is, for the weights to check."""
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if isinstance(found, PropertyVector | Mapping):
         wanted = None if isinstance(found, PropertyVector) else weights.view
-        return counted(found, statistics=statistics, view=wanted)
+        return counted(
+            found, statistics=statistics, view=wanted, instruction_counts=instruction_counts
+        )
     found = translation_unit(found)
-    vector = counted(found, statistics=statistics, view=weights.view)
+    vector = counted(
+        found,
+        statistics=statistics,
+        view=weights.view,
+        instruction_counts=instruction_counts,
+    )
     if weights.definition.reads_code:
         checked = vector.checked_parameters(parameters, {})
         sizes = {name: int(np.max(value)) for name, value in checked.items()}
@@ -345,6 +358,7 @@ def with_compiled_code(
     *,
     device: str | None = None,
     statistics: Mapping[str, Statistic] | None = None,
+    instruction_counts: InstructionCounts | None = None,
     **more: int,
 ) -> PropertyVector:
     """Count a kernel, compile it, and keep what its code executes with the counts.
@@ -357,7 +371,7 @@ def with_compiled_code(
         Sizes at which to compile: values of all integer arguments. What is returned is for any.
     device : str, optional
         A device of PoCL's or of Intel's runtime, by label or slug; by default ``pocl:0``.
-    statistics : mapping from str to float or str, optional
+    statistics, instruction_counts
         As for `predict`.
 
     Returns
@@ -373,7 +387,9 @@ def with_compiled_code(
         As of `countperf.machine_code.executed_counts.read_compiled`.
     """
     found = kernel_itself(kernel, "code to compile")
-    vector = counted(found, statistics=statistics, view="structure")
+    vector = counted(
+        found, statistics=statistics, view="structure", instruction_counts=instruction_counts
+    )
     return _with_code(vector, found, {**(parameters or {}), **more}, device or "pocl:0", statistics)
 
 

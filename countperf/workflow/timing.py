@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from loopy import ValueArg
 
 from countperf.errors import (
@@ -24,6 +26,7 @@ from countperf.harness.progress import Progress, silent
 from countperf.harness.protocols import TIMING
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import (
+    InstructionCounts,
     MeasurementSet,
     Protocol,
     Statistic,
@@ -33,7 +36,7 @@ from countperf.measurements import (
 from countperf.report.timing import timing_html, timing_records, timing_text
 from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes
-from countperf.workflow.kernels import is_in_catalogue, kernel_itself, kernel_statistics
+from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
 from countperf.workflow.prediction import (
     COMPILED_CHOICE,
     choice_text,
@@ -133,6 +136,7 @@ def time_kernel(
     reference: Reference | None = None,
     tolerance: float | None = None,
     statistics: Mapping[str, Statistic] | None = None,
+    instruction_counts: InstructionCounts | None = None,
     weights: WeightSet | Path | str | None = None,
     model: str | None = None,
     force: bool = False,
@@ -175,6 +179,8 @@ def time_kernel(
         Largest ``|got - want|`` that is right, as in `KernelCase`.
     statistics : mapping from str to float or str, optional
         What data decides, as for `count_kernel`; predictions need them.
+    instruction_counts : mapping from str to mapping from str to number, optional
+        What instructions without a counting rule do, likewise.
     weights : WeightSet, Path or str, optional
         What predicts; by default the weights fitted on the device, if there are any.
     model : str, optional
@@ -224,7 +230,10 @@ def time_kernel(
     >>> timing.to_frame()  # doctest: +SKIP
     """
     given = {**(sizes or {}), **more}
-    work = _work(kernel, given, statistics, make_arguments, reference, tolerance)
+    work = replace(
+        _work(kernel, given, statistics, make_arguments, reference, tolerance),
+        instruction_counts=instruction_counts,
+    )
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
     if runner is None:
         runner = _runner(device, clock, cold=cold)
@@ -292,7 +301,7 @@ def _work(
     tolerance: float | None,
 ) -> KernelAtPoints:
     """Find the kernel and what is known of it, and check the names of its sizes."""
-    unit = kernel_itself(kernel, "code to run")
+    unit, bound = kernel_and_arguments(kernel, "code to run")
     entrypoints = getattr(unit, "entrypoints", ())
     if len(entrypoints) != 1:
         raise ParameterError(
@@ -309,6 +318,13 @@ def _work(
                 make_arguments, reference = found.make_arguments, reference or found.reference
             fixed = {size.name: size.fixed for size in found.sizes if size.fixed is not None}
             sizes = {**fixed, **sizes}
+    arguments = {each.name: each for each in unit.default_entrypoint.args}
+    bound_sizes = {
+        name: int(value)
+        for name, value in bound.items()
+        if isinstance(arguments.get(name), ValueArg) and isinstance(value, int | np.integer)
+    }
+    sizes = {**bound_sizes, **sizes}
     _check_sizes(unit, name, sizes)
     points = combine_sizes(sizes)
     return KernelAtPoints(
@@ -319,6 +335,7 @@ def _work(
         make_arguments=make_arguments,
         reference=reference,
         tolerance=tolerance,
+        bound_arguments=bound,
     )
 
 

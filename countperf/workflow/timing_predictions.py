@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from countperf.errors import CountingError, CountperfError
 from countperf.hardware.parameters import some_of
 from countperf.harness.progress import Progress, ProgressEvent
-from countperf.measurements import KernelCase, Statistic, counts_digest
+from countperf.measurements import InstructionCounts, KernelCase, Statistic, counts_digest
 from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted
 from countperf.workflow.prediction import predict
@@ -45,6 +45,10 @@ class KernelAtPoints:
         What data decides, at each point.
     make_arguments, reference, tolerance
         As in `KernelCase`.
+    instruction_counts : mapping from str to mapping from str to number, or None
+        What instructions without a counting rule do.
+    bound_arguments : mapping from str to ndarray or number
+        Inputs that come with the kernel.
     """
 
     unit: Any
@@ -54,6 +58,8 @@ class KernelAtPoints:
     make_arguments: MakeArguments | None
     reference: Reference | None
     tolerance: float | None
+    instruction_counts: InstructionCounts | None = None
+    bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def cases(self) -> list[KernelCase]:
         """Return a case for each point; numbers are checked at the smallest one."""
@@ -70,6 +76,7 @@ class KernelAtPoints:
                 tolerance=self.tolerance,
                 statistics=known,
                 purpose="application",
+                bound_arguments=self.bound_arguments,
             )
             for point, known in zip(self.points, self.statistics, strict=True)
         ]
@@ -140,6 +147,7 @@ def predict_times(
                 level=level,
                 incomplete_ok=incomplete_ok,
                 statistics=known or None,
+                instruction_counts=kernel.instruction_counts,
             )
         except CountperfError as error:
             return str(error)
@@ -196,15 +204,21 @@ def count_digests(kernel: KernelAtPoints) -> list[dict[str, str]]:
     found: list[tuple[Mapping[str, Statistic], dict[str, str]]] = []
     for statistics in kernel.statistics:
         known = next((digests for same, digests in found if same == statistics), None)
-        found.append((statistics, _digests(kernel.unit, statistics) if known is None else known))
+        found.append((statistics, _digests(kernel, statistics) if known is None else known))
     return [digests for _, digests in found]
 
 
-def _digests(unit: Any, statistics: Mapping[str, Statistic]) -> dict[str, str]:
+def _digests(kernel: KernelAtPoints, statistics: Mapping[str, Statistic]) -> dict[str, str]:
     digests: dict[str, str] = {}
     for view in _VIEWS:
         try:
-            digests[view] = counts_digest(counted(unit, statistics=statistics, view=view))
+            vector = counted(
+                kernel.unit,
+                statistics=statistics,
+                view=view,
+                instruction_counts=kernel.instruction_counts,
+            )
+            digests[view] = counts_digest(vector)
         except CountingError:
             continue
     return digests

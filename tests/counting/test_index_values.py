@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import loopy as lp
 import numpy as np
 import pytest
 
+from countperf.counting import index_values
 from countperf.counting.copies import preprocessed
-from countperf.counting.index_values import find_outside
+from countperf.counting.index_values import UncheckedAccess, find_outside
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of if() in texts
 
@@ -165,3 +167,123 @@ def test_many_points_are_gone_through_in_blocks() -> None:
 
     assert found.at == {"i": 2_400_001}
     assert _found(_gather(), {"n": 2_400_000, "m": n, "k": 5}, shapes, {"at": at}) is None
+
+
+def _windows(domain: str = "{ [i, j] : 0 <= i < n and 0 <= j < m }", text: str = "") -> Any:
+    return _kernel(
+        domain,
+        text or "z[i, j] = x[at[i] + 2*j - 3]",
+        [
+            lp.GlobalArg("at", I4, shape="n"),
+            lp.GlobalArg("x", F8, shape="k"),
+            lp.GlobalArg("z", F8, shape="n,m"),
+            lp.ValueArg("n,m,k", I4),
+        ],
+    )
+
+
+def test_more_points_than_can_be_gone_through_are_checked_at_the_ends_of_inner_loops() -> None:
+    # 64 million points: the subscript is largest where j is, whatever i is
+    n = m = 8000
+    at = np.full(n, 3, I4)
+    at[5000] = 7
+    at[6000] = 1
+    sizes, shapes = {"n": n, "m": m}, {"at": (n,), "z": (n, m)}
+
+    lowest = _found(_windows(), {**sizes, "k": 2 * m + 4}, shapes | {"x": (2 * m + 4,)}, {"at": at})
+    assert (lowest.value, lowest.at) == (-2, {"i": 6000, "j": 0})
+    at[6000] = 3
+    right = 7 + 2 * (m - 1) - 3 + 1
+    assert _found(_windows(), {**sizes, "k": right}, shapes | {"x": (right,)}, {"at": at}) is None
+    shorter = shapes | {"x": (right - 1,)}
+    highest = _found(_windows(), {**sizes, "k": right - 1}, shorter, {"at": at})
+    assert (highest.value, highest.at) == (right - 1, {"i": 5000, "j": m - 1})
+
+
+Point = tuple[int, int]
+SHAPES: Mapping[str, tuple[str, Callable[[Point], bool]]] = {
+    "rectangle": ("{ [i, j] : 0 <= i < n and 0 <= j < m }", lambda _: True),
+    "triangle": ("{ [i, j] : 0 <= i < n and 0 <= j < m and j <= i }", lambda at: at[1] <= at[0]),
+    "strided": (
+        "{ [i, j] : 0 <= i < n and 0 <= j < m and (exists e: j = 2*e + 1) }",
+        lambda at: at[1] % 2 == 1,
+    ),
+    "band": (
+        "{ [i, j] : 0 <= i < n and 0 <= j < m and i - 2 <= j <= i + 1 }",
+        lambda at: at[0] - 2 <= at[1] <= at[0] + 1,
+    ),
+}
+TEXTS: Mapping[str, tuple[str, Callable[[Any, Point], int], Callable[[Point], bool]]] = {
+    "ends of j": (
+        "x[at[i] + 2*j - 3]",
+        lambda values, at: values[at[0]] + 2 * at[1] - 3,
+        lambda _: True,
+    ),
+    "ends of i": (
+        "x[at[j] - i + 4]",
+        lambda values, at: values[at[1]] - at[0] + 4,
+        lambda _: True,
+    ),
+    "product": ("x[at[i]*j]", lambda values, at: values[at[0]] * at[1], lambda _: True),
+    "every j": (
+        "x[at[i] + (3*j) % 7]",
+        lambda values, at: values[at[0]] + 3 * at[1] % 7,
+        lambda _: True,
+    ),
+    "condition on j": (
+        "if(j != 4, x[at[i] + 2*j - 3], 0.0)",
+        lambda values, at: values[at[0]] + 2 * at[1] - 3,
+        lambda at: at[1] != 4,
+    ),
+    "condition on i": (
+        "if(i >= 2, x[at[i] - j + 2], 0.0)",
+        lambda values, at: values[at[0]] - at[1] + 2,
+        lambda at: at[0] >= 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("text", TEXTS)
+def test_ends_and_points_agree_with_a_plain_loop(shape: str, text: str) -> None:
+    domain, is_point = SHAPES[shape]
+    written, subscript, holds = TEXTS[text]
+    kernel = _windows(domain, f"z[i, j] = {written}")
+    n, m, k = 6, 6, 9
+    rng = np.random.default_rng(7)
+    results: set[bool] = set()
+    for _ in range(12):
+        at = rng.integers(0, 8, n).astype(I4)
+        outside = {
+            point: int(subscript(at, point))
+            for point in product(range(n), range(m))
+            if is_point(point) and holds(point) and not 0 <= int(subscript(at, point)) < k
+        }
+        shapes = {"at": (n,), "x": (k,), "z": (n, m)}
+
+        found = _found(kernel, {"n": n, "m": m, "k": k}, shapes, {"at": at})
+
+        results.add(found is None)
+        if found is None:
+            assert outside == {}
+        else:  # j may not bear on it
+            places = [place for place, value in outside.items() if value == found.value]
+            assert any(
+                all({"i": i, "j": j}[name] == value for name, value in found.at.items())
+                for i, j in places
+            )
+    assert False in results
+
+
+def test_what_has_too_many_points_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_values, "_MOST_POINTS", 30)
+    kernel = _windows(text="z[i, j] = x[at[i] + (3*j) % 7]")
+    sizes, shapes = {"n": 6, "m": 6, "k": 9}, {"at": (6,), "x": (9,), "z": (6, 6)}
+
+    found = _found(kernel, sizes, shapes, {"at": _int(0, 1, 2, 0, 1, 3)})
+
+    assert isinstance(found, UncheckedAccess)
+    assert (found.access, found.low, found.high) == ("load x[at[i] + (3*j) % 7]", 0, 9)
+    assert (found.sources, found.extent) == (("at",), 9)
+    # where the smallest and largest elements tell, no point is looked at
+    assert _found(kernel, sizes, shapes, {"at": _int(0, 1, 2, 0, 1, 2)}) is None

@@ -70,11 +70,8 @@ def counted_of(counts: dict[str, Any]) -> dict[str, int]:
 def executed_of(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
     """Return the same of executed instructions; whole elements are copied as memory."""
     size = np.dtype(dtype).itemsize
-
-    def copied(source: int, target: int) -> int:
-        pattern = rf"call llvm\.memcpy\.p{target}i8\.p{source}i8\.i64\(\)"
-        return size * sum(n for k, n in dynamic.instructions.items() if re.fullmatch(pattern, k))
-
+    within = dynamic.copied(1, 1)  # from global memory to global memory
+    loaded, stored = dynamic.copied(1, 0) + within, dynamic.copied(0, 1) + within
     found = {
         "additions": dynamic.of("fadd", "fsub"),
         "multiplications": dynamic.of("fmul", "fneg"),
@@ -82,10 +79,10 @@ def executed_of(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
         "comparisons": dynamic.of("fcmp"),
         "conversions": dynamic.of("fpext", "fptrunc", "sitofp"),
         "calls of fma": dynamic.calls("fma"),
-        "bytes loaded": dynamic.bytes.get("load global", 0) + copied(1, 0),
-        "bytes stored": dynamic.bytes.get("store global", 0) + copied(0, 1),
+        "bytes loaded": dynamic.bytes.get("load global", 0) + size * loaded,
+        "bytes stored": dynamic.bytes.get("store global", 0) + size * stored,
     }
-    for name in ("fabs", "hypot", "atan2", "log", "exp", "sincos", "sinh", "cosh"):
+    for name in ("fabs", "hypot", "atan2", "log", "exp", "sqrt", "sincos", "sinh", "cosh"):
         if calls := dynamic.calls(name):
             found[f"calls of {name}"] = calls
     return found

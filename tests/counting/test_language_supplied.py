@@ -10,6 +10,7 @@ from typing import Any
 import loopy as lp
 import numpy as np
 import pytest
+from pymbolic import parse
 
 from countperf.cli.common import statistic
 from countperf.counting.statistics import ACCESS_CLASSES
@@ -75,6 +76,95 @@ def test_supplied_counts_are_multiplied_by_executions_and_added() -> None:
     assert counts["flop.mul.f32"] == 100  # one of its own instruction
     assert counts["gmem.load.32.stride1"] == 200
     assert counts["gmem.min.32.stride1"] == 100
+
+
+EXECUTED = {
+    "flop.fma.f32": 1,
+    "flop.special.f32.exp": 1,
+    "gmem.load.32.stride1": 1,
+    "gmem.load.32.uniform": 1,
+    "gmem.store.32.stride1": 1,
+}
+"""What a compiler leaves of one execution of ``z[i] = exp(x[i])*x[i] + w[0]``, by hand."""
+
+
+def _one_instruction(*, raw: bool, in_loop: bool, guarded: bool) -> Any:
+    """Make a kernel of C code, or the same of an assignment."""
+    added = "1.0f" if in_loop else "w[0]"  # which need not be loaded in each iteration
+    predicates = frozenset([parse("i >= 3")]) if guarded else frozenset[Any]()
+    instruction = lp.CInstruction(
+        "i",
+        f"z[i] = exp(x[i])*x[i] + {added};",
+        id="raw",
+        assignees=("z[i]",),
+        read_variables=frozenset(["x", "w"]),
+        predicates=predicates,
+    )
+    condition = ", if=i >= 3" if guarded else ""
+    plain = f"z[i] = exp(x[i])*x[i] + {added.removesuffix('f')} {{id=raw{condition}}}"
+    kernel = lp.make_kernel(
+        "{ [i] : 0 <= i < n }",
+        [instruction if raw else plain],
+        [
+            lp.GlobalArg("x,z", np.float32, shape="n"),
+            lp.GlobalArg("w", np.float32, shape=(1,)),
+            lp.ValueArg("n", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    if in_loop:
+        return kernel
+    return lp.split_iname(kernel, "i", 16, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_supplied_counts_are_executed_as_those_of_an_assignment(
+    in_loop: bool, guarded: bool
+) -> None:
+    counts = {k: v for k, v in EXECUTED.items() if not in_loop or "uniform" not in k}
+    plain = count_kernel(
+        _one_instruction(raw=False, in_loop=in_loop, guarded=guarded), view="structure"
+    ).evaluate(n=64)
+    raw = count_kernel(
+        _one_instruction(raw=True, in_loop=in_loop, guarded=guarded),
+        view="structure",
+        instruction_counts={"raw": counts},
+    )
+    found = raw.evaluate(n=64)
+
+    executed = {name: plain[name] for name in plain if name.startswith("site.")}
+    assert {name: found[name] for name in found if name.startswith("site.")} == executed
+    site = "site.free.loop.1x1" if in_loop else "site.free.flat.16x1"
+    assert "instruction 'raw'" in raw[f"{site}.flop.fma.f32"].reason
+    counted = {name: found[name] for name in found if name.startswith(("flop.", "gmem."))}
+    assert counted == {
+        name: number * (61 if guarded else 64)
+        for name, number in (counts | {"gmem.min.32.stride1": 1}).items()
+    }
+
+
+def test_supplied_accesses_are_of_distinct_bytes_and_uniform_ones_once_a_group() -> None:
+    counts = {
+        "gmem.load.32.stride1": 2,
+        "gmem.load.64.uniform": 1,
+        "gmem.store.32.1ofn": 3,
+        "lmem.load.32": 5,
+    }
+    vector = count_kernel(
+        _one_instruction(raw=True, in_loop=False, guarded=False),
+        view="structure",
+        instruction_counts={"raw": counts},
+    ).evaluate(n=64)
+
+    # 64 items in 4 groups of 16
+    assert vector["bytes.group.load.dense"] == 64 * 2 * 4 + 4 * 8
+    assert vector["bytes.group.store.sparse"] == 64 * 3 * 4
+    assert (vector["segments.group.load"], vector["segments.group.store"]) == (4 * 2 + 4, 64 * 3)
+    assert vector["site.free.flat.16x1.lmem.load.32.next"] == 5 * 64
+    assert vector["site.free.flat.16x1.gmem.load.64.same"] == 64
+    assert vector["site.free.flat.16x1.gmem.store.32.l1_reuse"] == 3 * 64
 
 
 def test_only_what_supplied_counts_enter_is_not_exact() -> None:

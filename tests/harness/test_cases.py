@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.errors import KernelSpecificationError, WrongResultError
+from countperf.errors import KernelBuildError, KernelSpecificationError, WrongResultError
 from countperf.harness.device import Device
 from countperf.harness.protocols import QUICK
 from countperf.harness.runner import KernelRunner
 from countperf.measurements import KernelCase
+from countperf.workflow.timing import time_kernel
 
 
 def doubled() -> Any:
@@ -92,3 +94,90 @@ def test_a_campaign_of_such_cases(device: Device, tmp_path: Path) -> None:
 
     (measured,) = found
     assert (measured.kernel, measured.parameters) == ("double/n=100", {"n": 100})
+
+
+@dataclass
+class BoundProgram:
+    """As what `pytato.generate_loopy` returns: a kernel, and the data that it is for."""
+
+    program: Any
+    bound_arguments: Mapping[str, Any]
+
+
+class DeviceArray:
+    """As `pyopencl.array.Array`, which is copied from its device by ``get``."""
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+
+    def get(self) -> Any:
+        return self._content
+
+
+def gathered() -> Any:
+    """Return a kernel whose indices come with it, and lead to all elements but one."""
+    unit = lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        "z[i] = 2*x[at[i] + off]",
+        [
+            lp.GlobalArg("x,z", np.float32, shape="n"),
+            lp.GlobalArg("at", np.int32, shape="n"),
+            lp.ValueArg("n,off", np.int32),
+        ],
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+    at = np.arange(40, dtype=np.int32)[::-1] - 1
+    return BoundProgram(unit, {"at": DeviceArray(at), "off": 1, "n": 40})
+
+
+@pytest.mark.device
+def test_arguments_that_come_with_a_kernel_are_its_inputs(device: Device) -> None:
+    seen: list[Any] = []
+
+    def reversed_and_doubled(inputs: Mapping[str, Any], _: Any) -> dict[str, Any]:
+        seen.append(inputs)
+        return {"z": 2 * inputs["x"][::-1]}
+
+    case = KernelCase(
+        name="gathered",
+        kernel=gathered(),
+        parameters={"n": 40, "off": 1},
+        reference=reversed_and_doubled,
+    )
+    KernelRunner.open(device).check(case)
+
+    assert list(seen[0]["at"][:2]) == [38, 37]
+    assert case.bound_arguments["off"] == 1
+    # sizes that come with it need not be given
+    timing = time_kernel(
+        gathered(),
+        device=device,
+        rounds=1,
+        reference=reversed_and_doubled,
+        statistics={"x": "stride1"},
+    )
+    assert [dict(each.measurement.parameters) for each in timing.sizes] == [{"off": 1, "n": 40}]
+    assert list(seen[1]["at"][:2]) == [38, 37]
+
+
+@pytest.mark.device
+def test_other_arguments_go_before_those_that_come_with_a_kernel(device: Device) -> None:
+    program = gathered()
+    at = np.zeros(40, np.int32)
+    case = KernelCase(
+        name="first",
+        kernel=program,
+        parameters={"n": 40, "off": 3},
+        make_arguments=lambda rng, _: {"at": at, "x": rng.random(40, np.float32)},
+        reference=lambda inputs, _: {"z": np.full(40, 2 * inputs["x"][1])},
+    )
+    # the offset that comes with the program is 1, which nothing else gives
+    KernelRunner.open(device).check(case)
+
+
+@pytest.mark.device
+def test_bound_arrays_of_other_sizes_are_refused(device: Device) -> None:
+    case = KernelCase(name="wrong", kernel=gathered(), parameters={"n": 41, "off": 1})
+    with pytest.raises(KernelBuildError, match="argument 'at' wants int32 of shape"):
+        KernelRunner.open(device).check(case)

@@ -4,6 +4,10 @@ The kernel's generated code runs on constant buffers. Compiled without optimizat
 contraction, the instructions are those of the source: ``fadd`` and ``fsub`` are additions,
 ``fmul`` multiplications and negations, loads and stores as written.
 
+Clang copies a whole structure, such as a complex number, by the intrinsic ``llvm.memcpy``, one call
+for each. Oclgrind counts the call by the address spaces (``p1i8`` global, ``p0i8`` private), and no
+load, store or byte: `DynamicCounts.copied` counts these (`tests/oracles/test_structures.py`).
+
 For the compiler's view the same code is compiled with contraction on, and LLVM's passes at -O3 run
 over it (``llvm_ir.py``): Oclgrind's own optimization is -Oz, which shares values, but leaves loops
 in a shape in which no load in them is certain to be executed, so that none is hoisted.
@@ -71,6 +75,11 @@ class DynamicCounts:
         """Multiplications fused with an addition."""
         pattern = re.compile(r"call llvm\.fmuladd\.f\d+\(\)")
         return sum(n for name, n in self.instructions.items() if pattern.fullmatch(name))
+
+    def copied(self, source: int, target: int) -> int:
+        """Structures copied whole between two address spaces."""
+        name = rf"call llvm\.memcpy\.p{target}i8\.p{source}i8\.i64\(\)"
+        return sum(n for each, n in self.instructions.items() if re.fullmatch(name, each))
 
     def calls(self, function: str) -> int:
         """Calls of an OpenCL built-in, whatever its argument types."""

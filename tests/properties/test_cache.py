@@ -215,6 +215,22 @@ def test_what_loopy_leaves_out_of_its_hash_has_no_key() -> None:
     assert cache.content_key(_scaling(), {"statistics": {"i": object()}}) is None
 
 
+def test_vectors_of_one_size_are_told_apart(tmp_path: Path) -> None:
+    # Loopy's own hash names all structured types of 16 bytes alike
+    cltypes = pytest.importorskip("pyopencl.cltypes")
+    expected = {"float4": {"flop.add.f32": 40}, "double2": {"flop.add.f64": 20}}
+    expected["int4"] = {"iop.add.i32": 40}
+    for name, counts in expected.items():
+        kernel = lp.make_kernel(
+            "{[i]: 0 <= i < n}",
+            "b[i] = a[i] + a[i]",
+            [lp.GlobalArg("a,b", getattr(cltypes, name), shape="n"), lp.ValueArg("n", "int32")],
+            lang_version=(2018, 2),
+        )
+        found = count_kernel(kernel, cache=tmp_path).evaluate(n=10)
+        assert {key: found[key] for key in found if key[:4] in ("flop", "iop.")} == counts
+
+
 def test_what_is_no_kernel_is_refused_as_without_a_cache(tmp_path: Path) -> None:
     for place in (tmp_path, False):
         with pytest.raises(Exception, match=r"a loopy\.TranslationUnit.* was expected"):

@@ -502,7 +502,14 @@ def test_the_file_of_another_device_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["my notes\n", '{"my": 3}\n', '{"format": "countperf-tuning", "version": 9}\n']
+    "content",
+    [
+        "my notes\n",
+        '{"my": 3}\n',
+        '{"format": "countperf-tuning", "version": 9}\n',
+        '{"format": "countperf-tuning", "version": true}\n',
+        '{"format": "countperf-tuning", "version": 1.0}\n',
+    ],
 )
 def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
     store = tmp_path / "search.jsonl"

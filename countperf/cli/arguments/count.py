@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_kernel
+from countperf.cli.common import add_instruction_counts, add_kernel
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_kernel(command)
+    add_instruction_counts(command)
     command.add_argument(
         "--view",
         choices=("source", "compiled"),

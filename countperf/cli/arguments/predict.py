@@ -8,6 +8,7 @@ from pathlib import Path
 from countperf.cli.arguments.mechanistic import add_device_document
 from countperf.cli.common import (
     add_device,
+    add_instruction_counts,
     add_kernel,
     size,
 )
@@ -16,6 +17,7 @@ from countperf.cli.common import (
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_kernel(command)
+    add_instruction_counts(command)
     command.add_argument(
         "--weights",
         metavar="SLUG|PATH",

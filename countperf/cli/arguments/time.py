@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_device, add_kernel, add_model, natural
+from countperf.cli.common import add_device, add_instruction_counts, add_kernel, add_model, natural
 
 
 def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_kernel(command)
+    add_instruction_counts(command)
     add_device(command, "by default the working device with the highest copy bandwidth")
     command.add_argument(
         "--weights",
