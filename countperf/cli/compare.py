@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
             kernel=options.kernel,
             timing=options.timing,
             profile_options=given,
+            every=options.every,
             levels=tuple(options.level or ("published", "scaled", "fitted")),
             purposes=tuple(options.purpose or ("test",)),
             progress=lambda text: print(text, file=sys.stderr),

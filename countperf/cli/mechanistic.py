@@ -34,6 +34,7 @@ def profile_options(options: argparse.Namespace) -> dict[str, Any]:
         "active_groups": options.active_groups,
         "occupancy": options.occupancy,
         "statistics": as_dict(getattr(options, "statistics", None)) or None,
+        "analysis": getattr(options, "analysis", None),
     }
     if getattr(options, "metrics", None):
         given["metrics"] = read_profiler_csv(options.metrics)

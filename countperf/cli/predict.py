@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
             )
         predict_by_models(options, models)
         return
-    for name in ("figure", "timeline", "metrics"):
+    for name in ("figure", "timeline", "metrics", "analysis"):
         if getattr(options, name):
             raise ParameterError(
                 f"--{name} is for mechanistic models; name them and a device, such as --model all"

@@ -45,7 +45,7 @@ def compile_ptx(source: str, capability: str = "9.0") -> str:
     nvcc = find_nvcc()
     if nvcc is None:
         raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
-    kept = _FOR.sub(r"\1#pragma unroll 1\n\g<0>", source)
+    kept = with_loops_kept(source)
     with tempfile.TemporaryDirectory(prefix="countperf-ptx-") as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(kept, encoding="utf-8")
@@ -62,6 +62,16 @@ def compile_ptx(source: str, capability: str = "9.0") -> str:
             said = (result.stdout + result.stderr).strip()
             raise KernelBuildError(f"nvcc for {architecture}: {said[:_MESSAGE_LIMIT]}")
         return target.read_text(encoding="utf-8")
+
+
+def with_loops_kept(source: str) -> str:
+    """Return CUDA C whose loops are not unrolled, as far as Loopy wrote them."""
+    return _FOR.sub(r"\1#pragma unroll 1\n\g<0>", source)
+
+
+def loops_in(source: str) -> tuple[str, ...]:
+    """Return the variables of the loops that Loopy wrote into CUDA C, in order."""
+    return tuple(name for _, name in _FOR.findall(source))
 
 
 def profile_from_ptx(
@@ -101,14 +111,33 @@ def profile_from_ptx(
     (program,) = profiler.programs
     code = generate_cuda(kernel)
     written = parse_ptx(compile_ptx(code.source, device.compute_capability))[program.name]
+    sub_group = first_sub_group(program, parameters, device)
+    return with_ptx(profiled, written, loop_trips(program, written, code.source, sub_group))
+
+
+def first_sub_group(
+    program: KernelProgram, parameters: Mapping[str, Any], device: DeviceParameters
+) -> SubGroup:
+    """Return the sub-group whose loops stand for those of all; errors as of `profile_from_ptx`."""
     values = SizeParameters.of(
         program.kernel, program.domains.sizes, program.domains.defaults
     ).checked(parameters)
     size = device.require_int("sub_group_size", model="the profile")
-    sub_group = SubGroup(program, values, sub_group_size=size)
-    graph = written.graph(loop_trips(program, written, code.source, sub_group))
-    named = _with_lines(graph.nodes, profiled.profile.alpha)
-    graph = replace(graph, nodes=named)
+    return SubGroup(program, values, sub_group_size=size)
+
+
+def with_ptx(
+    profiled: ProfiledKernel, written: PtxProgram, trips: Mapping[str, int]
+) -> ProfiledKernel:
+    """Return a profile with the instructions and dependencies of PTX.
+
+    Raises
+    ------
+    ModelNotApplicableError
+        A loop of PTX has no condition at its end.
+    """
+    graph = written.graph(trips)
+    graph = replace(graph, nodes=_with_lines(graph.nodes, profiled.profile.alpha))
     profile = replace(
         profiled.profile,
         idg=graph,
@@ -134,7 +163,7 @@ def loop_trips(
     ModelNotApplicableError
         PTX has more or fewer loops than the code, or one of them is not entered.
     """
-    names = [name for _, name in _FOR.findall(source)]
+    names = loops_in(source)
     labels = written.loops()
     if len(names) != len(labels):
         message = (
@@ -142,11 +171,18 @@ def loop_trips(
             f" {len(names)} ({', '.join(names)}); parse it with parse_ptx and declare the trips"
         )
         raise ModelNotApplicableError(message, parameter="trips")
-    found: dict[str, int] = {}
-    for label, name in zip(labels, names, strict=True):
+    return dict(zip(labels, iterations(program, names, sub_group), strict=True))
+
+
+def iterations(
+    program: KernelProgram, names: Sequence[str], sub_group: SubGroup
+) -> tuple[int, ...]:
+    """Return the iterations of loops, by their names."""
+    found: list[int] = []
+    for name in names:
         inside = [s for s in program.statements if name in s.within]
-        found[label] = len(sub_group.loop_range(name, inside))
-    return found
+        found.append(len(sub_group.loop_range(name, inside)))
+    return tuple(found)
 
 
 def _with_lines(nodes: Sequence[str], alpha: Mapping[str, float]) -> list[str]:

@@ -35,6 +35,8 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
         Floating-point operations, and bytes that its memory moves, of all launches.
     measured : Mapping from str to str
         Fields of the kernel's profile that a profiler measured, and its metrics.
+    note : str
+        Where instructions come from, if not from Loopy.
     """
 
     kernel: str
@@ -45,6 +47,7 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
     total_flops: float
     total_bytes: float
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
+    note: str = ""
 
     def __getitem__(self, model: str) -> Answer:
         return self.answers[model]

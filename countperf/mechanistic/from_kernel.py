@@ -139,6 +139,11 @@ class KernelProfiler:
         """Name of the kernel."""
         return self.programs[0].kernel.name
 
+    @property
+    def note(self) -> str:
+        """Where instructions come from, if not from Loopy."""
+        return ""
+
     def lacks_registers(self, profile: KernelProfile) -> bool:
         """Return whether the occupancy cannot be known without the registers of a work item."""
         return (

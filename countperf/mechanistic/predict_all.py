@@ -157,6 +157,7 @@ def predict_all(
         total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
         total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
         measured={k: v for each, _ in launches for k, v in each.profile.measured.items()},
+        note=profiler.note,
     )
 
 

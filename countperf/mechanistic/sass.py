@@ -1,8 +1,8 @@
 r"""Kernel analysis from NVIDIA machine code (SASS): issue slots, core instructions, critical path.
 
 Automates what Gajger & Czarnul (2018), sections 5.1 and 5.2, do by hand, from the text that
-``cuobjdump -sass`` or ``nvdisasm`` prints. The code is cut at its loops (backward branches) into
-segments; a segment's critical path is the longest way through these edges, in cycles:
+``cuobjdump -sass`` or ``nvdisasm`` prints. The code is cut into segments where loops (backward
+branches) begin and end; its critical path is the longest way through these edges, in cycles:
 
 - from an instruction to the next: the latency of issuing one after the other; 0 where both are
   issued at once (braces in the listing, up to Pascal); that of a branch after a conditional branch
@@ -11,11 +11,11 @@ segments; a segment's critical path is the longest way through these edges, in c
 - to the end of the segment: the latency of results that later segments use, and that of replacing
   the group after the last exit.
 
-The latency bound is the sum over segments, times the trip counts of loops. Results that are still
-on their way when a loop starts are waited for there, as in the source.
+The latency bound is the sum over segments, times the trip counts of the loops around them. Results
+that are still on their way when a loop starts are waited for there, as in the source.
 
-Left out: nested loops (refused), calls (refused), scoreboards and stall counts of the control
-words, and which side of other branches is taken.
+Left out: loops that overlap without one holding the other (refused), calls (refused), scoreboards
+and stall counts of the control words, and which side of other branches is taken.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
+from math import prod
 from typing import Literal
 
 from countperf.errors import ParameterError
+from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_not_negative
+from countperf.mechanistic.classes import kernel_class
 from countperf.mechanistic.merpsys import critical_path, issue_slots
 from countperf.mechanistic.profile import ProfiledKernel
 
@@ -73,6 +76,27 @@ class SassLatencies:
     branch_taken: float = 12.0
     branch_not_taken: float = 10.0
     group_replacement: float = 150.0
+
+
+def latencies_of(device: DeviceParameters) -> SassLatencies:
+    """Return the latencies of a device's instructions.
+
+    Those of multiplications, and of loads from global and local memory, are the device's. Constants
+    take as long as local memory. Issue, branches and the replacement of a group are Maxwell's
+    (Gajger & Czarnul, Table 4.1), on every device.
+
+    Raises
+    ------
+    DeviceParameterError
+        The device states no such latency.
+    """
+    local = kernel_class(device, "load.local.32").latency
+    return SassLatencies(
+        arithmetic=kernel_class(device, "mul.f32").latency,
+        global_memory=kernel_class(device, "load.global.32").latency,
+        shared_memory=local,
+        constant_memory=local,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +152,19 @@ class SassInstruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SassSegment:
-    """Instructions that are executed as often: between loops, or a loop's body.
+    """Instructions that are executed equally often: between loops, or in the body of one.
 
     Attributes
     ----------
-    is_loop : bool
-        Whether it is a loop's body.
+    loops : tuple of int
+        Loops around it, the outermost first, numbered in the order in which they begin.
     instructions : tuple of SassInstruction
         In order.
     critical_path : float
         Cycles of one pass.
     """
 
-    is_loop: bool
+    loops: tuple[int, ...]
     instructions: tuple[SassInstruction, ...]
     critical_path: float
 
@@ -172,10 +196,15 @@ class SassAnalysis:
     @property
     def loops(self) -> int:
         """Number of loops."""
-        return sum(each.is_loop for each in self.segments)
+        return 1 + max((loop for each in self.segments for loop in each.loops), default=-1)
 
     def latency_bound(self, *trips: float) -> float:
-        """Return the cycles of the critical path for the trip counts of the loops, in order.
+        """Return the cycles of the critical path.
+
+        Parameters
+        ----------
+        *trips : float
+            Trip count of each loop each time that it is entered, in the order in which they begin.
 
         Raises
         ------
@@ -213,9 +242,10 @@ class SassAnalysis:
                 f"{self.kernel} has {self.loops} loops, but {len(trips)} trip counts are given"
             )
             raise ParameterError(message, parameter="trips")
-        rest = iter(trips)
+        for number in trips:
+            check_not_negative(number, "trips")
         return [
-            (check_not_negative(next(rest), "trips") if each.is_loop else 1.0, each)
+            (prod((float(trips[loop]) for loop in each.loops), start=1.0), each)
             for each in self.segments
         ]
 
@@ -238,7 +268,7 @@ def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str,
     Raises
     ------
     ParameterError
-        There is no instruction, a kernel has calls or nested loops, or a latency is not known.
+        There is no instruction, a kernel has calls or loops that overlap, or a latency is unknown.
     """
     known = latencies or SassLatencies()
     return {
@@ -386,7 +416,20 @@ def _segments(
     labels: dict[str, int],
     latencies: SassLatencies,
 ) -> tuple[SassSegment, ...]:
-    loops: list[tuple[int, int]] = []
+    loops = _loops(name, code, labels)
+    end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
+    cuts = sorted({0, end, *(place for loop in loops for place in loop if place < end)})
+    return tuple(
+        _segment(code, first, after, loops=loops, end=end, latencies=latencies)
+        for first, after in pairwise(cuts)
+    )
+
+
+def _loops(
+    name: str, code: Sequence[SassInstruction], labels: dict[str, int]
+) -> list[tuple[int, int]]:
+    """Return the first instruction of each loop, and the one behind its last, in order."""
+    found: dict[int, int] = {}
     for place, each in enumerate(code):
         if each.base != "BRA":
             continue
@@ -396,26 +439,37 @@ def _segments(
         first = None if address is None else _first_at(code, address)
         # the code ends in a branch to itself, which is never executed
         if first is not None and first < place:
-            loops.append((first, place + 1))
-    loops.sort()
-    if any(later[0] < earlier[1] for earlier, later in pairwise(loops)):
-        message = f"{name} has nested loops, which are not analyzed"
-        raise ParameterError(message, parameter="text")
-    end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
-    cuts: list[tuple[int, int, bool]] = []
-    start = 0
-    for first, after in loops:
-        cuts += [(start, first, False), (first, after, True)]
-        start = after
-    cuts.append((start, end, False))
-    return tuple(
-        SassSegment(
-            is_loop=is_loop,
-            instructions=tuple(code[first:after]),
-            critical_path=_path(code, first, after, is_loop=is_loop, end=end, latencies=latencies),
-        )
-        for first, after, is_loop in cuts
-        if after > first
+            found[first] = place + 1  # a loop that is continued in several places ends at the last
+    loops = sorted(found.items())
+    for (_, after), (first, later) in combinations(loops, 2):
+        if first < after < later:
+            message = f"{name} has loops that overlap, which are not analyzed"
+            raise ParameterError(message, parameter="text")
+    return loops
+
+
+def _segment(
+    code: Sequence[SassInstruction],
+    first: int,
+    after: int,
+    *,
+    loops: Sequence[tuple[int, int]],
+    end: int,
+    latencies: SassLatencies,
+) -> SassSegment:
+    around = tuple(n for n, (start, stop) in enumerate(loops) if start <= first and after <= stop)
+    returns = loops[around[0]][0] if around else after
+    return SassSegment(
+        loops=around,
+        instructions=tuple(code[first:after]),
+        critical_path=_path(
+            code,
+            first,
+            after,
+            closes=any(stop == after for _, stop in loops),
+            read_later=[*code[after:end], *code[returns:after]],
+            latencies=latencies,
+        ),
     )
 
 
@@ -429,16 +483,14 @@ def _path(
     first: int,
     after: int,
     *,
-    is_loop: bool,
-    end: int,
+    closes: bool,
+    read_later: Sequence[SassInstruction],
     latencies: SassLatencies,
 ) -> float:
     size = after - first
     edges: list[tuple[int, int, float]] = []
     producers: dict[str, int] = {}
-    later = frozenset[str]().union(*(each.reads for each in code[after:end]))
-    if is_loop:
-        later |= frozenset[str]().union(*(each.reads for each in code[first:after]))
+    later = frozenset[str]().union(*(each.reads for each in read_later))
     for place in range(size):
         each = code[first + place]
         for register in each.reads & producers.keys():
@@ -448,9 +500,9 @@ def _path(
         follows = not is_last and code[first + place + 1].with_previous
         gap = 0.0 if follows else latencies.issue
         if each.base in ("BRA", "EXIT"):
-            if is_last and not is_loop and each.base == "EXIT":
+            if is_last and each.base == "EXIT" and not each.is_conditional:
                 gap = latencies.group_replacement
-            elif is_last and is_loop:
+            elif is_last and closes:
                 gap = latencies.branch_taken
             elif each.is_conditional:
                 gap = latencies.branch_not_taken

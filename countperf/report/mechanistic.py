@@ -48,7 +48,8 @@ def answers_text(answers: ModelAnswers) -> str:
         if not isinstance(answer, MechanisticPrediction)
     )
     measured = [f"measured: {name} ({where})" for name, where in answers.measured.items()]
-    return "\n".join([answers_head(answers), table, *measured, *reasons])
+    notes = [answers.note] if answers.note else []
+    return "\n".join([answers_head(answers), table, *notes, *measured, *reasons])
 
 
 def _sentence(error: Exception) -> str:
@@ -92,7 +93,7 @@ def answers_rows(answers: ModelAnswers) -> list[dict[str, Any]]:
 
 
 def answers_object(answers: ModelAnswers) -> dict[str, Any]:
-    """Return ``{"kernel", "device", "parameters", "measured", "models": {name: {...}}}``.
+    """Return ``{"kernel", "device", "parameters", "measured", "note", "models": {name: {...}}}``.
 
     A model has ``time_s``, ``bound``, ``breakdown_s``, ``results`` and ``ignored``, or ``lacks``
     and ``reason``.
@@ -102,6 +103,7 @@ def answers_object(answers: ModelAnswers) -> dict[str, Any]:
         "device": answers.device,
         "parameters": dict(answers.parameters),
         "measured": dict(answers.measured),
+        "note": answers.note,
         "models": {name: _answer_object(answer) for name, answer in answers.items()},
     }
 

@@ -51,6 +51,7 @@ def compare(
     kernel: Any = None,
     timing: TimingDocument | Path | str | None = None,
     profile_options: Mapping[str, Any] | None = None,
+    every: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, scaled by a factor, and fitted.
@@ -76,6 +77,8 @@ def compare(
         ``countperf time --save``.
     profile_options : mapping, optional
         As for `countperf.predict_all`, for this kernel.
+    every : int, optional
+        Mechanistic models are calibrated on each so-manieth measurement, which takes less time.
     progress : callable from str to None, optional
         Is told what is being calibrated.
 
@@ -87,12 +90,15 @@ def compare(
     Raises
     ------
     ParameterError
-        No model has such a name; or a kernel without times, times of another kernel or device.
+        No model has such a name; `every` is below 1; a kernel has no times, or times are of
+        another kernel or device.
     DeviceError, DocumentError
         The device has no description, or the measurements are bad.
     FitError
         No case has a profile.
     """
+    if every < 1:
+        raise ParameterError(f"every = {every}: pass 1 or more", parameter="every")
     known = measured_devices()
     place = known.get(measurements, measurements) if isinstance(measurements, str) else measurements
     found = read_measurements(place)
@@ -104,7 +110,10 @@ def compare(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
         )
     profiles: Profiler = _CatalogueProfiles(device)
-    cases = tuple(found)
+    cases = (
+        *[each for each in found if each.purpose == "measurement"][::every],
+        *(each for each in found if each.purpose != "measurement"),
+    )
     if kernel is not None or timing is not None:
         own = _own_cases(kernel, timing, found.device.slug)
         cases = (*(each for each in cases if each.purpose == "measurement"), *own)

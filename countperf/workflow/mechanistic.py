@@ -11,6 +11,7 @@ from countperf.errors import DeviceError
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.devices import find_device
+from countperf.harness.machine_profiles import with_machine_code
 from countperf.harness.profiles import profile_kernel
 from countperf.mechanistic import predict_all as models
 from countperf.mechanistic.answers import ModelAnswers
@@ -56,7 +57,9 @@ def predict_all(
         Names of models, such as ``["volkov", "roofline"]``; default: all.
     profile_options : mapping, optional
         Options of `countperf.profile_kernel`, such as ``registers_per_work_item``,
-        ``active_groups`` or ``statistics``.
+        ``active_groups`` or ``statistics``; and ``analysis``: ``"sass"`` or ``"ptx"`` takes
+        instructions from machine code or PTX, see
+        `countperf.harness.machine_profiles.with_machine_code`.
 
     Returns
     -------
@@ -243,9 +246,11 @@ def profiler_of(
     if isinstance(kernel, KernelProfiler):
         return kernel
     given = dict(options or {})
+    analysis = given.pop("analysis", None)
     statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)
     found = kernel_itself(kernel, "schedule, which mechanistic models need")
-    return profile_kernel(found, device, statistics=statistics, **given)
+    profiler = profile_kernel(found, device, statistics=statistics, **given)
+    return profiler if analysis is None else with_machine_code(profiler, found, analysis)
 
 
 def described_device(

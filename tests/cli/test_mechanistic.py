@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from countperf.cli import main
+from countperf.errors import ParameterError
+from countperf.harness.nvcc import find_nvcc
 from countperf.mechanistic.predict_all import model_names
+from countperf.workflow.comparing import compare
 
 MATMUL = ["matmul-tiled/square/16x16", "n=64", "m=64", "l=64"]
 ON = ["--device-document", "nvidia-k620", "--registers", "32"]
@@ -122,3 +125,22 @@ def test_predict_draws_the_roofline_and_the_timeline(
     assert "pipeline-rr" in capsys.readouterr().out
     assert roof.stat().st_size > 1000
     assert "stall-" in timeline.read_text()
+
+
+def test_machine_code_is_for_mechanistic_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *MATMUL, "--analysis", "sass"]) == 1
+    assert "--analysis is for mechanistic models" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+def test_predict_takes_instructions_from_ptx(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*MATMUL, "--model", "merpsys", "--on", "nvidia-t4", "--registers", "32"]
+
+    assert main(["predict", *command, "--analysis", "ptx", "--json"]) == 0
+
+    assert _json(capsys)["note"] == "instructions: PTX for compute capability 7.5"
+
+
+def test_calibrating_on_no_measurement_is_refused() -> None:
+    with pytest.raises(ParameterError, match="every = 0: pass 1 or more"):
+        compare("pocl-epyc-zen5", every=0)

@@ -73,7 +73,7 @@ SAXPY = analyze_sass(_listing(_CODE))["saxpy2"]
 
 def test_segments_and_critical_paths_are_those_of_the_paper() -> None:
     # section 5.1: 942 + 24 a = 92 + 700 + 150 + 24 a, cut at the loop: 418 and 524
-    assert [each.is_loop for each in SAXPY.segments] == [False, True, False]
+    assert [each.loops for each in SAXPY.segments] == [(), (0,), ()]
     assert [each.critical_path for each in SAXPY.segments] == [418, 24, 524]
     for repeats in (1, 32, 4096):
         assert SAXPY.latency_bound(repeats) == 942 + 24 * repeats
@@ -132,12 +132,34 @@ def test_shared_memory_needs_its_latency() -> None:
     assert found.latency_bound() == 28 + 3 + 150
 
 
+def test_nested_loops_multiply() -> None:
+    code = """
+MOV R4, RZ
+OUT: MOV R1, RZ
+MOV R2, RZ
+IN: FADD R1, R1, R4
+IADD R2, R2, 0x1
+@P0 BRA IN
+FADD R4, R1, R1
+@P1 BRA OUT
+EXIT
+"""
+    found = analyze_sass(_listing(code))["saxpy2"]
+
+    assert [each.loops for each in found.segments] == [(), (0,), (0, 1), (0,), ()]
+    # MOV, whose result the loop reads; two MOVs, the second waited for; FADD and IADD issue one
+    # after the other (3 + 3), then the branch that is taken (12); FADD, branch; the replacement
+    assert [each.critical_path for each in found.segments] == [6, 9, 18, 15, 150]
+    assert found.latency_bound(5, 7) == 6 + 5 * (9 + 7 * 18 + 15) + 150
+    assert found.ins_issued(5, 7) == 1 + 5 * (2 + 7 * 3 + 2) + 1
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
         ("nothing here", "no instruction"),
         ("CALL.REL 0x8\nEXIT", "calls or computed jumps"),
-        ("OUT: MOV R0, RZ\nIN: MOV R1, RZ\n@P0 BRA IN\n@P1 BRA OUT\nEXIT", "nested loops"),
+        ("A: MOV R0, RZ\nB: MOV R1, RZ\n@P0 BRA A\n@P1 BRA B\nEXIT", "loops that overlap"),
     ],
 )
 def test_what_is_not_analyzed_is_refused(code: str, said: str) -> None:

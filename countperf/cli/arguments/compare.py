@@ -47,6 +47,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--registers", type=natural, metavar="N", help="registers of a work item of --kernel"
     )
+    command.add_argument(
+        "--every",
+        type=natural,
+        default=1,
+        metavar="N",
+        help="calibrate mechanistic models on each Nth measurement, in less time (default: 1)",
+    )
     command.add_argument("--output", metavar="FILE", help="also write the comparison as a document")
     command.add_argument(
         "--figure", metavar="FILE", help="also draw the errors (.svg, .png, .pdf; needs matplotlib)"

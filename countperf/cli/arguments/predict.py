@@ -55,6 +55,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         " sizes, in the place of counts",
     )
     command.add_argument(
+        "--analysis",
+        choices=("sass", "ptx"),
+        help="mechanistic models: take instructions from the machine code (sass) or the PTX that"
+        " nvcc makes of the kernel, without a GPU; PTX where there is no machine code",
+    )
+    command.add_argument(
         "--figure",
         metavar="FILE",
         help="mechanistic models: draw the roofline with the kernel as each model predicts it"
