@@ -12,11 +12,14 @@ family                      what it is, and who published times and counters
                             ``columns``, lanes along columns
 ``published-vector-add``    sum of vectors (the same)
 ``published-dot-product``   scalar product, one partial result per work group (the same)
+``published-coulomb``       potential of point charges on a grid, ``points-8`` of an item (KTT)
 ``published-rodinia``       fourteen kernels of the Rodinia suite (Lemeire et al., Table 9)
 ``published-merge``         filters, support vectors, options (Hong & Kim 2009, Table 5)
 ``published-apsp``          step of all-pairs shortest paths (Ma et al. 2014)
 ``published-saxpy2``        y += a x by additions (Gajger and Czarnul 2018)
 ==========================  ====================================================================
+
+`measurement_kernels.published.convolution` is a search space of published times.
 
 Amaris, de Camargo, Dyab, Goldman, Trystram, "A comparison of GPU execution time prediction using
 machine learning and analytical modeling" (NCA 2016), doi:10.1109/NCA.2016.7778637; measurements:
@@ -28,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from measurement_kernels.entry import CatalogEntry
-from measurement_kernels.published import amaris
+from measurement_kernels.published import amaris, coulomb
 from measurement_kernels.published.gpu_models import GPU_MODELS
 from measurement_kernels.published.rodinia import RODINIA
 from measurement_kernels.published.rodinia_flow import RODINIA_FLOW
@@ -41,5 +44,6 @@ PUBLISHED_PREFIX = "published-"
 def entries() -> Iterator[CatalogEntry]:
     """List the kernels."""
     yield from amaris.entries()
+    yield from coulomb.entries()
     for kernel in (*RODINIA, *RODINIA_GRIDS, *RODINIA_FLOW, *GPU_MODELS):
         yield from kernel.entries()

@@ -30,6 +30,7 @@ def test_they_are_listed_apart_and_found_by_name() -> None:
         "published-matrix-sum": 8,
         "published-vector-add": 3,
         "published-dot-product": 3,
+        "published-coulomb": 10,
         "published-rodinia": 14,
         "published-merge": 8,
         "published-apsp": 2,

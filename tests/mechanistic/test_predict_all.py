@@ -292,7 +292,13 @@ def test_characterized_gpus_lack_only_what_nobody_published(slug: str) -> None:
     assert float(found.predictions["volkov"].time_s) >= roof * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("slug", ["nvidia-rtx-3090", "amd-mi210", "amd-mi250x"])
+@pytest.mark.parametrize(
+    "slug",
+    [
+        *("nvidia-rtx-3090", "nvidia-rtx-a4000", "nvidia-rtx-a6000"),
+        *("amd-mi210", "amd-mi250x", "amd-radeon-pro-w6600"),
+    ],
+)
 def test_gpus_without_published_latencies_have_the_roofline_in_bytes(slug: str) -> None:
     found = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
 
