@@ -161,30 +161,46 @@ def left_out(table: Table, design: Design, recipe: Recipe, near: Fitted | None) 
     function = design.function
     start = near and near.near(function)
     whole = minimise(Problem(design, recipe), start).solution.coefficients
-    logs = np.zeros(len(table.cases))
+    times, known = np.zeros(len(table.cases)), np.zeros(len(table.cases), np.bool_)
     for part in range(FOLDS):
         inside = table.parts == part
         outside = with_rows(design, ~inside)
         seen = np.any(outside.counts != 0, axis=0)
         fitted = minimise(Problem(outside, recipe), whole).solution.coefficients
         within = with_rows(design, inside)
-        times = function.times(within.counts.T, within.variables, fitted)
-        off = np.abs(np.log(np.maximum(times, 1e-12) / within.times_s))
-        off = np.minimum(off, np.log(LARGEST_FACTOR))
-        unknown = np.any(within.counts[:, ~seen] != 0, axis=1)
-        logs[inside] = np.where(unknown, np.log(1 + UNPREDICTED), off)
-    families = np.array([case.family for case in table.cases])
-    works = design.counts.astype(bool).sum(axis=1) > _LAUNCH_ONLY
-    by_family = [np.mean(logs[(families == f) & works]) for f in np.unique(families[works])]
+        times[inside] = function.times(within.counts.T, within.variables, fitted)
+        known[inside] = ~np.any(within.counts[:, ~seen] != 0, axis=1)
     gradient = function.gradient(design.counts.T, design.variables, whole)
     parts = gradient * whole[:, np.newaxis] / design.times_s
     sizes = np.sqrt(np.mean(parts**2, axis=1))
     return Fitted(
         columns=function.columns,
         unknowns=whole,
-        factor=float(np.exp(np.mean(by_family))),
+        factor=factor_of(table, design, times, known),
         shares=dict(zip(function.columns, sizes.tolist(), strict=False)),
     )
+
+
+def factor_of(
+    table: Table, design: Design, times_s: NDArray[np.float64], known: NDArray[np.bool_]
+) -> float:
+    """Return the factor by which predictions are off in the mean, each family alike.
+
+    Parameters
+    ----------
+    table, design : Table, Design
+        The cases.
+    times_s : ndarray, shape (n_cases,)
+        Predictions, s.
+    known : ndarray of bool, shape (n_cases,)
+        Whether a case has no feature that the fit did not see.
+    """
+    off = np.abs(np.log(np.maximum(times_s, 1e-12) / design.times_s))
+    logs = np.where(known, np.minimum(off, np.log(LARGEST_FACTOR)), np.log(1 + UNPREDICTED))
+    families = np.array([case.family for case in table.cases])
+    works = design.counts.astype(bool).sum(axis=1) > _LAUNCH_ONLY
+    by_family = [np.mean(logs[(families == f) & works]) for f in np.unique(families[works])]
+    return float(np.exp(np.mean(by_family)))
 
 
 _TOLERANCE = 1e-5

@@ -13,7 +13,7 @@ _COSTS = {
     "quick": "2 to 4 minutes on two cores",
     "paper": "about 15 minutes on two cores",
     "rental": "about 8 minutes on a GPU",
-    "broad": "40 to 55 minutes on two cores",
+    "broad": "20 to 28 minutes on two cores",
     "trial": "about half a minute, too little for a fit to be relied on",
 }
 """Durations of the profiles, measured on processors of two cores (docs/guides/fitting.md)."""

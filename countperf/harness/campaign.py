@@ -16,6 +16,7 @@ from countperf.errors import (
     MeasurementError,
     WrongResultError,
 )
+from countperf.harness.building_ahead import BuildAhead
 from countperf.harness.clock import Clock, check_clocks
 from countperf.harness.continuity import CONTROLS, choose_controls, describe_change
 from countperf.harness.device import Device
@@ -205,6 +206,7 @@ class _Campaign:
         self._resolution_s = runner.limits.timer_resolution_s
         self._remaining_s: float | None = None
         self._neighbors = Neighbors(runner.time_of_others_s, runner.clock.now)
+        self._ahead = BuildAhead(runner)
 
     def resume(self, environment: Environment, known: Sequence[tuple[KernelCase, float]]) -> str:
         """Run known cases once more, note that the campaign goes on, and say what has changed."""
@@ -234,6 +236,7 @@ class _Campaign:
                 break
             self._remaining_s = self._estimate.remaining_s([state, *schedule.left()])
             self._tell("round", state.case)
+            self._ahead.build(state.case, schedule.following())
             began = clock.now()
             try:
                 failure = self._run_round(state)
@@ -252,6 +255,7 @@ class _Campaign:
                 self._record(state)
             else:
                 schedule.again(state, clock.now())
+        self._ahead.close()
         self._rounds.remove()
         self._tell("finished")
 

@@ -114,6 +114,10 @@ class Schedule:
         """Drop the cases that have not begun."""
         self._fresh.clear()
 
+    def following(self) -> KernelCase | None:
+        """Return the case that begins next, None if all have begun."""
+        return self._fresh[0].case if self._fresh else None
+
     def left(self) -> Sequence[CaseState]:
         """Return the cases that are not finished, but for one that is running."""
         return [*self._fresh, *(state for _, state in self._waiting)]

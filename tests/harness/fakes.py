@@ -126,6 +126,7 @@ class FakeRunner:
         self.clock = FakeClock()
         self.rounds: list[str] = []
         self.checked: list[str] = []
+        self.prepared: list[str] = []
         self.setup_s = 0.0
         self.state: dict[str, float] = {}
         self.others_s: Callable[[], float | None] = lambda: None
@@ -147,7 +148,8 @@ class FakeRunner:
         return self.others_s()
 
     def prepare(self, case: KernelCase) -> None:
-        """Do nothing ahead."""
+        """Note the kernel."""
+        self.prepared.append(case.kernel)
 
     def check(self, case: KernelCase) -> None:
         """Note the kernel, or raise what the script says."""

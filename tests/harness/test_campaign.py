@@ -563,3 +563,35 @@ def test_a_campaign_in_order_goes_on_with_the_next_case(store: Path) -> None:
 
     assert [entry.case for entry in found] == NAMES
     assert runner.rounds[before:].count(NAMES[0]) == 0
+
+
+@pytest.mark.parametrize(("kind", "ahead"), [("gpu", ["b"]), ("cpu", [])])
+def test_kernels_are_built_ahead_where_the_host_is_idle(
+    store: Path, kind: str, ahead: list[str]
+) -> None:
+    runner = FakeRunner()
+    runner.identity = runner.identity.model_copy(update={"device_type": kind})
+
+    found = measure(
+        CASES, store=store, runner=runner, protocol=PROTOCOL, begin_no_more=lambda: False
+    )
+
+    assert len(found) == len(CASES)
+    assert runner.prepared == ahead
+
+
+def test_a_kernel_that_does_not_build_ahead_fails_when_it_is_checked(store: Path) -> None:
+    class Refusing(FakeRunner):
+        def prepare(self, case: Any) -> None:
+            super().prepare(case)
+            raise KernelBuildError("no", case=case.name)
+
+    runner = Refusing(broken={"b": KernelBuildError("no", case="b")})
+
+    found = measure(
+        CASES, store=store, runner=runner, protocol=PROTOCOL, begin_no_more=lambda: False
+    )
+
+    assert runner.prepared == ["b"]
+    assert {each.kernel for each in found} == {"a"}
+    assert [each.kernel for each in found.failures] == ["b", "b"]

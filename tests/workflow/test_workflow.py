@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,6 +130,25 @@ def test_the_broad_profile_adds_what_the_device_can_run() -> None:
         measuring.PROFILES["quick"], "small", families=["random-matmul", "precision"]
     )
     assert {e.element_type for e in named} == {"f32", "f64"}
+
+
+def test_the_broad_profile_measures_a_share_of_each_large_family() -> None:
+    broad = measuring.PROFILES["broad"]
+    whole = replace(broad, share=1.0)
+    every = Counter(e.family for e in measuring.profile_entries(whole, "large"))
+    kept = Counter(e.family for e in measuring.profile_entries(broad, "large"))
+    assert kept == {
+        family: min(number, max(12, round(0.4 * number))) for family, number in every.items()
+    }
+    named = measuring.profile_entries(broad, "large", families=["random-matmul"])
+    assert len(named) == every["random-matmul"]
+
+
+def test_evenly_spaced_kernels_reach_over_the_whole_family() -> None:
+    kernels = [str(i) for i in range(40)]
+    assert measuring.evenly_spaced(kernels, 0.5) == [str(i) for i in range(0, 40, 2)]
+    assert measuring.evenly_spaced(kernels, 0.01) == [str(i * 40 // 12) for i in range(12)]
+    assert measuring.evenly_spaced(kernels[:12], 0.5) == kernels[:12]
 
 
 def test_unknown_families_are_named() -> None:
