@@ -4,7 +4,7 @@ Symbols: :math:`p` predicted and :math:`m > 0` measured values of the same cases
 
 The geometric mean of relative errors is the figure of Stevens & Klöckner (2016): per kernel over
 its sizes, per device over its kernels, per kernel over devices. An error of exactly zero makes it
-zero; a `MeanError` therefore says how many errors were zero, and which floor was used, if any.
+zero; a `MeanError` therefore says how many errors were zero.
 ``mape_shape`` is that of Lemeire, Cornelis & Konstantinidis, with the measured value inside the sum
 (as printed, outside, it has no meaning, because it depends on the occupancy).
 """
@@ -39,14 +39,11 @@ class MeanError:
         The mean, as a fraction (0.3 is 30 %).
     count, zero_errors : int
         Number of errors, and how many of them were exactly zero.
-    floor : float
-        Errors below it were raised to it.
     """
 
     value: float
     count: int
     zero_errors: int
-    floor: float = 0.0
 
 
 def factor_between(predicted_s: float, measured_s: float) -> float:
@@ -104,14 +101,7 @@ def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
     zeros = int(np.count_nonzero(values == 0))
     raised = np.maximum(values, floor)
     value = 0.0 if np.any(raised == 0) else float(np.exp(np.mean(np.log(raised))))
-    return MeanError(value=value, count=values.size, zero_errors=zeros, floor=float(floor))
-
-
-def geometric_mean_relative_error(
-    predicted: ArrayLike, measured: ArrayLike, *, floor: float = 0.0
-) -> MeanError:
-    """Take the geometric mean of the relative errors of cases; see `mean_error`."""
-    return mean_error(relative_errors(predicted, measured), floor=floor)
+    return MeanError(value=value, count=values.size, zero_errors=zeros)
 
 
 def mape(predicted: ArrayLike, measured: ArrayLike) -> float:
@@ -223,14 +213,12 @@ class EvaluatedCase(Part):
         return factor_between(self.predicted_s, self.measured_s)
 
 
-def mean_errors_by_kernel(
-    cases: Iterable[EvaluatedCase], *, floor: float = 0.0
-) -> dict[str, MeanError]:
+def mean_errors_by_kernel(cases: Iterable[EvaluatedCase]) -> dict[str, MeanError]:
     """Return the mean error of each kernel over its sizes, in the order of the cases."""
     errors: dict[str, list[float]] = {}
     for case in cases:
         errors.setdefault(case.kernel, []).append(case.relative_error)
-    return {kernel: mean_error(values, floor=floor) for kernel, values in errors.items()}
+    return {kernel: mean_error(values) for kernel, values in errors.items()}
 
 
 class Evaluation(Table, Drawable, Document):
@@ -255,9 +243,9 @@ class Evaluation(Table, Drawable, Document):
 
     __str__ = __repr__
 
-    def by_kernel(self, *, floor: float = 0.0) -> dict[str, MeanError]:
+    def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each kernel over its sizes, in the order of the cases."""
-        return mean_errors_by_kernel(self.cases, floor=floor)
+        return mean_errors_by_kernel(self.cases)
 
     def worst_factors(self) -> dict[str, float]:
         """Return the largest factor between predicted and measured times of each kernel."""
@@ -276,9 +264,9 @@ class Evaluation(Table, Drawable, Document):
             for purpose in purposes
         }
 
-    def overall(self, *, floor: float = 0.0) -> MeanError:
+    def overall(self) -> MeanError:
         """Return the device's mean error: the geometric mean of the means of its kernels."""
-        return mean_of_means(self.by_kernel(floor=floor), floor=floor)
+        return mean_of_means(self.by_kernel())
 
     def coverage(self) -> tuple[int, int]:
         """Return how many of the cases' 90 % intervals hold the time, and of how many."""
@@ -297,13 +285,12 @@ class Evaluation(Table, Drawable, Document):
         return median(math.sqrt(high / low) if low > 0 else math.inf for low, high in ends)
 
 
-def mean_of_means(means: Mapping[str, MeanError], *, floor: float = 0.0) -> MeanError:
+def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
     """Take the geometric mean of mean errors; counts and zero errors add up."""
     return MeanError(
-        value=mean_error([mean.value for mean in means.values()], floor=floor).value,
+        value=mean_error([mean.value for mean in means.values()]).value,
         count=sum(mean.count for mean in means.values()),
         zero_errors=sum(mean.zero_errors for mean in means.values()),
-        floor=float(floor),
     )
 
 

@@ -32,7 +32,7 @@ from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.library import fits_folders
 from countperf.models.structural import STRUCTURAL, structural
 from countperf.models.weights import WeightSet
-from countperf.workflow.calibrating import cost_s
+from countperf.workflow.calibration_cases import cost_s
 
 DEVICES = tuple(
     f"{runtime}-{processor}"

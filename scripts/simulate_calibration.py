@@ -3,7 +3,7 @@
 Each processor is left out under both runtimes: the prior, the choice of kernels and the intervals
 follow from the others. Then the chosen kernels' committed times are taken until a budget is used up
 (building, checking, counting and reading code included, by
-`countperf.workflow.calibrating.cost_s`), and the fit predicts the kernels that judge.
+`countperf.workflow.calibration_cases.cost_s`), and the fit predicts the kernels that judge.
 
     python scripts/simulate_calibration.py --cache /tmp/calibration --output table.md
 """
@@ -42,7 +42,7 @@ from countperf.hardware.memory import memory_hierarchy_of
 from countperf.models.compiled import COMPILED
 from countperf.models.definition import ModelDefinition
 from countperf.models.validity import NORMAL_QUANTILES
-from countperf.workflow.calibrating import cost_s
+from countperf.workflow.calibration_cases import cost_s
 
 JUDGES = ("test", "application", "variant")
 MINUTES = (1.0, 2.5, 5.0)

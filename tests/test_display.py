@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from countperf.fitting.fit import fit
 from countperf.fitting.ranking import RankingEvaluation
 from countperf.harness.characterization.document import Characterization
 from countperf.harness.doctor import examine
-from countperf.measurements import KernelCase, MeasurementSet, measurements_in
+from countperf.measurements import KernelCase
 from countperf.metrics import Evaluation
 from countperf.models.anchored import AnchoredWeights
 from countperf.models.library import load_weights
@@ -30,6 +29,7 @@ from countperf.report.tables import frame_of
 from countperf.workflow.spaces import load_space
 from measurement_kernels.catalog import entry
 from tests.fitting.builders import KERNELS, measure
+from tests.shipped import shipped_measurements
 
 FITS = Path(__file__).resolve().parent.parent / "fits" / "pocl-epyc-zen5"
 KERNEL = "matmul-skinny/16x16/f32"
@@ -39,11 +39,6 @@ LARGER = {"n": 1024, "m": 1024, "l": 1024}
 
 def _predicted(sizes: Mapping[str, int]) -> Prediction:
     return load_weights("pocl-epyc-zen5").predict(KERNEL, sizes, incomplete_ok=True)
-
-
-@cache
-def _measurements() -> MeasurementSet:
-    return MeasurementSet.read_file(measurements_in(FITS))
 
 
 RESULTS: Mapping[str, Callable[[], object]] = {
@@ -61,8 +56,8 @@ RESULTS: Mapping[str, Callable[[], object]] = {
     ),
     "PropertyVector": lambda: countperf.count_kernel(entry(KERNEL).build(), view="structure"),
     "KernelAnalysis": lambda: countperf.analyze_kernel(entry(KERNEL).build()),
-    "MeasurementSet": _measurements,
-    "Measurement": lambda: _measurements().measurements[0],
+    "MeasurementSet": lambda: shipped_measurements("pocl-epyc-zen5"),
+    "Measurement": lambda: shipped_measurements("pocl-epyc-zen5").measurements[0],
     "FitResult": lambda: fit(measure(KERNELS)),
     "Evaluation": lambda: Evaluation.read_file(FITS / "evaluation.json"),
     "RankingEvaluation": lambda: RankingEvaluation.read_file(FITS / "ranking.json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +28,7 @@ def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return int(function.end_lineno or begins) - begins + 1
 
 
+@cache
 def _longer() -> dict[str, int]:
     found: dict[str, int] = {}
     for package in ("countperf", "measurement_kernels"):

@@ -235,6 +235,38 @@ def add_device(command: argparse.ArgumentParser, text: str) -> None:
     )
 
 
+def add_weights(command: argparse.ArgumentParser) -> None:
+    """Add ``--weights`` and ``--force``."""
+    command.add_argument(
+        "--weights",
+        metavar="SLUG|PATH",
+        help="fitted weights: a device's slug or a file; by default those of --device",
+    )
+    command.add_argument(
+        "--force", action="store_true", help="use weights that do not match the device"
+    )
+
+
+def add_completeness(command: argparse.ArgumentParser) -> None:
+    """Add ``--incomplete``."""
+    command.add_argument(
+        "--incomplete",
+        action="store_true",
+        help="leave out properties without a weight, and mark the prediction incomplete",
+    )
+
+
+def add_level(command: argparse.ArgumentParser) -> None:
+    """Add ``--level``."""
+    command.add_argument(
+        "--level",
+        type=float,
+        choices=(0.9, 0.95),
+        default=0.95,
+        help="in which share of cases the interval is to hold the time (default: 0.95)",
+    )
+
+
 def add_model(command: argparse.ArgumentParser) -> None:
     """Add ``--model``, where weights are looked up by slug."""
     command.add_argument(

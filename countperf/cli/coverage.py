@@ -8,13 +8,14 @@ from countperf.cli.common import as_dict, points, print_json
 from countperf.report.coverage import coverage_object, coverage_text
 from countperf.report.text import point_text
 from countperf.workflow.analyzing import coverage
-from countperf.workflow.prediction import weights_for
+from countperf.workflow.target import Target
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the verdict first, then a row for each feature; one size after another."""
     at = points(options.parameters)
-    weights = weights_for(options.weights, options.device, model=options.model)
+    named = Target(weights=options.weights, device=options.device, model=options.model)
+    weights = named.loaded()
     found = [
         coverage(
             options.kernel,

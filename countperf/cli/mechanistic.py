@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.asked_weights import asked_weights
 from countperf.cli.common import as_dict, points, print_json
 from countperf.documents import check_writable
 from countperf.errors import ParameterError
@@ -20,6 +19,7 @@ from countperf.workflow.mechanistic import (
     profiler_of,
     simulated_timeline,
 )
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from countperf.hardware.parameters import DeviceParameters
@@ -72,7 +72,9 @@ def asked_cost(
     """Return what predicts variants: a mechanistic model, or the weights that the options name."""
     models = mechanistic_models(options)
     if models is None:
-        return asked_weights(options, device)
+        if options.model is None:
+            return options.weights
+        return Target(weights=options.weights, device=device, model=options.model).loaded()
     if len(models) != 1 or options.model is None:
         message = "variants are put in order by one model; name it, such as --model volkov"
         raise ParameterError(message, parameter="model")

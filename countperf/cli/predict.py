@@ -5,14 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import (
-    as_dict,
-    one_point,
-    points,
-    print_json,
-)
+from countperf.cli.common import as_dict, one_point, points, print_json
 from countperf.cli.mechanistic import mechanistic_models, predict_by_models
 from countperf.errors import CountperfError, ParameterError
 from countperf.models.explanation import explain
@@ -24,6 +20,7 @@ from countperf.sizes import combine_sizes, size_arrays
 from countperf.workflow.analyzing import analyzed
 from countperf.workflow.devices import known_device
 from countperf.workflow.prediction import predict_in_detail
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -51,26 +48,31 @@ def run(options: argparse.Namespace) -> None:
             )
     several = len(points(options.parameters)) > 1
     asked: list[_Asked] = []
-    for kernel, sizes, weights, more in _asked(options):
-        at = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
-        asked += [(kernel, each, weights, more) for each in at]
+    for kernel, sizes, target in _asked(options):
+        every = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
+        asked += [(kernel, each, target) for each in every]
+    statistics = as_dict(options.statistics) or None
     made = [
-        predict_in_detail(kernel, sizes, weights=weights, anchors=options.anchor or (), **more)
-        for kernel, sizes, weights, more in asked
+        predict_in_detail(
+            *each,
+            anchors=options.anchor or (),
+            statistics=statistics,
+            instruction_counts=options.instruction_counts,
+        )
+        for each in asked
     ]
     predictions = [each.prediction for each in made]
+    kernel, at, _ = asked[0]
     _say_models(*predictions)
     if not options.explain and options.json:
         contents = [prediction_object(each) for each in predictions]
         print_json(contents[0] | ({"against": contents[1]} if len(contents) > 1 else {}))
         return
     if not options.explain and len(made) == 1:
-        accesses = () if several else accesses_of(*_named(asked[0]), predictions[0])
+        accesses = () if several else accesses_of(kernel, at, statistics, predictions[0])
         print(prediction_text(predictions[0], accesses))
         return
-    explained = [
-        _explained(each, named) for each, (_, _, named, _) in zip(made, asked, strict=True)
-    ]
+    explained = [_explained(each, target) for each, (*_, target) in zip(made, asked, strict=True)]
     if several:
         if options.json:
             print_json({"sizes": [explanation_object(*each) for each in explained]})
@@ -82,10 +84,11 @@ def run(options: argparse.Namespace) -> None:
     elif len(explained) > 1:
         _compare(explained, with_all=options.explain)
     else:
-        print(explanation_text(*explained[0], accesses_of(*_named(asked[0]), predictions[0])))
+        print(explanation_text(*explained[0], accesses_of(kernel, at, statistics, predictions[0])))
 
 
-def _explained(made: DetailedPrediction, named: str | None) -> Explained:
+def _explained(made: DetailedPrediction, target: Target) -> Explained:
+    named = target.weights if isinstance(target.weights, str) else None
     device = known_device(made.weights.device.slug, named)
     return explain(made.weights, made.vector, made.prediction), made.weights, device
 
@@ -100,11 +103,6 @@ def _compare(explained: Sequence[Explained], *, with_all: bool) -> None:
     print("\n".join(text.splitlines()[:-1]))
     print(difference_text(explained[0], explained[1]))
     print(cause_text(first.prediction, second.prediction, (first, second)))
-
-
-def _named(asked: _Asked) -> tuple[str, dict[str, int], dict[str, Any] | None]:
-    kernel, sizes, _, more = asked
-    return kernel, sizes, more["statistics"]
 
 
 def accesses_of(
@@ -128,31 +126,29 @@ def _say_models(*predictions: Prediction) -> None:
         print(f"countperf: {choice}", file=sys.stderr)
 
 
-_Asked = tuple[str, dict[str, Any], str | None, dict[str, Any]]
+_Asked = tuple[str, dict[str, Any], Target]
 
 
 def _asked(options: argparse.Namespace) -> list[_Asked]:
-    """Return kernel, sizes, weights and the rest of what is to be predicted: one, or two."""
+    """Return kernel, sizes and target of what is to be predicted: one, or two to compare."""
     other = as_dict(options.against_size)
     compares = bool(options.against or options.against_kernel or other)
     parameters = options.parameters
     sizes = one_point(parameters, "a comparison") if compares else as_dict(parameters)
-    more = {
-        "model": options.model,
-        "device": options.device,
-        "force": options.force,
-        "incomplete_ok": options.incomplete,
-        "level": options.level,
-        "statistics": as_dict(options.statistics) or None,
-        "instruction_counts": options.instruction_counts,
-    }
-    asked = [(options.kernel, sizes, options.weights, more)]
+    target = Target(
+        weights=options.weights,
+        model=options.model,
+        device=options.device,
+        force=options.force,
+        incomplete_ok=options.incomplete,
+        level=options.level,
+    )
+    asked = [(options.kernel, sizes, target)]
     if compares:
         second = (
             options.against_kernel or options.kernel,
             other if options.against_kernel and other else sizes | other,
-            options.against or options.weights,
-            more | ({"device": None} if options.against else {}),
+            replace(target, weights=options.against, device=None) if options.against else target,
         )
         asked.append(second)
     return asked

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from countperf.steps import listening
@@ -22,29 +21,31 @@ _SHORT_S = 2.0
 _STAGES = {"calibrating": "choosing sizes", "predicting": "predicting"}
 
 
-class ProgressBar:
-    """Shows what runs and how long it will take."""
+class _Bar:
+    """A bar on a terminal, which is closed with the context."""
 
     def __init__(self) -> None:
         self._bar: Any = None
-        self._stage = ""
-        self._last_line = 0.0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+class ProgressBar(_Bar):
+    """Shows what runs and how long it will take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stage = ""
+        self._last_line = 0.0
 
     def __call__(self, event: ProgressEvent) -> None:
         """Show an event of a campaign."""
@@ -62,16 +63,9 @@ class ProgressBar:
                 self._say(f"{stage}: {event.done} of {event.total}{said and f': {said}'}")
             return
         if stage != self._stage:
-            from tqdm import tqdm
-
             self._close()
             self._stage = stage
-            self._bar = tqdm(
-                total=event.total,
-                desc=stage,
-                leave=stage == "measuring",
-                bar_format="{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}",
-            )
+            self._bar = _new_bar(event.total, stage, leave=stage == "measuring")
         self._bar.total = event.total
         self._bar.n = event.done
         self._bar.set_postfix_str(said, refresh=True)
@@ -83,7 +77,7 @@ class ProgressBar:
             print(text, file=sys.stderr, flush=True)
 
 
-class StepDisplay:
+class StepDisplay(_Bar):
     """Shows how far long work is, and about how long it will take.
 
     Parameters
@@ -93,22 +87,11 @@ class StepDisplay:
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._now = now
         self._work = ""
         self._began_s = 0.0
         self._last_line_s = 0.0
-        self._bar: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
 
     def __call__(self, step: Step) -> None:
         """Show a step: at first when the work will take more than two seconds in all."""
@@ -132,21 +115,16 @@ class StepDisplay:
 
     def _draw(self, step: Step, left: str) -> None:
         if self._bar is None:
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                total=step.total,
-                desc=step.work,
-                leave=False,
-                bar_format="{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}",
-            )
+            self._bar = _new_bar(step.total, step.work, leave=False)
         self._bar.n = step.done
         self._bar.set_postfix_str(left.removeprefix(", "), refresh=True)
 
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+
+def _new_bar(total: int | None, text: str, *, leave: bool) -> Any:
+    from tqdm import tqdm
+
+    layout = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
+    return tqdm(total=total, desc=text, leave=leave, bar_format=layout)
 
 
 @contextmanager

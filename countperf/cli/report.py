@@ -24,6 +24,7 @@ from countperf.tuning.result import as_key, read_ranking, read_tried
 from countperf.workflow.devices import known_device
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.prediction import predict_in_detail
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,9 +127,7 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     made = predict_in_detail(
         options.what,
         sizes,
-        weights=options.weights,
-        model=options.model,
-        device=options.device,
+        Target(weights=options.weights, model=options.model, device=options.device),
         statistics=statistics,
     )
     explanation = explain(made.weights, made.vector, made.prediction)

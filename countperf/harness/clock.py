@@ -1,4 +1,4 @@
-"""Timing one run: by the device's event timer or the host's clock, or by a script in tests."""
+"""Timing one run: by the device's event timer, or by a script in tests."""
 
 from __future__ import annotations
 
@@ -103,27 +103,6 @@ class EventClock:
         after = time.perf_counter()
         elapsed_ns = events[-1].profile.end - events[0].profile.start
         return Timing(time_s=elapsed_ns * 1e-9, host_s=after - before)
-
-
-class HostClock:
-    """Run times from the host's clock, launch included."""
-
-    timer: Timer = "host"
-
-    def now(self) -> float:
-        """Return the host's time, s."""
-        return time.perf_counter()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait, s."""
-        time.sleep(seconds)
-
-    def time_run(self, launch: Launch) -> Timing:
-        """Time from before the launch to after the end."""
-        before = time.perf_counter()
-        launch()[-1].wait()
-        elapsed = time.perf_counter() - before
-        return Timing(time_s=elapsed, host_s=elapsed)
 
 
 class FakeClock:

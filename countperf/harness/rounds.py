@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Literal, Self
 
 from pydantic import AwareDatetime, Field, NonNegativeFloat, NonNegativeInt, model_validator
@@ -195,12 +194,7 @@ class RoundsFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

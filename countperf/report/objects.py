@@ -62,14 +62,14 @@ def prediction_object(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str, Any]:
+def evaluation_object(evaluation: Evaluation) -> dict[str, Any]:
     """Return each case with its error, and the geometric means, also for each purpose of kernels.
 
     The shape is ``{"device", "cases": [{"kernel", "purpose", "parameters", "measured_s",
     "predicted_s", "relative_error", "noise", "within_noise", "interval_s": [low, high] | null}],
     "geometric_mean": MEANS, "by_purpose": {purpose: MEANS}, "coverage": {"level", "covered",
     "cases", "median_factor": factor | null}}``, where MEANS is ``{"overall", "by_kernel": {kernel:
-    mean}, "worst_factor": {kernel: factor | null}, "cases", "zero_errors", "floor"}``; a factor is
+    mean}, "worst_factor": {kernel: factor | null}, "cases", "zero_errors"}``; a factor is
     null where a prediction is not positive.
     """
     covered, cases = evaluation.coverage()
@@ -90,10 +90,8 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
             }
             for case in evaluation.cases
         ],
-        "geometric_mean": _means(evaluation, floor),
-        "by_purpose": {
-            purpose: _means(part, floor) for purpose, part in evaluation.by_purpose().items()
-        },
+        "geometric_mean": _means(evaluation),
+        "by_purpose": {purpose: _means(part) for purpose, part in evaluation.by_purpose().items()},
         "coverage": {
             "level": 0.9,
             "covered": covered,
@@ -103,20 +101,17 @@ def evaluation_object(evaluation: Evaluation, *, floor: float = 0.0) -> dict[str
     }
 
 
-def _means(evaluation: Evaluation, floor: float) -> dict[str, Any]:
-    overall = evaluation.overall(floor=floor)
+def _means(evaluation: Evaluation) -> dict[str, Any]:
+    overall = evaluation.overall()
     return {
         "overall": overall.value,
-        "by_kernel": {
-            kernel: mean.value for kernel, mean in evaluation.by_kernel(floor=floor).items()
-        },
+        "by_kernel": {kernel: mean.value for kernel, mean in evaluation.by_kernel().items()},
         "worst_factor": {
             kernel: factor if math.isfinite(factor) else None
             for kernel, factor in evaluation.worst_factors().items()
         },
         "cases": overall.count,
         "zero_errors": overall.zero_errors,
-        "floor": overall.floor,
     }
 
 

@@ -291,22 +291,21 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def evaluation_text(evaluation: Evaluation, *, floor: float = 0.0) -> str:
+def evaluation_text(evaluation: Evaluation) -> str:
     """Write predicted against measured times for each purpose of kernels, mean errors first."""
     parts = evaluation.by_purpose()
     return "\n".join(
         [
             f"{short_name(evaluation.model)} model on {evaluation.device}",
-            *(_purpose_text(purpose, part, floor) for purpose, part in parts.items()),
+            *(_purpose_text(purpose, part) for purpose, part in parts.items()),
         ]
     )
 
 
-def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
-    overall = evaluation.overall(floor=floor)
+def _purpose_text(purpose: str, evaluation: Evaluation) -> str:
+    overall = evaluation.overall()
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
     noisy = any(case.noise for case in evaluation.cases)
-    raised = f", errors below {format_percent(floor)} raised to it" if floor else ""
     cases = [
         [
             case.kernel,
@@ -326,14 +325,14 @@ def _purpose_text(purpose: str, evaluation: Evaluation, floor: float) -> str:
     worst = evaluation.worst_factors()
     means = [
         [kernel, format_percent(mean.value), f"{worst[kernel]:.3g}"]
-        for kernel, mean in evaluation.by_kernel(floor=floor).items()
+        for kernel, mean in evaluation.by_kernel().items()
     ]
     extra = ["noise"] if noisy else []
     titles = ("kernel", "parameters", "measured", "predicted", "error", *extra, "")
     return "\n".join(
         [
             f"{_PURPOSE_TITLES.get(purpose, purpose)}: error {format_percent(overall.value)}"
-            f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros}{raised})",
+            f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros})",
             *held,
             _indented(
                 format_table(cases, header=titles, right=(2, 3, 4, 5) if noisy else (2, 3, 4))

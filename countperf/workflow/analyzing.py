@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.counting.analysis import analyze_kernel
-from countperf.errors import (
-    PropertyNameError,
-)
+from countperf.errors import PropertyNameError
 from countperf.fitting.exercise import exercise
 from countperf.fitting.fit import observations_of
 from countperf.properties.transactions import transaction_roots
@@ -17,11 +15,8 @@ from countperf.properties.transactions import with_transactions as added
 from countperf.workflow.exercising import catalogue_vectors, lookup_of
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 from countperf.workflow.measured import read_measurements, with_known_transactions
-from countperf.workflow.prediction import (
-    named_device,
-    vector_for,
-    weights_for,
-)
+from countperf.workflow.prediction import vector_for
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from countperf.counting.analysis import KernelAnalysis
@@ -69,8 +64,7 @@ def coverage(
         The kernel cannot be counted; or as for `predict`, except that properties without a weight
         are told, not raised.
     """
-    weights = weights_for(weights, device, model=model)
-    weights.check_device(named_device(device), force=force)
+    weights = Target(weights=weights, model=model, device=device, force=force).checked()
     recorded = None
     if measurements is not None:
         found = read_measurements(measurements)

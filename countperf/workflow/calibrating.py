@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from countperf.documents import check_writable
 from countperf.errors import (
@@ -19,19 +17,16 @@ from countperf.errors import (
     ParameterError,
     UnstableMeasurementError,
 )
-from countperf.execution.memory_hierarchy import MemoryHierarchy
-from countperf.fitting.design import Observation, build_design
+from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import TransferFit, fit_new_device
-from countperf.fitting.transfer.choice import ChosenKernel, KernelChoice, shipped_choice
+from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
 from countperf.fitting.transfer.document import weights_document
-from countperf.fitting.transfer.hierarchy import guesses, shares_of, with_columns
 from countperf.fitting.transfer.prior import (
     ExpectedErrors,
     KnownDevice,
     KnownDevices,
     is_alike,
-    prior_for,
     shipped_devices,
 )
 from countperf.fitting.transfer.result import (
@@ -44,11 +39,9 @@ from countperf.harness.campaign import measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
-from countperf.harness.overhead import measure_limits
 from countperf.harness.progress import Progress, ProgressEvent, silent
 from countperf.harness.protocols import CALIBRATION
 from countperf.harness.runner import KernelRunner
-from countperf.harness.size_selection import calibrate as choose_sizes
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import KernelCase, MeasurementSet
@@ -65,10 +58,8 @@ from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.tuning.pools import processors
+from countperf.workflow.calibration_cases import CODE_S, CalibrationTask, cases_of, serving
 from countperf.workflow.compiled_code import read_code
-from countperf.workflow.kernels import counted
-from measurement_kernels.catalog import entry
-from measurement_kernels.entry import CatalogEntry
 
 LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
 
@@ -77,46 +68,8 @@ _MOST_UNSETTLED = 0.5
 
 _FEWEST_KERNELS = 8
 
-_CODE_S = 1.1
-"""Processor time that reading a kernel's compiled code takes, s (mean over 40 kernels, PoCL)."""
-
 _FIT_S = 5.0
-_SEARCH_SHARE = 0.35
-"""Share of the time in which sizes are found on devices for which none ship."""
-
-_MEMORY_SHARE = 0.25
 _LATER_S = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Task:
-    """Task of a calibration.
-
-    Attributes
-    ----------
-    device : Device
-        The device.
-    runner : KernelRunner
-        What runs kernels on it.
-    memory : MemoryHierarchy
-        Its caches.
-    store : Path
-        Where measurements go.
-    reads_code : bool
-        Whether compiled code will be read.
-    deadline : float
-        When all has to be done, by the monotonic clock.
-    minutes : float
-        The budget.
-    """
-
-    device: Device
-    runner: KernelRunner
-    memory: MemoryHierarchy
-    store: Path
-    reads_code: bool
-    deadline: float
-    minutes: float
 
 
 def calibrate(
@@ -185,7 +138,7 @@ def calibrate(
     check_writable(user_fits_folder() / "weights.json")
     devices = known or shipped_devices()
     without_code = _why_no_code(found)
-    task = _Task(
+    task = CalibrationTask(
         device=found,
         runner=runner or KernelRunner.open(found),
         memory=memory_hierarchy_of(found.identity, is_here=found.identity.device_type == "cpu"),
@@ -196,9 +149,9 @@ def calibrate(
     )
     kernels = (choice or shipped_choice()).kernels
     if serve:
-        kernels = _serving(choice or shipped_choice(), devices, task, serve, sizes or {})
+        kernels = serving(choice or shipped_choice(), devices, task, serve, sizes or {})
     task.store.parent.mkdir(parents=True, exist_ok=True)
-    cases = _cases(task, kernels, progress)
+    cases = cases_of(task, kernels, progress)
     measured = _measure(task, cases, devices, progress)
     _require_settled(measured, task.store)
     if task.reads_code:
@@ -244,51 +197,8 @@ def _why_no_code(device: Device) -> str:
     return ""
 
 
-def _cases(
-    task: _Task, kernels: Sequence[ChosenKernel], progress: Progress
-) -> list[tuple[KernelCase, float]]:
-    """Return the cases to measure with the expected times of a run, s, in their order."""
-    limits = task.device.limits
-    fitting = [
-        (kernel, entry(kernel.name))
-        for kernel in kernels
-        if int(np.prod(entry(kernel.name).group_shape)) <= limits.max_group_size
-    ]
-    most_bytes = min(_MEMORY_SHARE * limits.global_memory_bytes, limits.max_allocation_bytes)
-    if task.device.identity.device_type == "cpu":
-        cases = [
-            (found.case_at(**size.parameters), size.run_s)
-            for kernel, found in fitting
-            for size in kernel.sizes
-        ]
-        return [(case, run_s) for case, run_s in cases if case.global_memory_bytes <= most_bytes]
-    return _sized_here(task, [found for _, found in fitting], progress)
-
-
-def _sized_here(
-    task: _Task, entries: Sequence[CatalogEntry], progress: Progress
-) -> list[tuple[KernelCase, float]]:
-    """Find sizes on a device of another kind than those that the choice has sizes for."""
-    limits = measure_limits(
-        task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6
-    )
-    path = task.store.with_suffix(".sizes.json")
-    until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
-    number = 8
-    while True:
-        chosen = choose_sizes(entries[:number], task.runner, limits, store=path, progress=progress)
-        if time.monotonic() > until or number >= len(entries):
-            break
-        number += 8
-    timed: list[tuple[KernelCase, float]] = []
-    for each in entries[:number]:
-        of_kernel = chosen.timed_cases([each])
-        timed += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
-    return timed
-
-
 def _measure(
-    task: _Task,
+    task: CalibrationTask,
     cases: Sequence[tuple[KernelCase, float]],
     known: KnownDevices,
     progress: Progress,
@@ -299,7 +209,7 @@ def _measure(
     before = {each.kernel for each in old}
     kind = COMPILED if task.reads_code else STRUCTURAL
     model = known.of(kind)
-    code_s = _CODE_S / min(processors(), 2) if task.reads_code else 0.0
+    code_s = CODE_S / min(processors(), 2) if task.reads_code else 0.0
     began = time.monotonic()
 
     def left_s() -> float:
@@ -349,7 +259,7 @@ def _require_settled(measured: MeasurementSet, store: Path) -> None:
         )
 
 
-def _with_code(task: _Task, measured: MeasurementSet) -> tuple[MeasurementSet, str]:
+def _with_code(task: CalibrationTask, measured: MeasurementSet) -> tuple[MeasurementSet, str]:
     """Read the compiled code of measured kernels; say why, if that fails."""
     try:
         return read_code(task.store, device=task.device.label), ""
@@ -358,7 +268,12 @@ def _with_code(task: _Task, measured: MeasurementSet) -> tuple[MeasurementSet, s
 
 
 def _fit_all(
-    task: _Task, measured: MeasurementSet, known: KnownDevices, name: str, *, spent_s: float
+    task: CalibrationTask,
+    measured: MeasurementSet,
+    known: KnownDevices,
+    name: str,
+    *,
+    spent_s: float,
 ) -> tuple[CalibratedModel, ...]:
     """Fit each model and store its weights, that which reads code first."""
     observations = observations_of(measured)
@@ -395,7 +310,7 @@ def _fit_all(
 
 
 def _store(
-    task: _Task,
+    task: CalibrationTask,
     measured: MeasurementSet,
     fit: TransferFit,
     observations: Sequence[Observation],
@@ -424,63 +339,3 @@ def _is_calibration(name: str, model: str) -> bool:
         return True
     source = WeightSet.read_file(path).source
     return source is not None and source.protocol == CALIBRATION.name
-
-
-def _serving(
-    choice: KernelChoice,
-    known: KnownDevices,
-    task: _Task,
-    serve: Sequence[str],
-    sizes: Mapping[str, int],
-) -> tuple[ChosenKernel, ...]:
-    """Return the kernels of the choice in the order that serves a user's kernels."""
-    model = known.of(STRUCTURAL)
-    if model is None:
-        raise ParameterError("nothing is known of other devices to choose by", parameter="serve")
-    identity = task.device.identity
-    definition = model.definition(
-        model.policies(identity)[0], task.memory, units=identity.compute_units
-    )
-    cases = [
-        Observation(
-            name=each,
-            kernel=each,
-            family=each,
-            counts=counted(each, view="structure", sizes=sizes).evaluate(sizes),
-            time_s=1.0,
-        )
-        for each in serve
-    ]
-    design = with_columns(build_design(cases, definition), choice.columns)
-    prior = prior_for(model, identity, choice.columns, guesses(design))
-    wanted = shares_of(design, prior.mean.tolist())
-    costs = {each.name: _cost_s(each, reads_code=task.reads_code) for each in choice.kernels}
-    return choice.serving(wanted, prior, costs, budget_s=60.0 * task.minutes)
-
-
-_BUILD_S, _SETUP_S = 0.6, 0.13
-"""Time to make, build, check and count a kernel, and to set up and warm up a round, s."""
-
-
-def _cost_s(kernel: ChosenKernel, *, reads_code: bool) -> float:
-    """Return about how long a kernel takes, s."""
-    return cost_s([size.run_s for size in kernel.sizes], reads_code=reads_code)
-
-
-def cost_s(run_s: Sequence[float], *, reads_code: bool) -> float:
-    """Return about how long building and measuring a kernel takes, s.
-
-    Parameters
-    ----------
-    run_s : sequence of float
-        Time of a run at each size, s.
-    reads_code : bool
-        Whether its compiled code is read as well.
-    """
-    protocol = CALIBRATION
-    most_s = protocol.max_seconds or 0.0
-    runs = sum(
-        max((protocol.drops + 2) * each, min(protocol.runs * each, most_s)) for each in run_s
-    )
-    code_s = _CODE_S / 2 if reads_code else 0.0
-    return _BUILD_S + code_s + protocol.rounds * (_SETUP_S * len(run_s) + runs)

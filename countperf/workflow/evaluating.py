@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from countperf.fitting.ranking import evaluate_ranking as evaluate_sets
 from countperf.fitting.validation import evaluate as evaluate_cases
 from countperf.measurements import PURPOSES
-from countperf.models.library import load_weights
-from countperf.models.weights import WeightSet
 from countperf.workflow.measured import read_measurements, with_known_transactions
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankingEvaluation
     from countperf.measurements import MeasurementSet, Purpose
     from countperf.metrics import Evaluation
+    from countperf.models.weights import WeightSet
 
 
 def evaluate(
@@ -55,9 +55,8 @@ def evaluate(
         Nothing can be evaluated.
     """
     found = read_measurements(measurements)
-    if not isinstance(weights, WeightSet):
-        weights = load_weights(weights, model=model)
-    weights.check_device(found.device, force=force)
+    target = Target(weights=weights, model=model, device=found.device, force=force)
+    weights = target.checked()
     judging = set(purposes or PURPOSES) - {"measurement"}
     judged = found.select(lambda m: m.purpose in judging)
     return evaluate_cases(weights, with_known_transactions(judged, weights.definition))
@@ -88,8 +87,7 @@ def evaluate_ranking(
         As for `evaluate`.
     """
     found = read_measurements(measurements)
-    if not isinstance(weights, WeightSet):
-        weights = load_weights(weights, model=model)
-    weights.check_device(found.device, force=force)
+    target = Target(weights=weights, model=model, device=found.device, force=force)
+    weights = target.checked()
     variants = found.select(lambda m: m.purpose == "variant")
     return evaluate_sets(weights, with_known_transactions(variants, weights.definition))

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countperf.counting.producers import translation_unit
-from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError
+from countperf.errors import CountperfError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.compile.compiled_kernel import read_compiled
-from countperf.harness.devices import discover, find_device
+from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument
 from countperf.models.compiled import COMPILED
 from countperf.models.explanation import explain as explain_prediction
-from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
+from countperf.models.validity import Level
 from countperf.models.weights import WeightSet
 from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
+from countperf.workflow.target import (
+    COMPILED_CHOICE,
+    Target,
+    choice_text,
+    failed_reading,
+    reading_weights,
+)
 
 if TYPE_CHECKING:
     from countperf.measurements import InstructionCounts, Statistic
@@ -59,7 +66,7 @@ def predict(
     device: str | DeviceIdentity | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
-    level: float = 0.95,
+    level: Level = 0.95,
     anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
@@ -109,34 +116,49 @@ def predict(
         The kernel cannot be counted, a property has no weight, the device does not match; a timing
         is of another kernel or device.
     """
-    return predict_in_detail(
-        kernel,
-        {**(parameters or {}), **more},
+    target = Target(
         weights=weights,
         model=model,
         device=device,
         force=force,
         incomplete_ok=incomplete_ok,
         level=level,
+    )
+    made = predict_in_detail(
+        kernel,
+        {**(parameters or {}), **more},
+        target,
         anchors=anchors,
         statistics=statistics,
         instruction_counts=instruction_counts,
-    ).prediction
+    )
+    return made.prediction
 
 
 def explain(
-    kernel: Any, parameters: Mapping[str, Any] | None = None, /, **options: Any
+    kernel: Any,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
+    statistics: Mapping[str, Statistic] | None = None,
+    instruction_counts: InstructionCounts | None = None,
+    **options: Any,
 ) -> Explanation:
     """Predict the time of one launch of a kernel, and say where it goes term by term.
 
     Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
     """
-    names = predict_in_detail.__kwdefaults__ or {}
-    sizes = {name: value for name, value in options.items() if name not in names}
+    named = {each.name for each in fields(Target)} & options.keys()
+    target = Target(**{name: options.pop(name) for name in named})
+    sizes = {**(parameters or {}), **options}
     found = predict_in_detail(
         kernel,
-        {**(parameters or {}), **sizes},
-        **{name: value for name, value in options.items() if name in names},
+        sizes,
+        target,
+        anchors=anchors,
+        statistics=statistics,
+        instruction_counts=instruction_counts,
     )
     return explain_prediction(found.weights, found.vector, found.prediction)
 
@@ -144,13 +166,8 @@ def explain(
 def predict_in_detail(
     kernel: Any,
     sizes: Mapping[str, Any],
+    target: Target,
     *,
-    weights: WeightSet | Path | str | None = None,
-    model: str | None = None,
-    device: str | DeviceIdentity | None = None,
-    force: bool = False,
-    incomplete_ok: bool = False,
-    level: float = 0.95,
     anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
@@ -164,35 +181,35 @@ def predict_in_detail(
     found = load_kernel(kernel) if isinstance(kernel, str) else kernel
     if not isinstance(found, PropertyVector | Mapping):
         found = translation_unit(found)
-    identity = named_device(device)
-    target = identity
-    if weights is None and target is None:
-        target = find_device().identity
+    identity = target.identity
+    at = replace(target, device=identity)
+    if target.weights is None and identity is None:
+        at = replace(target, device=find_device().identity)
 
     def predicted(used: WeightSet, choice: str, *, is_attempt: bool = False) -> DetailedPrediction:
         used.check_counting_rules()
-        used.check_device(identity, force=force)
+        used.check_device(identity, force=target.force)
         vector = vector_for(found, known, used, sizes, instruction_counts)
         if runs:
             anchored = used.anchored(vector, *runs)
-            prediction = anchored.predict(vector, sizes, level=level)
+            prediction = anchored.predict(vector, sizes, level=target.level)
         else:
             prediction = used.predict_counts(
                 vector,
                 sizes,
-                incomplete_ok=incomplete_ok and not is_attempt,
-                level=level,
+                incomplete_ok=target.incomplete_ok and not is_attempt,
+                level=target.level,
                 device=identity,
-                force=force,
+                force=target.force,
             )
         prediction = replace(prediction, model_choice=choice)
         return DetailedPrediction(prediction=prediction, weights=used, vector=vector)
 
-    if model is not None or not (weights is None or is_fit(weights)):
-        return predicted(weights_for(weights, target, model=model), "")
+    if not at.has_choice:
+        return predicted(at.loaded(), "")
     reason = _why_not_compiled(found, sizes)
     if not reason:
-        reading = reading_weights(weights, target)
+        reading = reading_weights(at.weights, at.identity)
         if not isinstance(reading, str):
             try:
                 return predicted(reading, COMPILED_CHOICE, is_attempt=True)
@@ -200,29 +217,13 @@ def predict_in_detail(
                 reason = failed_reading(error)
         else:
             reason = reading
-    usual = weights_for(weights, target)
+    usual = at.loaded()
     return predicted(usual, choice_text(usual.model, reason))
 
 
 def _anchor(given: Any) -> Any:
     """Return a timing that a file keeps; anything else as it is."""
     return TimingDocument.read_file(given) if isinstance(given, Path | str) else given
-
-
-COMPILED_CHOICE = (
-    f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
-)
-"""Line that says that the model that reads compiled code was chosen."""
-
-
-def choice_text(model: str, reason: str) -> str:
-    """Say that a model was chosen, and why it is not the one that reads compiled code."""
-    return f"model {short_name(model)}: {reason}"
-
-
-def failed_reading(error: object) -> str:
-    """Say that the model that reads compiled code was tried, as a reason for another one."""
-    return f"the one that reads compiled code fails: {error}"
 
 
 def _why_not_compiled(kernel: Any, sizes: Mapping[str, Any]) -> str:
@@ -232,95 +233,6 @@ def _why_not_compiled(kernel: Any, sizes: Mapping[str, Any]) -> str:
     if any(np.ndim(value) for value in sizes.values()):
         return f"several sizes at once; model={COMPILED!r} follows the code at each, which is slow"
     return ""
-
-
-def is_fit(weights: object) -> bool:
-    """Return whether weights are given by the name of a fit or its folder, not by themselves."""
-    return isinstance(weights, str | Path) and find_fit(str(weights)) is not None
-
-
-def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightSet | str:
-    """Return weights of the model that reads compiled code if their device is here, else why not.
-
-    Parameters
-    ----------
-    weights : Path, str or None
-        Name of weights; None for those of the device.
-    identity : DeviceIdentity or None
-        The device that is asked for; None for that of the weights, if they are named.
-    """
-    name = identity.slug if weights is None and identity is not None else str(weights)
-    fit = find_fit(name)
-    if weights is None and identity is not None:
-        fit = next(iter(fits_for(identity)), None)
-        name = name if fit is None else fit.name
-    if fit is None or COMPILED not in fit.models:
-        return f"{name} has no weights of the model {COMPILED}"
-    found = load_weights(name, model=COMPILED)
-    present = [each.identity for each in discover().devices]
-    if not any(found.device.matches(each) for each in present):
-        return f"the device of the weights, {found.device.slug}, is not here to compile for"
-    if identity is not None and not found.device.matches(identity):
-        return f"the device asked for, {identity.slug}, is not that of the weights"
-    return found
-
-
-def default_weights(
-    device: str | DeviceIdentity | None = None, *, model: str | None = None
-) -> WeightSet:
-    """Load the weights for a device of this machine.
-
-    Parameters
-    ----------
-    device : str or DeviceIdentity, optional
-        As for `measure`, or a device that need not be here; by default the working device with the
-        highest copy bandwidth.
-    model : str, optional
-        Which model's; by default the one chosen for the device.
-
-    Raises
-    ------
-    DeviceError
-        No such device, or none that works.
-    DeviceMismatchError
-        There is no fit for the device.
-    """
-    identity = device if isinstance(device, DeviceIdentity) else find_device(device).identity
-    for fit in fits_for(identity):
-        return load_weights(fit.name, model=model)
-    if find_fit(identity.slug) is not None:  # of the same slug, but not the same device
-        weights = load_weights(identity.slug, model=model)
-        weights.check_device(identity)
-        return weights
-    there = ", ".join(named_fits()) or "none"
-    raise DeviceMismatchError(
-        f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
-        "one with --weights, or make one with 'countperf measure' and 'countperf fit'",
-        expected=there,
-        found=identity.slug,
-    )
-
-
-def named_device(device: str | DeviceIdentity | None) -> DeviceIdentity | None:
-    """Return the identity of a device asked for by name; None if none is named."""
-    if device is None or isinstance(device, DeviceIdentity):
-        return device
-    return find_device(device).identity
-
-
-def weights_for(
-    weights: WeightSet | Path | str | None,
-    device: str | DeviceIdentity | None = None,
-    *,
-    model: str | None = None,
-) -> WeightSet:
-    """Return weights, those that a slug or path names, or those for a device of this machine.
-
-    Errors are those of `load_weights` and `default_weights`.
-    """
-    if weights is None:
-        return default_weights(device, model=model)
-    return weights if isinstance(weights, WeightSet) else load_weights(weights, model=model)
 
 
 def vector_for(

@@ -11,9 +11,7 @@ from countperf.models.compiled import COMPILED
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit
 from countperf.workflow.measured import read_measurements
-from countperf.workflow.prediction import (
-    weights_for,
-)
+from countperf.workflow.target import Target
 from measurement_kernels.catalog import families
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ def publish(
     default = fit(of_paper, weigh_noise=False, output=target / "linear.json").weights
     chosen = None
     if weights is not None:
-        chosen = weights_for(weights)
+        chosen = Target(weights=weights).loaded()
     elif model is not None:
         chosen = fit(found, model=model).weights
     if chosen is None:
@@ -82,7 +80,7 @@ def publish(
         evaluate(found, weights=default).write_file(target / "linear-evaluation.json")
         chosen.write_file(target / "weights.json")
         default = chosen
-    reading = None if compiled is None else weights_for(compiled)
+    reading = None if compiled is None else Target(weights=compiled).loaded()
     if reading is not None:
         reading.write_file(target / f"{COMPILED}.json")
     judges = {"": default, "plain-": default.plain, f"{COMPILED}-": reading}

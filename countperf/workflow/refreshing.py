@@ -44,7 +44,7 @@ from countperf.models.library import (
 )
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
-from countperf.workflow.calibrating import cost_s
+from countperf.workflow.calibration_cases import cost_s
 from countperf.workflow.compiled_code import read_code
 from measurement_kernels.catalog import entry
 

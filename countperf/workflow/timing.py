@@ -37,14 +37,12 @@ from countperf.report.timing import timing_html, timing_records, timing_text
 from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
-from countperf.workflow.prediction import (
+from countperf.workflow.target import (
     COMPILED_CHOICE,
+    Target,
     choice_text,
-    default_weights,
     failed_reading,
-    is_fit,
     reading_weights,
-    weights_for,
 )
 from countperf.workflow.timing_predictions import (
     KernelAtPoints,
@@ -61,6 +59,7 @@ if TYPE_CHECKING:
     from countperf.harness.device import Device
     from countperf.harness.runner import CaseRunner
     from countperf.measurements.cases import MakeArguments, Reference
+    from countperf.models.validity import Level
     from countperf.models.weights import WeightSet
 
 __all__ = ["Timing", "time_kernel"]
@@ -141,7 +140,7 @@ def time_kernel(
     model: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
-    level: float = 0.95,
+    level: Level = 0.95,
     cold: bool = False,
     protocol: Protocol | None = None,
     progress: Progress = silent,
@@ -242,13 +241,15 @@ def time_kernel(
             "cold=True flushes caches by a ColdRunner; pass runner=ColdRunner(...), or no runner",
             parameter="cold",
         )
-    found, choice, predicted = _predicted(
-        work,
-        _weights(weights, runner, model=model, force=force),
-        level=level,
+    target = Target(
+        weights=weights,
+        model=model,
+        device=runner.identity,
+        force=force,
         incomplete_ok=incomplete_ok,
-        progress=progress,
+        level=level,
     )
+    found, choice, predicted = _predicted(work, target, progress)
     counts = count_digests(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         measured = measure(
@@ -359,50 +360,41 @@ _Choices = list[tuple["WeightSet | str", str]]
 """Weights, or why there are none, and what to say of the choice; the best ones first."""
 
 
-def _weights(
-    weights: WeightSet | Path | str | None, runner: CaseRunner, *, model: str | None, force: bool
-) -> _Choices:
+def _choices(target: Target) -> _Choices:
     """Return what may predict, as `predict` chooses it; weights that were named have to be right.
 
     Weights that read compiled code come first. Nothing is chosen where a model or a document is
     named.
     """
-    identity = runner.identity
-    if weights is None:
-        try:
-            usual: WeightSet | str = default_weights(identity, model=model)
-        except DeviceMismatchError as error:
-            return [(str(error), "")]
-    else:
-        usual = weights_for(weights, model=model)
-        usual.check_device(identity, force=force)
-    if isinstance(usual, str) or model is not None or not (weights is None or is_fit(weights)):
+    try:
+        usual = target.loaded()
+    except DeviceMismatchError as error:
+        if target.weights is not None:
+            raise
+        return [(str(error), "")]
+    usual.check_device(target.identity, force=target.force)
+    if not target.has_choice:
         return [(usual, "")]
-    reading = reading_weights(weights, identity)
+    reading = reading_weights(target.weights, target.identity)
     if isinstance(reading, str):
         return [(usual, choice_text(usual.model, reading))]
     return [(reading, COMPILED_CHOICE), (usual, "")]
 
 
 def _predicted(
-    work: KernelAtPoints,
-    choices: _Choices,
-    *,
-    level: float,
-    incomplete_ok: bool,
-    progress: Progress,
+    work: KernelAtPoints, target: Target, progress: Progress
 ) -> tuple[WeightSet | str, str, list[PredictedTime]]:
     """Predict by the first weights that predict all sizes, else by the last; and say why."""
-    *better, (last, choice) = choices
+    *better, (last, choice) = _choices(target)
     for weights, said in better:
-        found = predict_times(work, weights, level=level, incomplete_ok=False, progress=progress)
+        strict = replace(target, incomplete_ok=False)
+        found = predict_times(work, weights, strict, progress)
         reason = next((each.reason for each in found if each.time_s is None), None)
         if reason is None:
             return weights, said, found
         if not isinstance(last, str):
             choice = choice_text(last.model, failed_reading(reason))
-    found = predict_times(work, last, level=level, incomplete_ok=incomplete_ok, progress=progress)
-    return last, choice, found
+    return last, choice, predict_times(work, last, target, progress)
 
 
 def _check_some(measured: MeasurementSet) -> None:

@@ -17,6 +17,7 @@ from countperf.measurements import InstructionCounts, KernelCase, Statistic, cou
 from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted
 from countperf.workflow.prediction import predict
+from countperf.workflow.target import Target
 
 if TYPE_CHECKING:
     from countperf.measurements.cases import MakeArguments, Reference
@@ -109,9 +110,7 @@ class PredictedTime:
 def predict_times(
     kernel: KernelAtPoints,
     weights: WeightSet | str,
-    *,
-    level: float,
-    incomplete_ok: bool,
+    target: Target,
     progress: Progress,
 ) -> list[PredictedTime]:
     """Predict the time of a kernel at each of its points.
@@ -122,10 +121,8 @@ def predict_times(
         The kernel.
     weights : WeightSet or str
         What predicts; or why nothing does.
-    level : {0.95, 0.9}
-        In which share of cases the interval is to hold the time.
-    incomplete_ok : bool
-        Whether to leave out what has no weight.
+    target : Target
+        Level of the interval, and whether to leave out what has no weight.
     progress : callable
         Is told of each prediction that begins.
 
@@ -144,8 +141,8 @@ def predict_times(
                 kernel.unit,
                 size_arrays(columns),
                 weights=weights,
-                level=level,
-                incomplete_ok=incomplete_ok,
+                level=target.level,
+                incomplete_ok=target.incomplete_ok,
                 statistics=known or None,
                 instruction_counts=kernel.instruction_counts,
             )

@@ -26,14 +26,8 @@ from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
-from countperf.workflow.prediction import (
-    choice_text,
-    default_weights,
-    failed_reading,
-    is_fit,
-    reading_weights,
-)
 from countperf.workflow.spaces import named_in_processes
+from countperf.workflow.target import Target, choice_text, failed_reading, is_fit, reading_weights
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device
@@ -111,15 +105,9 @@ def rank(
         message = "variants are compiled on a device: name it (device=, --device)"
         raise ParameterError(message, parameter="device")
     reading = _reading(weights, found) if by_code is None else ""
-    weights = _matching_weights(weights, found, force)
     first = _FIRST_BY_CODE if by_code is None and isinstance(reading, WeightSet) else by_code or 0
-    question = PredictionTask(
-        space=space,
-        weights=weights,
-        sizes=sizes,
-        limits=None if found is None else _limits(found),
-        incomplete_ok=incomplete_ok,
-    )
+    question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
+    weights = question.weights
     with pool_or(executor, workers) as pool:
         ranking = rank_points(
             question,
@@ -153,7 +141,7 @@ def _reading(
 
     The reason is empty where weights were given that leave no choice.
     """
-    if isinstance(weights, WeightSet | MechanisticCost) or not (weights is None or is_fit(weights)):
+    if not (weights is None or is_fit(weights)):
         return ""
     if weights is None and device is None:
         device = find_device()
@@ -251,13 +239,7 @@ def tune(
     space = named_in_processes(space)
     checked_space(space, sizes)
     found = find_device(device)
-    question = PredictionTask(
-        space=space,
-        weights=_matching_weights(weights, found, force),
-        sizes=sizes,
-        limits=_limits(found),
-        incomplete_ok=incomplete_ok,
-    )
+    question = _task(space, sizes, weights, found, force=force, incomplete_ok=incomplete_ok)
     if progress is not None and (weights is None or is_fit(weights)):
         progress(choice_text(question.weights.model, _SEARCHES_RUN))
     with pool_or(executor, workers) as pool:
@@ -326,16 +308,9 @@ def tune_devices(
     checked_space(space, sizes)
 
     def search(device: Device) -> DeviceSearch:
-        question = PredictionTask(
-            space=space,
-            weights=_matching_weights(weights, device, force),
-            sizes=sizes,
-            limits=_limits(device),
-            incomplete_ok=incomplete_ok,
-        )
         return DeviceSearch(
             label=device.label,
-            question=question,
+            question=_task(space, sizes, weights, device, force=force, incomplete_ok=incomplete_ok),
             open_runner=lambda: KernelRunner.open(device, EventClock()),
         )
 
@@ -351,23 +326,26 @@ def tune_devices(
     )
 
 
-def _matching_weights(
-    weights: WeightSet | MechanisticCost | Path | str | None, device: Device | None, force: bool
-) -> WeightSet | MechanisticCost:
-    if isinstance(weights, MechanisticCost):
-        return weights
-    if weights is None:
-        return default_weights(None if device is None else device.label)
-    if not isinstance(weights, WeightSet):
-        weights = load_weights(weights)
-    weights.check_counting_rules()
-    weights.check_device(None if device is None else device.identity, force=force)
-    return weights
-
-
-def _limits(device: Device) -> Limits:
-    return Limits(
-        max_group_size=device.limits.max_group_size,
-        max_group_shape=device.limits.max_group_shape,
-        local_memory_bytes=device.limits.local_memory_bytes,
+def _task(
+    space: SearchSpace | str,
+    sizes: Mapping[str, int],
+    weights: WeightSet | MechanisticCost | Path | str | None,
+    device: Device | None,
+    *,
+    force: bool,
+    incomplete_ok: bool,
+) -> PredictionTask:
+    """Return the task to predict variants, with weights that match the device, and its limits."""
+    if not isinstance(weights, MechanisticCost):
+        identity = None if device is None else device.identity
+        weights = Target(weights=weights, device=identity, force=force).checked()
+    limits = None
+    if device is not None:
+        limits = Limits(
+            max_group_size=device.limits.max_group_size,
+            max_group_shape=device.limits.max_group_shape,
+            local_memory_bytes=device.limits.local_memory_bytes,
+        )
+    return PredictionTask(
+        space=space, weights=weights, sizes=sizes, limits=limits, incomplete_ok=incomplete_ok
     )

@@ -13,9 +13,9 @@ from countperf.errors import DeviceError
 from countperf.fitting.fit import fit
 from countperf.harness.devices import find_device
 from countperf.machine_code.objdump import find_objdump
-from countperf.measurements import MeasurementSet, measurements_in
 from countperf.properties.vector import PropertyVector
 from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
+from tests.shipped import shipped_measurements
 
 KERNEL = """
 import loopy as lp
@@ -175,8 +175,7 @@ def test_predictions_follow_the_documented_shape(
 def test_a_property_without_a_weight_names_its_exercising_kernels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shipped = measurements_in(Path(__file__).parents[2] / "fits" / "pocl-epyc-zen5")
-    whole = MeasurementSet.read_file(shipped)
+    whole = shipped_measurements("pocl-epyc-zen5")
     store, weights = tmp_path / "some.jsonl", tmp_path / "weights.json"
     whole.select(lambda m: m.family in ("stride1", "empty")).write_file(store)
     assert main(["fit", str(store), "--output", str(weights)]) == 0

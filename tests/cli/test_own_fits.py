@@ -13,7 +13,7 @@ from countperf.fitting.fit import fit
 from countperf.models import library
 from countperf.models.library import find_fit, load_weights, store_own_fit
 from countperf.workflow.available_fits import available_weights
-from countperf.workflow.prediction import default_weights
+from countperf.workflow.target import default_weights
 from tests.fitting.builders import KERNELS, TEST_KERNEL, measure
 from tests.models.builders import make_device, make_weights
 

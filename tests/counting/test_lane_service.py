@@ -11,13 +11,7 @@ from loopy.version import LOOPY_USE_LANGUAGE_VERSION_2018_2
 
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.lane_service import (
-    KEPLER_WIDE,
-    MAXWELL_WIDE,
-    WideService,
-    served_sectors,
-    wide_load_passes,
-)
+from lane_service import KEPLER_WIDE, MAXWELL_WIDE, WideService, served_sectors, wide_load_passes
 from measurement_kernels.catalog import entry
 
 

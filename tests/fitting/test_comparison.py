@@ -19,7 +19,6 @@ from countperf.measurements import (
     MeasurementSet,
     TimedSize,
     TimingDocument,
-    measurements_in,
 )
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
@@ -29,12 +28,11 @@ from countperf.report.figures import comparisons_figure
 from countperf.workflow.comparing import compare, measured_devices
 from countperf.workflow.measured import read_measurements
 from measurement_kernels.catalog import entry
-
-FITS = Path(__file__).parents[2] / "fits"
+from tests.shipped import shipped_measurements
 
 
 def some_measurements() -> MeasurementSet:
-    found = MeasurementSet.read_file(measurements_in(FITS / "pocl-epyc-zen5"))
+    found = shipped_measurements("pocl-epyc-zen5")
     small = {"transpose", "vector-scale-add", "matmul-skinny", "finite-differences"}
     return found.select(lambda m: m.family in small and m.group_shape in ((16, 16), (256, 1)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.harness.clock import EventClock, FakeClock, HostClock, Timing, check_clocks
+from countperf.harness.clock import EventClock, FakeClock, Timing, check_clocks
 
 
 def _timings(event_s: float, host_s: float) -> list[Timing]:
@@ -67,12 +67,6 @@ def test_several_launches_last_from_the_first_start_to_the_last_end() -> None:
 
     assert timing.time_s == pytest.approx(3e-6)
     assert events[-1].waited
-
-
-def test_the_host_clock_needs_no_event_times() -> None:
-    timing = HostClock().time_run(lambda: [_Event(0, 0)])
-
-    assert timing.time_s == timing.host_s > 0
 
 
 def test_the_fake_clock_follows_its_script() -> None:

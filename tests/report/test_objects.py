@@ -88,7 +88,6 @@ def test_evaluation() -> None:
         "worst_factor": {"k": 1.25},
         "cases": 1,
         "zero_errors": 0,
-        "floor": 0.0,
     }
 
     assert content == {

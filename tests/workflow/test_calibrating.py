@@ -19,8 +19,9 @@ from countperf.harness.runner import KernelRunner
 from countperf.models import library
 from countperf.models.library import load_weights
 from countperf.models.structural import STRUCTURAL
-from countperf.workflow import calibrating, refreshing
-from countperf.workflow.calibrating import calibrate, cost_s
+from countperf.workflow import calibrating, calibration_cases, refreshing
+from countperf.workflow.calibrating import calibrate
+from countperf.workflow.calibration_cases import CalibrationTask, cost_s, sized_here
 from countperf.workflow.prediction import predict
 from countperf.workflow.refreshing import refresh
 from measurement_kernels.catalog import entry
@@ -121,8 +122,8 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
         device = find_device("pocl:0")
     except DeviceError as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(calibrating, "_SEARCH_SHARE", 0.0)
-    task = calibrating._Task(  # pyright: ignore[reportPrivateUsage] - no GPU is needed so
+    monkeypatch.setattr(calibration_cases, "_SEARCH_SHARE", 0.0)
+    task = CalibrationTask(
         device=device,
         runner=KernelRunner.open(device),
         memory=memory_hierarchy_of(device.identity),
@@ -133,7 +134,7 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
     )
     entries = [entry(each.name) for each in _small().kernels]
 
-    timed = calibrating._sized_here(task, entries, silent)  # pyright: ignore[reportPrivateUsage]
+    timed = sized_here(task, entries, silent)
 
     names = [case.name for case, _ in timed]
     assert len({case.kernel for case, _ in timed}) <= 8

@@ -35,7 +35,7 @@ from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from countperf.workflow import timing as timing_module
-from countperf.workflow.prediction import COMPILED_CHOICE
+from countperf.workflow.target import COMPILED_CHOICE
 from countperf.workflow.timing import Timing, time_kernel
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
 from tests.models.builders import make_device, make_weights
@@ -327,7 +327,7 @@ def test_the_model_is_chosen_as_for_a_prediction(
     values = {weight.feature: weight.value_s for weight in linear().weights} | {"launches": 5e-6}
     older = {} if reads else {"counting_rules": 1}
     reading = make_weights(values, device=IDENTITY, model="compiled", **older)
-    monkeypatch.setattr(timing_module, "default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
     monkeypatch.setattr(timing_module, "reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
 
@@ -350,7 +350,7 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
         raise AssertionError("asked for weights that read code")
 
     monkeypatch.setattr(timing_module, "reading_weights", fails)
-    monkeypatch.setattr(timing_module, "default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
     assert timed({1000: 3.3e-6}).model_choice == ""
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
 

@@ -18,8 +18,7 @@ from countperf.errors import (
 from countperf.harness.devices import discover, find_device
 from countperf.machine_code.objdump import find_objdump
 from countperf.machine_code.throughput import find_analyzer
-from countperf.measurements import MeasurementSet, measurements_in
-from countperf.models.library import fits_folders
+from countperf.measurements import MeasurementSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.properties.vector import PropertyVector
 from countperf.workflow import (
@@ -35,21 +34,17 @@ from countperf.workflow import (
 )
 from measurement_kernels.catalog import entry, families
 from tests.models.builders import make_weights
+from tests.shipped import shipped_measurements
 
 RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
-
-
-def _shipped(slug: str) -> Path:
-    return next(
-        path for folder in fits_folders() if (path := measurements_in(folder / slug)).is_file()
-    )
 
 
 def _of_paper(slug: str, *purposes: str) -> MeasurementSet:
     """Return what was measured of the paper's classes: the whole is for models beyond them."""
     classes = families(purpose=None, collection="paper")
-    shipped = MeasurementSet.read_file(_shipped(slug))
-    return shipped.select(lambda m: m.purpose in purposes and m.family in classes)
+    return shipped_measurements(slug).select(
+        lambda m: m.purpose in purposes and m.family in classes
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,9 +200,7 @@ def test_published_weights_with_a_correction_are_judged_without_it_too(tmp_path:
 
     slug = "pocl-epyc-zen5"
     measured = _of_paper(slug, "measurement", "test")
-    variants = MeasurementSet.read_file(_shipped(slug)).select(
-        lambda m: m.family == "variants-transpose"
-    )
+    variants = shipped_measurements(slug).select(lambda m: m.family == "variants-transpose")
     measured = replace(measured, measurements=(*measured, *variants))
 
     folder = publishing.publish(measured, tmp_path, weights=slug)
@@ -236,7 +229,7 @@ def test_the_fit_never_sees_test_kernels() -> None:
 
 def test_measurements_of_another_device_are_refused() -> None:
     with pytest.raises(DeviceMismatchError):
-        evaluating.evaluate(_shipped("pocl-epyc-zen5"), weights="intel-epyc-zen5")
+        evaluating.evaluate(shipped_measurements("pocl-epyc-zen5"), weights="intel-epyc-zen5")
 
 
 def _working_device() -> str:
@@ -278,9 +271,7 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
     except DeviceError as error:
         pytest.skip(str(error))
     kernels = ("stride1/copy/256x1/f32", "transpose/tiled/16x16/f32", "spmv/banded/128x1/f32")
-    shipped = MeasurementSet.read_file(_shipped("pocl-epyc-zen5")).select(
-        lambda m: m.kernel in kernels
-    )
+    shipped = shipped_measurements("pocl-epyc-zen5").select(lambda m: m.kernel in kernels)
     without = replace(
         shipped,
         header=shipped.header.model_copy(update={"device": device.identity}),
@@ -336,7 +327,7 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path) -> No
 def test_shipped_counts_are_those_of_the_present_rules(slug: str, first: int) -> None:
     from countperf.properties.count_properties import count_kernel
 
-    by_kernel = {m.kernel: m for m in MeasurementSet.read_file(_shipped(slug))}
+    by_kernel = {m.kernel: m for m in shipped_measurements(slug)}
     for kernel, measurement in list(by_kernel.items())[first::17]:
         stored = measurement.property_vector()
         assert stored is not None
@@ -357,7 +348,7 @@ def test_shipped_counts_are_those_of_the_present_rules(slug: str, first: int) ->
 
 
 def test_recounting_makes_old_measurements_fit_again(tmp_path: Path) -> None:
-    whole = MeasurementSet.read_file(_shipped("pocl-epyc-zen5"))
+    whole = shipped_measurements("pocl-epyc-zen5")
     store = tmp_path / "measurements.jsonl"
     whole.select(lambda m: m.family == "transpose").write_file(store)
     old = store.read_text().replace(RULES, '"counting_rules": 1')

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from countperf.cli.arguments.mechanistic import add_device_document
 from countperf.cli.common import (
+    add_completeness,
     add_device,
     add_instruction_counts,
     add_kernel,
+    add_level,
+    add_weights,
     size,
 )
 
@@ -18,11 +21,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_kernel(command)
     add_instruction_counts(command)
-    command.add_argument(
-        "--weights",
-        metavar="SLUG|PATH",
-        help="fitted weights: a device's slug or a file; by default those of --device",
-    )
+    add_weights(command)
     command.add_argument(
         "--model",
         metavar="NAME[,NAME...]",
@@ -33,21 +32,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     add_device(command, "without it, the prediction is for the device of the weights")
     add_device_document(command, "mechanistic models")
-    command.add_argument(
-        "--force", action="store_true", help="use weights that do not match the device"
-    )
-    command.add_argument(
-        "--incomplete",
-        action="store_true",
-        help="leave out properties without a weight, and mark the prediction incomplete",
-    )
-    command.add_argument(
-        "--level",
-        type=float,
-        choices=(0.9, 0.95),
-        default=0.95,
-        help="in which share of cases the interval is to hold the time (default: 0.95)",
-    )
+    add_completeness(command)
+    add_level(command)
     command.add_argument(
         "--metrics",
         metavar="FILE",

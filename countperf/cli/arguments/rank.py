@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 
 from countperf.cli.arguments.mechanistic import add_device_document
-from countperf.cli.common import add_device, add_model, natural, size
+from countperf.cli.common import (
+    add_completeness,
+    add_device,
+    add_model,
+    add_weights,
+    natural,
+    size,
+)
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -14,11 +21,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_device(
         command, "its limits are looked at; without it, variants are ranked for the weights'"
     )
-    command.add_argument(
-        "--incomplete",
-        action="store_true",
-        help="leave out properties without a weight, and mark those predictions",
-    )
+    add_completeness(command)
     command.add_argument(
         "--top", type=natural, default=20, metavar="K", help="print the best K (default: 20)"
     )
@@ -55,16 +58,9 @@ def add_space(command: argparse.ArgumentParser, *, is_optional: bool = False) ->
     command.add_argument(
         "parameters", nargs="*", type=size, metavar="name=value", help="size parameters: n=1024"
     )
-    command.add_argument(
-        "--weights",
-        metavar="SLUG|PATH",
-        help="fitted weights: a device's slug or a file; by default those of --device",
-    )
+    add_weights(command)
     add_model(command)
     add_device_document(command, "a mechanistic model (--model volkov)")
-    command.add_argument(
-        "--force", action="store_true", help="use weights that do not match the device"
-    )
     command.add_argument(
         "--workers",
         type=natural,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import add_device, add_instruction_counts, add_kernel, add_model, natural
+from countperf.cli.common import (
+    add_completeness,
+    add_device,
+    add_instruction_counts,
+    add_kernel,
+    add_level,
+    add_model,
+    add_weights,
+    natural,
+)
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -12,28 +21,10 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_kernel(command)
     add_instruction_counts(command)
     add_device(command, "by default the working device with the highest copy bandwidth")
-    command.add_argument(
-        "--weights",
-        metavar="SLUG|PATH",
-        help="fitted weights that predict: a device's slug or a file; by default those of the"
-        " device, if there are any",
-    )
+    add_weights(command)
     add_model(command)
-    command.add_argument(
-        "--force", action="store_true", help="use weights that do not match the device"
-    )
-    command.add_argument(
-        "--incomplete",
-        action="store_true",
-        help="leave properties without a weight out of predictions, and say so",
-    )
-    command.add_argument(
-        "--level",
-        type=float,
-        choices=(0.9, 0.95),
-        default=0.95,
-        help="in which share of cases the interval is to hold the time (default: 0.95)",
-    )
+    add_completeness(command)
+    add_level(command)
     command.add_argument(
         "--arguments",
         metavar="FILE:FUNCTION",

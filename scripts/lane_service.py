@@ -18,7 +18,7 @@ that Amaris et al. published of four Maxwell and six Kepler GPUs (`scripts/compa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Any
@@ -32,14 +32,8 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
 
-__all__ = [
-    "KEPLER_WIDE",
-    "MAXWELL_LANES",
-    "MAXWELL_WIDE",
-    "WideService",
-    "served_sectors",
-    "wide_load_passes",
-]
+_LANES = 32
+_SECTOR_BYTES = 32
 
 MAXWELL_LANES: tuple[tuple[int, ...], ...] = tuple(
     (*range(start, start + 4), *range(start + 8, start + 12)) for start in (0, 4, 16, 20)
@@ -79,11 +73,9 @@ def served_sectors(
     access: AccessAnalysis,
     parameters: Mapping[str, Any],
     *,
-    parts: Sequence[Sequence[int]] = MAXWELL_LANES,
-    sector_bytes: int = 32,
     joined_bytes: int = 0,
 ) -> int:
-    """Count the sectors that the parts of all sub-groups ask for.
+    """Count the sectors of 32 bytes that the parts of all sub-groups ask for.
 
     Parameters
     ----------
@@ -91,10 +83,6 @@ def served_sectors(
         An access to global memory.
     parameters : mapping from str to int
         Values of all size parameters.
-    parts : sequence of sequence of int
-        Lanes of each part, in the order in which they are served; together, a sub-group.
-    sector_bytes : int, optional
-        Bytes of a sector.
     joined_bytes : int, optional
         Bytes of a line: sectors of the line in which the part before ended are not asked for again.
         0: parts share nothing.
@@ -110,36 +98,34 @@ def served_sectors(
         As for `countperf.counting.transactions.transactions`.
     """
     size = access.access.bits // 8
-    span = lcm(sector_bytes, joined_bytes or sector_bytes)
+    span = lcm(_SECTOR_BYTES, joined_bytes or _SECTOR_BYTES)
     total = 0
     for pattern in access_patterns(access, parameters, span // gcd(span, size)):
-        offsets, active = in_sub_groups(pattern, sum(map(len, parts)))
+        offsets, active = in_sub_groups(pattern, _LANES)
         for shift, number in pattern.shifts.items():
             addresses = (offsets + shift) * size
             for row, lanes in zip(addresses, active, strict=True):
-                total += number * _served(row, lanes, parts, size, sector_bytes, joined_bytes)
+                total += number * _served(row, lanes, size, joined_bytes)
     return total * access.repeats
 
 
 def _served(
     addresses: NDArray[np.int64],
     active: NDArray[np.bool_],
-    parts: Sequence[Sequence[int]],
     size: int,
-    sector_bytes: int,
     joined_bytes: int,
 ) -> int:
     """Count the sectors that the parts of one sub-group ask for."""
     total = 0
     line, written = -1, frozenset[int]()
-    for part in parts:
+    for part in MAXWELL_LANES:
         sectors = [
             sector
             for lane in part
             if active[lane]
             for sector in range(
-                int(addresses[lane]) // sector_bytes,
-                (int(addresses[lane]) + size - 1) // sector_bytes + 1,
+                int(addresses[lane]) // _SECTOR_BYTES,
+                (int(addresses[lane]) + size - 1) // _SECTOR_BYTES + 1,
             )
         ]
         if not joined_bytes:
@@ -147,7 +133,7 @@ def _served(
             continue
         by_line: dict[int, set[int]] = {}
         for sector in sectors:
-            by_line.setdefault(sector * sector_bytes // joined_bytes, set()).add(sector)
+            by_line.setdefault(sector * _SECTOR_BYTES // joined_bytes, set()).add(sector)
         for this, touched in by_line.items():
             known = written if this == line else frozenset[int]()
             total += len(touched - known)
@@ -159,8 +145,6 @@ def wide_load_passes(
     access: AccessAnalysis,
     parameters: Mapping[str, Any],
     service: WideService,
-    *,
-    sub_group_size: int = 32,
 ) -> tuple[int, int]:
     """Count loads of four elements at once from local memory, and their passes over the banks.
 
@@ -172,8 +156,6 @@ def wide_load_passes(
         Values of all size parameters.
     service : WideService
         How the device serves it.
-    sub_group_size : int, optional
-        Work items of a sub-group.
 
     Returns
     -------
@@ -192,7 +174,7 @@ def wide_load_passes(
         return 0, 0
     instructions = passes = elements = 0
     for pattern in access_patterns(access, parameters, 8 * service.bank_width_bytes):
-        offsets, active = in_sub_groups(pattern, sub_group_size)
+        offsets, active = in_sub_groups(pattern, _LANES)
         for shift, number in pattern.shifts.items():
             starts = offsets + shift
             for row, lanes in zip(starts, active, strict=True):

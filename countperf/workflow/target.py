@@ -1,0 +1,154 @@
+"""Weights that predict and the device to predict for, named, chosen and loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from countperf.errors import DeviceMismatchError
+from countperf.hardware.identity import DeviceIdentity
+from countperf.harness.devices import discover, find_device
+from countperf.models.compiled import COMPILED
+from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
+from countperf.models.validity import Level
+from countperf.models.weights import WeightSet
+
+COMPILED_CHOICE = (
+    f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
+)
+"""Line that says that the model that reads compiled code was chosen."""
+
+
+def choice_text(model: str, reason: str) -> str:
+    """Say that a model was chosen, and why it is not the one that reads compiled code."""
+    return f"model {short_name(model)}: {reason}"
+
+
+def failed_reading(error: object) -> str:
+    """Say that the model that reads compiled code was tried, as a reason for another one."""
+    return f"the one that reads compiled code fails: {error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Target:
+    """Weights that predict and the device to predict for, as callers of `predict` name them.
+
+    Attributes
+    ----------
+    weights : WeightSet, Path, str or None
+        Weights, or their name or path; None for those fitted on the device.
+    model : str or None
+        Which model's weights, where they are looked up; None for the best one that can be had.
+    device : str, DeviceIdentity or None
+        The device; None for that of the weights.
+    force : bool
+        Whether weights of another device are used.
+    incomplete_ok : bool
+        Whether what has no weight is left out.
+    level : {0.95, 0.9}
+        In which share of cases an interval is to hold the time.
+    """
+
+    weights: WeightSet | Path | str | None = None
+    model: str | None = None
+    device: str | DeviceIdentity | None = None
+    force: bool = False
+    incomplete_ok: bool = False
+    level: Level = 0.95
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether the model is free: none is named, and no document is."""
+        return self.model is None and (self.weights is None or is_fit(self.weights))
+
+    @property
+    def identity(self) -> DeviceIdentity | None:
+        """The device that is named; None if none is."""
+        if self.device is None or isinstance(self.device, DeviceIdentity):
+            return self.device
+        return find_device(self.device).identity
+
+    def loaded(self) -> WeightSet:
+        """Return the weights that are named, else those for the device.
+
+        Errors are those of `load_weights` and `default_weights`.
+        """
+        if self.weights is None:
+            return default_weights(self.device, model=self.model)
+        if isinstance(self.weights, WeightSet):
+            return self.weights
+        return load_weights(self.weights, model=self.model)
+
+    def checked(self) -> WeightSet:
+        """Return the weights as `loaded` does; they have to match the device unless forced."""
+        weights = self.loaded()
+        weights.check_counting_rules()
+        weights.check_device(self.identity, force=self.force)
+        return weights
+
+
+def is_fit(weights: object) -> bool:
+    """Return whether weights are given by the name of a fit or its folder, not by themselves."""
+    return isinstance(weights, str | Path) and find_fit(str(weights)) is not None
+
+
+def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightSet | str:
+    """Return weights of the model that reads compiled code if their device is here, else why not.
+
+    Parameters
+    ----------
+    weights : Path, str or None
+        Name of weights; None for those of the device.
+    identity : DeviceIdentity or None
+        The device that is asked for; None for that of the weights, if they are named.
+    """
+    name = identity.slug if weights is None and identity is not None else str(weights)
+    fit = find_fit(name)
+    if weights is None and identity is not None:
+        fit = next(iter(fits_for(identity)), None)
+        name = name if fit is None else fit.name
+    if fit is None or COMPILED not in fit.models:
+        return f"{name} has no weights of the model {COMPILED}"
+    found = load_weights(name, model=COMPILED)
+    present = [each.identity for each in discover().devices]
+    if not any(found.device.matches(each) for each in present):
+        return f"the device of the weights, {found.device.slug}, is not here to compile for"
+    if identity is not None and not found.device.matches(identity):
+        return f"the device asked for, {identity.slug}, is not that of the weights"
+    return found
+
+
+def default_weights(
+    device: str | DeviceIdentity | None = None, *, model: str | None = None
+) -> WeightSet:
+    """Load the weights for a device of this machine.
+
+    Parameters
+    ----------
+    device : str or DeviceIdentity, optional
+        As for `measure`, or a device that need not be here; by default the working device with the
+        highest copy bandwidth.
+    model : str, optional
+        Which model's; by default the one chosen for the device.
+
+    Raises
+    ------
+    DeviceError
+        No such device, or none that works.
+    DeviceMismatchError
+        There is no fit for the device.
+    """
+    identity = device if isinstance(device, DeviceIdentity) else find_device(device).identity
+    for fit in fits_for(identity):
+        return load_weights(fit.name, model=model)
+    if find_fit(identity.slug) is not None:  # of the same slug, but not the same device
+        weights = load_weights(identity.slug, model=model)
+        weights.check_device(identity)
+        return weights
+    there = ", ".join(named_fits()) or "none"
+    raise DeviceMismatchError(
+        f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
+        "one with --weights, or make one with 'countperf measure' and 'countperf fit'",
+        expected=there,
+        found=identity.slug,
+    )
