@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 
 from countperf.cli.common import as_dict, print_json
 from countperf.errors import ParameterError
 from countperf.models.definition import CODE, MISS, SPILL
 from countperf.report.compiled import compiled_object, compiled_text
-from countperf.workflow.compiled_code import compiled, read_code
+from countperf.workflow.compiled_code import compiled, executed_on_gpu, read_code
 from countperf.workflow.prediction import with_compiled_code
 
 
@@ -21,7 +22,10 @@ def run(options: argparse.Namespace) -> None:
         _store(options)
         return
     if options.executed:
-        _executed(options)
+        if options.ptx:
+            _executed_on_gpu(options)
+        else:
+            _executed(options)
         return
     codes = compiled(
         options.kernel,
@@ -67,3 +71,16 @@ def _executed(options: argparse.Namespace) -> None:
     width = max(map(len, counts), default=0)
     for name, count in counts.items():
         print(f"{name:{width}}  {count}")
+
+
+def _executed_on_gpu(options: argparse.Namespace) -> None:
+    """Print what a kernel's machine code for an NVIDIA GPU executes."""
+    sizes = as_dict(options.parameters)
+    counts = executed_on_gpu(options.kernel, sizes, capability=options.ptx)
+    if options.json:
+        print_json(asdict(counts))
+        return
+    print(f"{counts.sub_groups} sub-groups; instructions of sub-groups and of lanes")
+    width = max(map(len, counts.instructions))
+    for name, count in counts.instructions.items():
+        print(f"{name:{width}}  {count}  {counts.lanes.get(name, 0)}")

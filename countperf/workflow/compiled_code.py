@@ -14,6 +14,7 @@ from countperf.errors import (
     KernelBuildError,
 )
 from countperf.harness.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
+from countperf.harness.compile.gpu_counts import GpuCounts, GpuKernel
 from countperf.harness.compile.pocl import compile_with_pocl
 from countperf.harness.compile.ptx import compile_with_nvcc
 from countperf.harness.devices import find_device
@@ -68,6 +69,35 @@ def compiled(
     if capability is not None:
         return compile_with_nvcc(found, capability)
     return compile_with_pocl(found, find_device(device), parameters or {})
+
+
+def executed_on_gpu(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    *,
+    capability: str = "9.0",
+    every_group: bool = False,
+) -> GpuCounts:
+    """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed.
+
+    Parameters
+    ----------
+    kernel : str or loopy.TranslationUnit
+        The kernel, or a text that `load_kernel` understands.
+    parameters : mapping from str to int, optional
+        Values of all integer arguments.
+    capability : str, optional
+        NVIDIA's compute capability, one that the nvcc at hand knows.
+    every_group : bool, optional
+        As for `countperf.harness.compile.gpu_counts.GpuKernel.counts`.
+
+    Raises
+    ------
+    CountingError, KernelBuildError, DeviceError
+        As of `countperf.harness.compile.gpu_counts.GpuKernel`.
+    """
+    found = GpuKernel(kernel_itself(kernel, "code to compile"), capability)
+    return found.counts(parameters or {}, every_group=every_group)
 
 
 def read_code(

@@ -40,5 +40,6 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--ptx",
         metavar="CAPABILITY",
-        help="read PTX from nvcc for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
+        help="read PTX from nvcc for an NVIDIA GPU instead, such as 9.0; with --executed, its"
+        " machine code; no GPU is needed",
     )

@@ -8,6 +8,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from countperf.cli import main
 from countperf.errors import CountingError
 from countperf.harness.compile.gpu_counts import GpuKernel
 from countperf.harness.compile.sass import find_disassembler
@@ -90,6 +91,16 @@ def _by_data() -> Any:
 def test_loops_of_data_are_refused() -> None:
     with pytest.raises(CountingError, match="depends on data"):
         GpuKernel(_by_data()).counts({"n": 64})
+
+
+def test_the_command_prints_instructions(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compiled", "published-vector-add/64x1/f32", "n=128", "--executed", "--ptx", "8.0"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("4 sub-groups")
+    assert "load.global.32   8  256" in printed
+    assert main([*arguments, "--json"]) == 0
+    assert '"store.global.32": 128' in capsys.readouterr().out
 
 
 def test_other_capabilities_are_refused() -> None:
