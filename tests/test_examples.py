@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from countperf.errors import DeviceError
+from countperf.harness.devices import find_device
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -34,3 +37,23 @@ def test_an_example_finds_something(name: str, arguments: tuple[str, ...], said:
 
     assert done.returncode == 0, done.stderr
     assert re.search(said, done.stdout)
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="needs the extra 'cluster'")
+def test_processes_of_a_cluster_count_while_one_per_device_times() -> None:
+    try:
+        pocl = find_device("pocl:0").label
+    except DeviceError as error:
+        pytest.skip(str(error))
+    command = [sys.executable, str(EXAMPLES / "search_on_a_cluster.py"), pocl, pocl]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES.parent)
+
+    assert done.returncode == 0, done.stderr
+    *found, counted = done.stdout.splitlines()
+    said = re.compile(r"pocl:\d+, process (\d+): rows=\d+,columns=\d+, \d+\.\d+ ms")
+    timing = {match[1] for line in found if (match := said.fullmatch(line))}
+    assert len(timing) == 2
+    tasks = [int(number) for number in counted.partition(": ")[2].split(", ")]
+    assert len(tasks) == 2
+    assert sum(tasks) >= 2  # each search sends at least one
