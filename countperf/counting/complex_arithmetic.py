@@ -11,8 +11,9 @@ sum of ``a`` and ``b`` is ``cfloat_add(a, b)``. Rules:
 3. A conversion between complex types is a macro that names its argument twice, so what is inside
    counts twice, and two ``convert``; an element that is converted is read once.
 4. A multiplication by -1 is two ``neg``.
-5. Helpers that branch on data in ways that count differently (``sqrt``, ``tan``, ``tanh``) are
-   refused, as are comparisons, for which no valid code is emitted.
+5. Helpers that branch on data in ways that count differently (``sqrt``, ``tan``, ``tanh``) are one
+   ``special`` each: ``csqrt``, ``ctan``, ``ctanh``. Comparisons are refused: no valid code is
+   emitted for them.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ HELPERS: dict[str, dict[str, int]] = {
     "cosh": {"mul": 2, "sincos": 1, "sinh": 1, "cosh": 1},
 }
 """Real operations of each helper, on every path through it."""
+
+OPAQUE = frozenset(["sqrt", "tan", "tanh"])
+"""Helpers whose operations depend on data: calls of functions."""
 
 _KINDS = frozenset(["add", "mul", "div", "neg", "fma", "compare"])
 
@@ -318,15 +322,15 @@ class ComplexRules(TupleCounter):
         root, _, function = name.partition("_")
         if root not in ("cfloat", "cdouble"):
             return super().map_call(expr)
-        if function not in HELPERS:
-            raise self._refusal(
-                f"the function {name}, which branches on data",
-                "write it in real() and imag(), or pass its counts in instruction_counts",
-            )
+        if function not in HELPERS and function not in OPAQUE:
+            raise self._refusal(f"the function {name}", "write it in real() and imag()")
         (operand,) = expr.parameters
         dtype = callable_.arg_id_to_dtype[0].numpy_dtype
         self._as_type(operand, dtype)
-        self._helper(function, dtype)
+        if function in OPAQUE:
+            self._operation("special", real_part(dtype), name=f"c{function}")
+        else:
+            self._helper(function, dtype)
         return callable_.arg_id_to_dtype[-1].numpy_dtype
 
     def map_comparison(self, expr: Any) -> DType | None:

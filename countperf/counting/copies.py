@@ -21,6 +21,7 @@ from loopy.kernel.data import IlpBaseTag, VectorizeTag
 from loopy.kernel.function_interface import CallableKernel
 
 from countperf.counting.disk_caches import without_disk_caches
+from countperf.counting.element_types import with_half
 from countperf.counting.threads import shared_by_threads
 from countperf.counting.unattended import unattended
 
@@ -33,7 +34,7 @@ _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 def generated(t_unit: Any) -> Any:
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
     with unattended():
-        return lp.generate_code_v2(in_fixed_order(without_empty_code(t_unit)))
+        return lp.generate_code_v2(with_half(in_fixed_order(without_empty_code(t_unit))))
 
 
 def without_empty_code(t_unit: Any) -> Any:

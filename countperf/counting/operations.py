@@ -254,6 +254,8 @@ class InstructionCounter(RefusingMapper):
             return
         if dtype.kind not in "fiu":
             raise self._refusal(f"arithmetic on {dtype}", "write it in real operations")
+        if dtype.itemsize > 8:
+            raise self._refusal(f"arithmetic on {dtype}", "compute in np.float64")
         self._add(Operation(kind=kind, type_name=type_name(dtype), function=name), number)
 
     def _convert(self, source: DType | None, target: DType | None) -> None:

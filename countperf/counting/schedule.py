@@ -21,6 +21,7 @@ from loopy.schedule import (
 from loopy.types import LoopyType
 
 from countperf.counting.copies import linearized, preprocessed, without_empty_code
+from countperf.counting.element_types import check_element_types, with_half
 from countperf.counting.layouts import with_strides
 from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
@@ -125,6 +126,7 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
             kernel=kernel.name,
             where=untyped[0],
         )
+    check_element_types(kernel)
     _check_for_code(kernel, t_unit)
     return kernel, t_unit.callables_table
 
@@ -144,7 +146,7 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
         with unattended():
             pre_codegen_checks(t_unit)
             if _shares_group_axes(kernel):
-                lp.generate_code_v2(t_unit)
+                lp.generate_code_v2(with_half(t_unit))
     except Exception as error:  # in many ways
         said = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
         raise CountingError(

@@ -8,7 +8,8 @@ Rules:
    compilers do; storing one component is one store of its own bits.
 3. In a loop tagged ``vec``, Loopy emits an instruction once, on whole vectors, where it can, and
    otherwise unrolls it: its own check decides here, too.
-4. ``dot`` is one ``special``, as any function that returns a number.
+4. ``dot`` is one ``special``, as any function that returns a number; so is a call of a generator of
+   random numbers, which makes all components of a vector at once.
 5. Vectors of three lie in memory as four, and are loaded so; three components are stored, in one
    access. Operations count three times.
 6. What Loopy emits no valid code for is refused: quotients of vector types, comparisons and
@@ -27,6 +28,7 @@ from loopy.codegen import UnvectorizableError
 from loopy.expression import VectorizabilityChecker
 from loopy.kernel.array import ArrayBase, VectorArrayDimTag
 from loopy.kernel.data import VectorizeTag
+from loopy.library.random123 import Random123Callable
 from loopy.symbolic import get_dependencies
 from loopy.types import NumpyType
 
@@ -297,6 +299,13 @@ class VectorRules(ComplexRules):
     def map_call(self, expr: Any) -> DType | None:
         """A function of vectors counts for each component; making a vector is free."""
         callable_ = self._callable(expr)
+        if isinstance(callable_, Random123Callable):
+            self._arguments(expr, callable_)
+            result = callable_.arg_id_to_dtype[-1].numpy_dtype
+            parts = component_of(result)
+            assert parts is not None  # a generator returns a vector
+            self._operation("special", parts[0], name=callable_.name)
+            return result
         if not str(getattr(callable_, "name", "")).startswith("make_") or not component_of(
             result := callable_.arg_id_to_dtype[-1].numpy_dtype
         ):

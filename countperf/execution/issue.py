@@ -69,7 +69,11 @@ _ARITHMETIC = frozenset({"add", "mul", "fma"})
 _LIKE_PRODUCTS = frozenset({"mul", "fma", "shift"})
 """Links of chains that take about as long; additions are shorter on some processors."""
 _MINOR = frozenset({"neg", "select", "compare", "convert", "minmax"})
-_MINOR_FUNCTIONS = frozenset({"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign"})
+_MINOR_FUNCTIONS = frozenset(
+    {"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign", "clamp", "dot", "isnan"}
+)
+_LONG_INTEGER_FUNCTIONS = ("philox", "threefry")
+"""Of integers, all others are a few instructions."""
 _PASSED: Mapping[Level, tuple[Serving, ...]] = {
     "l1": (),
     "l2": ("l2_reuse",),
@@ -152,7 +156,8 @@ def _as_called_alone(operation: Operation) -> Operation:
 
 def _issued_operation(unit: Unit, operation: Operation) -> IssuedOperation:
     kind, type_name, function = operation.kind, operation.type_name, operation.function
-    if not type_name.startswith("f"):
+    is_long = kind == "special" and function.startswith(_LONG_INTEGER_FUNCTIONS)
+    if not type_name.startswith("f") and not is_long:
         group = "divide" if kind in ("div", "mod") else "minor"
         return IssuedOperation(unit, group, type_name, kind)
     if kind in ("special", "conditional") and function in _MINOR_FUNCTIONS:

@@ -18,7 +18,8 @@ import pyopencl as cl
 from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
 from countperf.counting.copies import generated
-from countperf.errors import KernelBuildError
+from countperf.counting.element_types import check_element_types, uses_half
+from countperf.errors import CountingError, KernelBuildError
 from countperf.harness.description import Kernel, check_offsets, describe_kernel
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def build_kernel(
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
     entry = t_unit.default_entrypoint
     check_offsets(t_unit)
+    check_types(session.device, t_unit)
     code = generated(t_unit)
     program = session.build(code.device_code(), tuple(entry.options.build_options))
     recorder = _Recorder(session, choose_groups)
@@ -133,6 +135,26 @@ def build_kernel(
         return recorder.events
 
     return describe_kernel(t_unit, launch)
+
+
+def check_types(device: Device, t_unit: Any) -> None:
+    """Refuse a kernel with types that no code is generated for, or that a device lacks.
+
+    Raises
+    ------
+    KernelBuildError
+        With what to declare instead.
+    """
+    try:
+        check_element_types(t_unit.default_entrypoint)
+    except CountingError as error:
+        raise KernelBuildError(str(error)) from error
+    if uses_half(t_unit) and "cl_khr_fp16" not in device.handle.extensions.split():
+        raise KernelBuildError(
+            f"{device.label} has no numbers of half precision (it lacks cl_khr_fp16), and kernel"
+            f" {t_unit.default_entrypoint.name!r} has some; declare np.float16 as np.float32, or"
+            " choose another device"
+        )
 
 
 def _kernels_of(program: cl.Program) -> Any:

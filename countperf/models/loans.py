@@ -37,10 +37,10 @@ def _names(text: str) -> frozenset[str]:
 
 _TYPE = re.compile(r"([fiu])(8|16|32|64)")
 _FUNCTIONS = (
-    _names("sin cos tan sincos sinpi cospi tanpi"),
+    _names("sin cos tan sincos sinpi cospi tanpi ctan ctanh"),
     _names("exp exp2 exp10 expm1 sinh cosh tanh erf erfc"),
     _names("log log2 log10 log1p logb atan atan2 asin acos asinh acosh atanh atanpi atan2pi"),
-    _names("sqrt rsqrt cbrt hypot"),
+    _names("sqrt rsqrt cbrt hypot csqrt"),
     _names("fmod remainder mod fdim nextafter ldexp ilogb"),
     _names("pow pown powr rootn"),
 )

@@ -333,7 +333,6 @@ def test_a_segment_flag_in_data_needs_a_probability() -> None:
 
 
 def test_half_precision_is_a_type_of_its_own() -> None:
-    # Loopy emits no code for it in this version, so there is nothing to execute
     kernel = _make(
         "{ [i] : 0 <= i < n }",
         "z[i] = h[i]*g[i] + a[i]",

@@ -130,6 +130,7 @@ def run(
         output = _simulated(folder, options)
         assert "Instructions executed" in output, f"Oclgrind ran nothing:\n{output}\n{source}"
         assert "Invalid" not in output, output
+        assert "FATAL ERROR" not in output, output
         for line in output.splitlines():
             match = _LINE.match(line)
             if match:
