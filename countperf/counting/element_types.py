@@ -66,7 +66,7 @@ def _is_named(loopy_type: Any, dtype: np.dtype[Any], target: Any) -> bool:
 
 def _mend(dtype: np.dtype[Any]) -> str:
     if dtype.fields:
-        return f"register the structure: pyopencl.tools.get_or_register_dtype('my_type', {dtype!r})"
+        return "keep the members of the structure in arrays of their own"
     if dtype.kind in _NO_NUMBERS:
         return "pass numbers, such as np.int64"
     known = {"f": "np.float64", "c": "np.complex128"}.get(dtype.kind, "np.int64")

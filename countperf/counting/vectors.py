@@ -301,7 +301,8 @@ class VectorRules(ComplexRules):
         callable_ = self._callable(expr)
         if isinstance(callable_, Random123Callable):
             self._arguments(expr, callable_)
-            result = callable_.arg_id_to_dtype[-1].numpy_dtype
+            types: Any = callable_.arg_id_to_dtype
+            result = types[-1].numpy_dtype
             parts = component_of(result)
             assert parts is not None  # a generator returns a vector
             self._operation("special", parts[0], name=callable_.name)

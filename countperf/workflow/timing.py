@@ -228,11 +228,8 @@ def time_kernel(
     >>> timing = time_kernel("n-body", n=[256, 512])  # doctest: +SKIP
     >>> timing.to_frame()  # doctest: +SKIP
     """
-    given = {**(sizes or {}), **more}
-    work = replace(
-        _work(kernel, given, statistics, make_arguments, reference, tolerance),
-        instruction_counts=instruction_counts,
-    )
+    at = {**(sizes or {}), **more}
+    work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
     if runner is None:
         runner = _runner(device, clock, cold=cold)
@@ -297,6 +294,7 @@ def _work(
     kernel: Any,
     sizes: Sizes,
     statistics: Mapping[str, Statistic] | None,
+    instruction_counts: InstructionCounts | None,
     make_arguments: MakeArguments | None,
     reference: Reference | None,
     tolerance: float | None,
@@ -336,6 +334,7 @@ def _work(
         make_arguments=make_arguments,
         reference=reference,
         tolerance=tolerance,
+        instruction_counts=instruction_counts,
         bound_arguments=bound,
     )
 
