@@ -23,6 +23,7 @@ from pydantic import Field, NonNegativeInt
 
 from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document, Part
+from countperf.documents.model_names import ModelName
 from countperf.errors import ParameterError
 
 NOISE_DEVIATIONS = 2.0
@@ -235,7 +236,7 @@ class Evaluation(Table, Drawable, Document):
     format: Literal["countperf-evaluation"] = "countperf-evaluation"
     version: Literal[1] = 1
     device: str
-    model: str
+    model: ModelName
     cases: tuple[EvaluatedCase, ...] = Field(min_length=1)
 
     def __repr__(self) -> str:

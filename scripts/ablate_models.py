@@ -42,8 +42,7 @@ SIZES = {"weights": (150, 130, 110, 100, 85), "compiled": (33, 29, 25, 22)}
 GROUPS = {
     "passes and rows": ("issue.*.passes.*", "issue.*.rows.*"),
     "carried": ("issue.*.carried",),
-    "live across barriers": ("issue.*.live_across_barrier", "issue.*.live_set_conflict"),
-    "kept addresses": ("issue.*.addresses",),
+    "live across barriers": ("issue.*.live_across_barrier",),
     "private arrays": ("issue.*.pmem.*",),
     "minor": ("issue.*.minor",),
     "divisions, powers": ("issue.*.divide", "issue.*.div.*", "issue.*.pow.*"),
@@ -56,7 +55,7 @@ GROUPS = {
     "same": ("issue.*.same",),
     "near, walk": ("issue.*.near", "issue.*.walk"),
     "other lines, strided": ("issue.*.l1_reuse", "issue.*.strided"),
-    "data, gather, scatter": ("issue.*.gmem.*.data", "issue.*.gather", "issue.*.scatter"),
+    "data": ("issue.*.gmem.*.data",),
     "local memory": ("issue.*.lmem.*",),
     "barriers": ("barrier.local",),
     "l2 reuse": ("issue.*.l2_reuse",),

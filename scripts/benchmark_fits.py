@@ -51,7 +51,7 @@ def compare(path: Path, cases: Sequence[Observation]) -> str:
     left_out_after = time.process_time()
     again = Problem(fitted.design, recipe)
     correction = weights.correction
-    before = "" if correction is None else f"{correction.plain_factor:.4f}"
+    before = "" if correction is None else f"{correction.uncorrected_factor:.4f}"
     return (
         f"{path.parent.name:22} {path.stem:9} {len(cases):5} {len(fitted.function.columns):4}"
         f" {problem.cost(np.array(numbers) * problem.scale):11.5f}"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from countperf.execution.policy import ExecutionPolicy
-from countperf.fitting.design import Design, Observation, build_design
+from countperf.fitting.design import Design, Observation, build_design, inputs_of
 from countperf.fitting.fit import observations_of
 from countperf.fitting.transfer.calibrated import rows_of
 from countperf.fitting.transfer.choice import ChosenKernel, ChosenSize, sparse
@@ -139,7 +139,8 @@ class Data:
             for place, case in enumerate(found.observations)
             if kind != COMPILED or _has_code(case)
         ]
-        return places, build_design([found.observations[i] for i in places], model)
+        cases = [found.observations[i] for i in places]
+        return places, build_design(cases, model, inputs=inputs_of(cases, model))
 
     def kept(self, name: str, make: Any) -> Any:
         """Return what the folder keeps under a name, made if it is not there."""

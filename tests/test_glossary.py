@@ -11,6 +11,7 @@ from typing import get_args
 import pytest
 
 import countperf
+from countperf.documents.model_names import UNCORRECTED
 from countperf.execution import issue_keys, keys
 from countperf.measurements.cases import Purpose
 from countperf.mechanistic.predict_all import model_names
@@ -54,7 +55,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "issued events": get_args(issue_keys.IssuedEvents),
     "views": VIEWS,
     "purposes": get_args(Purpose),
-    "fitted models": (LINEAR.name, COMPILED, STRUCTURAL),
+    "fitted models": (LINEAR.name, COMPILED, STRUCTURAL, UNCORRECTED),
     "mechanistic models": model_names(),
     "verdicts": tuple(sorted(set(_verdicts()))),
 }

@@ -273,6 +273,6 @@ def add_model(command: argparse.ArgumentParser) -> None:
         "--model",
         metavar="NAME",
         help="which of a device's weights: those of the model linear (the paper's), for example;"
-        " by default those of the model chosen for the device; plain: these without a correction by"
-        " similar measured kernels",
+        " by default those of the model chosen for the device; uncorrected: these without a"
+        " correction by similar measured kernels",
     )

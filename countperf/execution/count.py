@@ -6,12 +6,7 @@ by how its address changes:
 - *context*: ``free`` in device programs without local barriers, ``sync`` in those with;
 - *placement*: ``flat``, or inside a loop that each work item runs at its own pace: ``short`` if
   compilers unroll it, for it has at most 32 iterations (all such loops around together), known
-  beforehand, else ``loop``; ``long`` instead of ``flat`` where rows are narrow (at most 8 items, of
-  several), but the code for all items of one is more than compilers write out; else ``packed``
-  where copies stand side by side, without local barriers, with minima or maxima in them and at
-  least 4 of these and functions in all, and no guards of their own between them; with the number of
-  values that a loop updates alike, if a compiler may pack 8, 4 or 2 of them
-  (`countperf.execution.slp`);
+  beforehand, else ``loop``;
 - *shape*: work items of a group along local axis 0, times the others;
 - *lane*, of an access: how its address changes from one item to the next along local axis 0;
 - *walk*, of an access in a loop: how it changes in the innermost such loop.
@@ -74,7 +69,6 @@ from countperf.execution.instructions import (
 )
 from countperf.execution.keys import (
     AccessKey,
-    AddressesKey,
     Direction,
     EventKey,
     ExecutionKey,
@@ -86,7 +80,7 @@ from countperf.execution.keys import (
     WorkItemStep,
 )
 from countperf.execution.loops import LoopCounter
-from countperf.execution.placement import CALLS, Placements, ProgramSites
+from countperf.execution.placement import Placements, ProgramSites, program_sites
 from countperf.execution.steps import StepSorter
 from countperf.execution.supplied import access_parts, supplied_accesses
 from countperf.symbolic.cardinality import Counter
@@ -94,6 +88,9 @@ from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 __all__ = ["ExecutionCounts", "count_execution"]
+
+_CALLS = ("special", "pow")
+"""Kinds of operations that are calls of functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +232,7 @@ class _Executions:
             for instruction in map(self.kernel.id_to_insn.get, outline.instruction_ids)
             if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction)
         ]
-        sites = self.placements.sites(program, found, grid)
+        sites = program_sites(program, grid)
         for each in found:
             self._instruction(each, sites, grid)
         analysis = analyzed_program(self.analyzer, program, tuple(regions), grid)
@@ -255,7 +252,6 @@ class _Executions:
         idle = self._idle(found, grid)
         beside = neighbors(place)
         is_cut = self.placements.cuts(place.within.difference(found.own), beside, grid)
-        keeps_addresses = self.placements.address_loads(found) > 0
         for tally, share in ((found.tested, Fraction(1)), (found.tallied, found.probability)):
             for (key, cases), number in tally.items():
                 conditions = found.conditions(cases)
@@ -266,7 +262,7 @@ class _Executions:
                 times = number * share
                 executions = self.domains.executions(place.within, conditions, grid).scale(times)
                 if isinstance(key, Operation):
-                    self._operation(key, found, conditions, site, sites, executions)
+                    self._operation(key, found, conditions, site, executions)
                 elif executions:
                     once = partial(self._once, place.within, conditions, grid, times)
                     parts = self.steps.sorted(key, found, loops, executions, once)
@@ -275,8 +271,6 @@ class _Executions:
                         between = _masked(step) if idle else step
                         for each in _access_keys(key, site, between, in_loop, is_guarded):
                             self._add(each, part)
-                    if keeps_addresses and key.direction == "load":
-                        self._add(AddressesKey(site, sites.address_loads), executions)
                     if key.address_space == "global":
                         self.footprints.add(key, found, conditions, grid)
         whole = self.placements.site(sites, [*found.own, *found.copies])
@@ -322,7 +316,6 @@ class _Executions:
         found: Instruction,
         conditions: Conditions,
         site: Site,
-        sites: ProgramSites,
         executions: PiecewiseQuasiPolynomial,
     ) -> None:
         """Add operations: divisions that shift and calls that not all items make are apart."""
@@ -331,8 +324,7 @@ class _Executions:
             named = replace(operation, kind="shift") if shifts else operation
         else:
             named = _conditional(operation, conditions, found.place)
-        for at, share in self.placements.packed_sites(site, sites, found):
-            self._add(OperationKey(at, named), executions.scale(share))
+        self._add(OperationKey(site, named), executions)
 
     def _once(
         self,
@@ -402,7 +394,7 @@ def _access_keys(
 
 def _conditional(operation: Operation, conditions: Conditions, place: Place) -> Operation:
     """Return the operation, or a conditional one if it is a call that not all items make."""
-    if operation.kind not in CALLS or not tells_apart(conditions, place.lanes):
+    if operation.kind not in _CALLS or not tells_apart(conditions, place.lanes):
         return operation
     function = operation.function or operation.kind
     return replace(operation, kind="conditional", function=function)

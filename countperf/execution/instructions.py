@@ -8,12 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from loopy.kernel.data import LoopedIlpTag
-from loopy.symbolic import get_dependencies
 
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.compiled_types import compiled_counter
 from countperf.counting.domains import Domains, Grid
-from countperf.counting.keys import Case, FirstIteration, MemoryAccess
+from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.operations import Number, Tally
 from countperf.counting.places import Place
 from countperf.counting.regions import RegionOutline
@@ -28,11 +27,9 @@ __all__ = [
     "Conditions",
     "Instruction",
     "InstructionReader",
-    "is_load",
     "left_loops",
     "neighbors",
     "tells_apart",
-    "updated_along",
 ]
 
 NARROW_ROW = 8
@@ -160,15 +157,3 @@ def neighbors(place: Place) -> tuple[str, ...]:
     """Return the work-item indices along the axes that vectors may take."""
     axes = (0, 1) if place.grid.items.get(0, 1) <= NARROW_ROW else (0,)
     return tuple(name for name, axis in place.lanes.items() if axis in axes)
-
-
-def is_load(key: Any) -> bool:
-    """Tell whether a key of a tally is a load."""
-    return isinstance(key, MemoryAccess) and key.direction == "load"
-
-
-def updated_along(instruction: Any) -> frozenset[str]:
-    """Return the loops along which a Loopy instruction updates what it reads."""
-    if not instruction.read_dependency_names() & set(instruction.assignee_var_names()):
-        return frozenset()
-    return instruction.within_inames - frozenset(get_dependencies(tuple(instruction.assignees)))

@@ -20,14 +20,12 @@ as many in all. Vectors are of 32 bits per lane: one of wider elements takes as 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import assert_never
 
 from countperf.counting.keys import Operation
 from countperf.execution.issue_keys import (
-    ConflictingValues,
     IssuedAccess,
     IssuedChain,
     IssuedEvent,
@@ -41,10 +39,8 @@ from countperf.execution.issue_keys import (
 )
 from countperf.execution.keys import (
     AccessKey,
-    AddressesKey,
     ByData,
     ChainKey,
-    Direction,
     EventKey,
     ExecutionKey,
     GroupBytesKey,
@@ -58,7 +54,6 @@ from countperf.execution.keys import (
     Step,
     ToOtherLines,
 )
-from countperf.execution.memory_hierarchy import Cache
 from countperf.execution.policy import ExecutionPolicy
 from countperf.execution.site_run import Issued, SiteRun
 
@@ -83,19 +78,13 @@ _PASSED: Mapping[Level, tuple[Serving, ...]] = {
 _CONFLICTS = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: _ONE}
 """Share of the accesses to lines of one cache set that miss, by grade."""
 _LANE_BITS = 32
-_ADDRESS_BYTES = 8
-_VALUES_PACKED_BY_ITEM = 16
-"""Values of an item from which on LLVM packs them instead of items."""
-_VALUE_CONFLICTS = ((2, _ONE), (1, Fraction(1, 4)))
-"""Of values that items keep, by how many lines share a set, as multiples of the lines that a set
-holds: which share comes back too late."""
 _OVERLAPPED = 32
 """Iterations of a chain that overlap with what follows."""
 _SHIFTED = frozenset[Step]({"offset", "shifted", "masked"})
 _NEIGHBORS = frozenset[Step]({"next", "offset"})
 
 
-def issue(key: ExecutionKey, policy: ExecutionPolicy, first_cache: Cache) -> Issued:
+def issue(key: ExecutionKey, policy: ExecutionPolicy) -> Issued:
     """Return what a unit of a count is issued as.
 
     Parameters
@@ -104,8 +93,6 @@ def issue(key: ExecutionKey, policy: ExecutionPolicy, first_cache: Cache) -> Iss
         What is counted.
     policy : ExecutionPolicy
         How the device runs work groups.
-    first_cache : Cache
-        The device's first-level cache, which keeps what items need again.
     """
     match key:
         case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
@@ -121,9 +108,7 @@ def issue(key: ExecutionKey, policy: ExecutionPolicy, first_cache: Cache) -> Iss
         case ChainKey():
             return _chain(key, SiteRun.of(key.site, policy))
         case LiveValuesKey():
-            return _live_values(key, SiteRun.of(key.site, policy), first_cache)
-        case AddressesKey():
-            return _addresses(key, SiteRun.of(key.site, policy), first_cache)
+            return _live_values(key, SiteRun.of(key.site, policy))
         case EventKey(site, _):
             return _event(key, SiteRun.of(site, policy))
         case _:
@@ -136,10 +121,6 @@ def issue(key: ExecutionKey, policy: ExecutionPolicy, first_cache: Cache) -> Iss
 def _operation(operation: Operation, run: SiteRun) -> Issued:
     in_vectors = _issued_operation("vector", operation)
     alone = _issued_operation("scalar", _as_called_alone(operation))
-    values = run.site.slp_values
-    is_float = operation.type_name.startswith("f")
-    if values > 1 and is_float and not run.is_vector and run.policy.alike == "packed":
-        return ((in_vectors, Fraction(1, values)),)
     return run.issued(in_vectors, alone)
 
 
@@ -198,8 +179,6 @@ def _access(key: AccessKey, run: SiteRun) -> Issued:
     each = Fraction(key.bits, _LANE_BITS)
     full, left = run.shares
     match step:
-        case ByData() if run.policy.gathers == "apart" and key.space == "global":
-            return _led_by_data(key, step)
         case "near" | ToOtherLines() | ByData():
             return _one_by_one(key, "scalar", step, _ONE)
         case "next" if key.space == "global" and _is_elsewhere(key.in_loop):
@@ -238,24 +217,11 @@ def _one_by_one(key: AccessKey, unit: Unit, step: Step | None, times: Fraction) 
     )
 
 
-def _led_by_data(key: AccessKey, step: ByData) -> Issued:
-    """Return accesses of a vector that data leads: gathers, and what farther caches serve."""
-    by_item = _one_by_one(key, "scalar", step, _ONE)
-    nearest = IssuedAccess("vector", key.space, key.direction, _apart(key.direction))
-    return ((nearest, _ONE), *by_item[1:])
-
-
-def _apart(direction: Direction) -> Serving:
-    return "gather" if direction == "load" else "scatter"
-
-
 def _between_items(key: AccessKey | GuardedAccessKey, run: SiteRun) -> Step:
     """Return the step along local axis 0 as compilers see it; ``near`` where they take it apart."""
     step, policy = key.between_items.along_row, run.policy
     is_outside_loops = key.site.placement not in ("short", "loop")
     is_local_load = key.space == "local" and key.direction == "load"
-    if is_local_load and policy.local_loads == "by item" and key.site.context == "sync":
-        return "near"
     if is_local_load and policy.shifted == "apart" and is_outside_loops and run.rows > 1:
         return "near" if step in _SHIFTED else step
     is_odd = run.rows == 1 and run.row.bit_count() != 1
@@ -276,9 +242,7 @@ def _guarded_access(key: GuardedAccessKey, run: SiteRun) -> Issued:
 
 
 def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
-    policy, site = run.policy, key.site
-    is_lone = policy.lone_arrays == "registers" and site.context == "sync" and run.rows == 1
-    is_large = 0 < policy.arrays < key.elements and not is_lone and run.is_vector
+    is_large = 0 < run.policy.arrays < key.elements and run.is_vector
     if is_large:
         kind = "gather" if key.direction == "load" else "scatter"
         return ((IssuedPrivateAccess("vector", kind), _ONE),)
@@ -335,32 +299,10 @@ def _entries(run: SiteRun) -> Issued:
     return run.issued(IssuedEvent("vector", "entries"), alone)
 
 
-def _live_values(key: LiveValuesKey, run: SiteRun, cache: Cache) -> Issued:
-    alone = IssuedEvent("scalar", "live_across_barrier")
-    if run.policy.kept == "by value" and key.values >= _VALUES_PACKED_BY_ITEM:
-        late = _sharing_sets(key.values, key.site.items * key.bits // 8, cache)
-        conflicts: Issued = ((ConflictingValues(), late),) if late else ()
-        return (*conflicts, (alone, _ONE))
+def _live_values(key: LiveValuesKey, run: SiteRun) -> Issued:
     each = Fraction(key.bits, _LANE_BITS)
-    return run.issued(IssuedEvent("vector", "live_across_barrier"), alone, each=each)
-
-
-def _sharing_sets(values: int, apart: int, cache: Cache) -> Fraction:
-    """Return which share of an item's values comes back too late, an array apart in bytes each."""
-    stride = cache.set_stride_bytes
-    lines = Fraction(values * math.gcd(apart, stride), stride)
-    return next(
-        (share for least, share in _VALUE_CONFLICTS if lines >= least * cache.ways), Fraction(0)
-    )
-
-
-def _addresses(key: AddressesKey, run: SiteRun, cache: Cache) -> Issued:
-    number = key.loads * key.site.items * _ADDRESS_BYTES
-    beyond = max(Fraction(0), 1 - Fraction(cache.size_bytes, number))
-    if run.policy.addresses != "kept" or not beyond:
-        return ()
-    vector, scalar = IssuedEvent("vector", "addresses"), IssuedEvent("scalar", "addresses")
-    return run.issued(vector, scalar, times=beyond)
+    vector, scalar = (IssuedEvent(unit, "live_across_barrier") for unit in ("vector", "scalar"))
+    return run.issued(vector, scalar, each=each)
 
 
 # }}}

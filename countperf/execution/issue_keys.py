@@ -11,9 +11,7 @@ from typing import Literal
 from countperf.execution.keys import Context, Direction, FootprintKey, Space
 
 Unit = Literal["vector", "scalar"]
-IssuedEvents = Literal[
-    "idle", "iterations", "entries", "carried", "live_across_barrier", "addresses"
-]
+IssuedEvents = Literal["idle", "iterations", "entries", "carried", "live_across_barrier"]
 Serving = Literal[
     "same",
     "next",
@@ -27,12 +25,9 @@ Serving = Literal[
     "set_conflict",
     "data",
     "strided",
-    "gather",
-    "scatter",
 ]
 """Ways in which an issued access goes: by its step within lines (``walk``: item by item), by the
-cache that serves it, as a vector of neighbors on other lines in each iteration (``strided``), or
-item by item of a vector (``gather``, ``scatter``)."""
+cache that serves it, or as a vector of neighbors on other lines in each iteration (``strided``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +96,6 @@ class IssuedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class ConflictingValues:
-    """Values live across barriers, as far as those of an item share sets of a cache."""
-
-
-@dataclass(frozen=True, slots=True)
 class IssuedPasses:
     """Passes of groups through regions."""
 
@@ -128,7 +118,6 @@ IssueKey = (
     | IssuedPrivateAccess
     | IssuedGuard
     | IssuedEvent
-    | ConflictingValues
     | IssuedPasses
     | IssuedRows
     | FootprintKey

@@ -13,7 +13,7 @@ from typing import Literal
 from countperf.counting.keys import Operation
 
 Context = Literal["free", "sync"]
-Placement = Literal["flat", "long", "slp", "short", "loop"]
+Placement = Literal["flat", "short", "loop"]
 Space = Literal["global", "local"]
 Direction = Literal["load", "store"]
 Density = Literal["dense", "sparse"]
@@ -31,21 +31,16 @@ class Site:
     ----------
     context : {"free", "sync"}
         Whether the device program has local barriers.
-    placement : {"flat", "long", "slp", "short", "loop"}
-        Whether it is in a loop that each work item runs at its own pace: in none, in none but in
-        too much code for narrow rows to be unrolled, in none but beside copies of minima or maxima
-        that compilers pack, in one (or several) of at most 32 iterations in all, known beforehand,
-        or in another one.
+    placement : {"flat", "short", "loop"}
+        Whether it is in a loop that each work item runs at its own pace: in none, in one (or
+        several) of at most 32 iterations in all, known beforehand, or in another one.
     shape : tuple of (int, int)
         Work items along local axis 0, and rows of them.
-    slp_values : int
-        How many values the loop updates alike that one vector may take; 1: no others.
     """
 
     context: Context
     placement: Placement
     shape: tuple[int, int]
-    slp_values: int = 1
 
     @property
     def items(self) -> int:
@@ -189,14 +184,6 @@ class LiveValuesKey:
 
 
 @dataclass(frozen=True, slots=True)
-class AddressesKey:
-    """Loads in loops with barriers, by how many an item has in such a loop."""
-
-    site: Site
-    loads: int
-
-
-@dataclass(frozen=True, slots=True)
 class EventKey:
     """Idle slots, carried values, iterations, entries of loops, or passes through regions."""
 
@@ -211,7 +198,6 @@ SiteKey = (
     | PrivateAccessKey
     | ChainKey
     | LiveValuesKey
-    | AddressesKey
     | EventKey
 )
 

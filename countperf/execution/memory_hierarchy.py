@@ -1,14 +1,24 @@
 """The memory hierarchy of a device: sizes, ways and lines of its caches, and address translation.
 
-One hierarchy per device serves all that depends on caches: the features of structural models
-(`countperf.models.structural`), what an execution policy takes to come back too late
-(`countperf.execution.policy`), reuse distances (`countperf.execution.reuse`) and what compiled code
-keeps on the stack (`countperf.machine_code.set_conflicts`). Hierarchies are documents in
-``hierarchies`` beside this module, one per processor, each number with its source; `read_system`
-makes one of what the operating system says.
+Hierarchies are documents in ``hierarchies`` beside this module, one per processor, each number with
+its source; `read_system` makes one of what the operating system says. Sizes of caches enter at
+three places, and only at the first one they are those of the device:
 
-The last two are found when kernels are counted, and stored with measurements. Their hierarchies are
-fixed by the counting rules: `COUNTED` and `COMPILED`.
+- *Derived features of models* (``beyond_l2``, ``beyond_llc``, ``out_of_reach`` and their products,
+  `countperf.models.structural` and `countperf.models.compiled`) have the caches and the translation
+  reach of the device's hierarchy, which a weights document states (`ModelDefinition.memory`).
+- *Reuse classes of counts* (``l1_reuse``, ``l2_reuse``, ``beyond_l2``, ``data_l2_reuse``,
+  ``..._conflict1`` and so on, `countperf.execution.reuse`) have those of `COUNTED` on all devices:
+  a first-level cache of 48 KiB with 12 ways, a second-level one of 1 MiB with 16 ways.
+- *Misses and spills of compiled code* (``miss.conflict``, ``spill.beyond_l1``,
+  `countperf.machine_code.set_conflicts`) have the first-level cache of `COMPILED` on all devices:
+  32 KiB with 8 ways.
+
+The last two are found when a kernel is counted or its code is read, and are stored with
+measurements, which serve every device: other sizes are other counting rules, by which all stored
+measurements have to be counted again. Where a device's caches have other sizes, accesses whose
+reuse distance lies between the two sizes are in the class of the wrong cache; the weights of the
+classes carry the mean of that. All hierarchies that come along have lines of 64 bytes.
 """
 
 from __future__ import annotations
@@ -29,10 +39,10 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _HOLDING_DATA = ("Data", "Unified")
 
 COUNTED = "amd-zen5"
-"""Hierarchy by which counting rules 2 sort accesses by their reuse distance."""
+"""Hierarchy by which counting rules sort accesses by their reuse distance, on all devices."""
 
 COMPILED = "amd-zen4"
-"""Hierarchy by which properties of compiled code (``late...``) were found."""
+"""Hierarchy by which misses and spills of compiled code are found, on all devices."""
 
 ASSUMED = "amd-zen4"
 """Hierarchy of models that do not say theirs, and of devices of which none is known."""

@@ -65,12 +65,10 @@ class SiteRun:
         row, rows = (site.items, 1) if policy.along == "group" else site.shape
         in_loop = site.placement in ("short", "loop")
         is_outside = policy.work_item_loop_innermost and site.context == "sync" and in_loop
-        is_written_out = site.placement == "short" and not is_outside and policy.short == "unrolled"
+        is_written_out = site.placement == "short" and not is_outside
         is_flat = is_written_out or not in_loop
-        are_copies_packed = policy.packed == "copies" and site.placement == "slp"
         is_vector = (
             policy.width > 1
-            and not are_copies_packed
             and _is_regular(policy.rows, site.context, row, rows, policy.width)
             and (site.context, "flat" if is_flat else "loop") in _IN_VECTORS[policy.vectorized]
         )

@@ -62,7 +62,9 @@ class Learnt:
         axes = as_points(self.roots.T, self.logs.T, self.scale)
         return Corrector.over(axes, self.alpha, self.scale)
 
-    def document(self, *, factor: float, plain_factor: float, without: FitQuality) -> Correction:
+    def document(
+        self, *, factor: float, uncorrected_factor: float, without: FitQuality
+    ) -> Correction:
         """Return it as a part of a document; arguments as the attributes of `Correction`."""
         places = [np.flatnonzero(row) for row in (self.roots != 0) | (self.logs != 0)]
         return Correction(
@@ -74,7 +76,7 @@ class Learnt:
             columns=self.logs.shape[1],
             scale=self.scale,
             factor=factor,
-            plain_factor=plain_factor,
+            uncorrected_factor=uncorrected_factor,
             without=without,
         )
 

@@ -26,7 +26,7 @@ from countperf.fitting.intervals import coverage_without_own_family, interval_ca
 from countperf.fitting.keeping import keep_largest
 from countperf.fitting.nonlinear import Recipe
 from countperf.fitting.result import FitResult
-from countperf.fitting.selection import REFINEMENT, held_out_figure, select_model
+from countperf.fitting.selection import REFINEMENT, held_out_figure, numbered, select_model
 from countperf.fitting.validation import (
     HeldOutCase,
     corrected,
@@ -180,7 +180,8 @@ def fit(
             available = compiled_candidates(units, memory=caches)
         elif model == STRUCTURAL or view == "structure":
             _require_structure(view, STRUCTURAL)
-            available |= structural.candidates(known=shipped_policies(), units=units, memory=caches)
+            usual = structural.candidates(known=shipped_policies(), units=units, memory=caches)
+            available |= numbered(usual)
         definition, candidates = select_model(
             observations,
             available,
@@ -499,11 +500,13 @@ def _correction(
     with_it = corrected(held_out)
     if not any(case.predicted_s is not None for case in with_it):
         return None
-    plain, better = (held_out_figure(cases).factor for cases in (held_out, with_it))
+    uncorrected, better = (held_out_figure(cases).factor for cases in (held_out, with_it))
     learnt = learn(fitted, observations)
-    if learnt is None or np.log(plain / better) <= REFINEMENT:
+    if learnt is None or np.log(uncorrected / better) <= REFINEMENT:
         return None
-    return learnt.document(factor=better, plain_factor=plain, without=without_support(quality))
+    return learnt.document(
+        factor=better, uncorrected_factor=uncorrected, without=without_support(quality)
+    )
 
 
 def _version() -> str:

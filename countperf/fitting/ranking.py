@@ -30,6 +30,7 @@ from pydantic import Field, NonNegativeInt
 
 from countperf.display import short_repr
 from countperf.documents import Document, Part
+from countperf.documents.model_names import ModelName
 from countperf.errors import CountperfError
 from countperf.fitting.design import check_counting_rules
 from countperf.measurements import Measurement
@@ -168,7 +169,7 @@ class RankingEvaluation(Document):
     format: Literal["countperf-ranking-evaluation"] = "countperf-ranking-evaluation"
     version: Literal[1] = 1
     device: str
-    model: str
+    model: ModelName
     sets: tuple[RankedSet, ...] = ()
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ changed one at a time, until no change makes it better by more than chance does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -72,7 +72,7 @@ def select_model(
     observations: Sequence[Observation],
     models: Mapping[str, ModelDefinition] = MODELS,
     *,
-    refine: Callable[[ModelDefinition], Mapping[str, ModelDefinition]] | None = None,
+    refine: Callable[[ModelDefinition], Sequence[ModelDefinition]] | None = None,
     weigh_noise: bool = True,
     executor: Executor | None = None,
 ) -> tuple[ModelDefinition, tuple[Candidate, ...]]:
@@ -86,7 +86,7 @@ def select_model(
         The candidates; by default those that ship.
     refine : callable, optional
         From the best candidate to more that are to be tried, until none of them is better by
-        `REFINEMENT`.
+        `REFINEMENT`. They are named by `numbered`.
     weigh_noise : bool, optional
         Count noisy cases for less in the fits that are compared, as in the one that follows.
     executor : concurrent.futures.Executor, optional
@@ -142,13 +142,15 @@ def select_model(
         if refine is None or best > reached - REFINEMENT:
             break
         reached = best
-        more = refine(tried[ranked[0]])
-        ahead = {name: model for name, model in more.items() if name not in tried}
+        known = list(tried.values())
+        more = [model for model in refine(tried[ranked[0]]) if model not in known]
+        ahead = numbered(more, after=len(tried))
         if not ahead:
             break
     candidates = [
         Candidate(
             model=name,
+            description=tried[name].description,
             held_out_error=figures[name].error,
             held_out_factor=figures[name].factor,
             in_sample_error=in_sample[name],
@@ -161,6 +163,7 @@ def select_model(
     candidates += [
         Candidate(
             model=name,
+            description=tried[name].description,
             held_out_error=None,
             in_sample_error=None,
             predicted_cases=0,
@@ -170,6 +173,19 @@ def select_model(
         for name, text in failures.items()
     ]
     return tried[ranked[0]], tuple(candidates)
+
+
+def numbered(models: Iterable[ModelDefinition], *, after: int = 0) -> dict[str, ModelDefinition]:
+    """Return models by names that tell them apart in a list of candidates: ``structural-1``.
+
+    Parameters
+    ----------
+    models : iterable of ModelDefinition
+        Some of which have the same name.
+    after : int, optional
+        How many candidates there are already.
+    """
+    return {f"{model.name}-{number}": model for number, model in enumerate(models, start=after + 1)}
 
 
 def _figures(

@@ -55,7 +55,7 @@ def correction_verdict(correction: Correction) -> Verdict:
         passed=True,
         message=f"predictions are corrected by what the {len(correction.kernels)} measured kernels"
         f" were off by, as far as they are alike: families that are left out are typically off by"
-        f" a factor of {correction.factor:.3f}, without it by {correction.plain_factor:.3f}",
+        f" a factor of {correction.factor:.3f}, without it by {correction.uncorrected_factor:.3f}",
     )
 
 

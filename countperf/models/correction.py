@@ -32,7 +32,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from countperf.documents import Part
 from countperf.models.function import Column, ModelFunction
@@ -42,9 +42,6 @@ from countperf.predictions import Quantity, Verdict
 
 CORRECTION = "correction"
 """Part of a predicted time that is none of the model's: what the correction adds or takes away."""
-
-PLAIN = "plain"
-"""Instead of a model's name: the one chosen for a device, without its correction."""
 
 _COUNT_SHARE = 4.0
 """Scale of the distance of counts relative to the distance of shares, in median distances."""
@@ -56,6 +53,9 @@ _VECTOR_UNTHREADED, _MATRIX_UNTHREADED = 9216, 2**18
 """Products of a vector with fewer numbers than these, and of matrices with no more multiplications,
 are single-threaded in OpenBLAS: its threads would wait for each other where many processes predict.
 """
+
+_UNCORRECTED_FACTOR = AliasChoices("uncorrected_factor", "plain_factor")
+"""Name of a field, and that in documents of before version 0.2.0."""
 
 _NAMED = 3
 
@@ -81,7 +81,7 @@ class Correction(Part):
         How many weights there are.
     scale : float
         Median squared distance of `logs` over pairs of kernels.
-    factor, plain_factor : float
+    factor, uncorrected_factor : float
         By which factor families of kernels are typically off that were left out, with the
         correction and without it: geometric mean over families.
     without : FitQuality
@@ -97,7 +97,7 @@ class Correction(Part):
     columns: int = Field(gt=0)
     scale: float = Field(gt=0)
     factor: float = Field(ge=1)
-    plain_factor: float = Field(ge=1)
+    uncorrected_factor: float = Field(ge=1, validation_alias=_UNCORRECTED_FACTOR)
     without: FitQuality
 
     @model_validator(mode="after")

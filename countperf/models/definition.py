@@ -191,8 +191,8 @@ class ModelDefinition(Document):
         How the device runs work groups, for models of what it issues (``issue...``), which need
         kernels counted in the structure view; None for models of what kernels do.
     memory : MemoryHierarchy or None
-        Caches of the device, which say what comes back too late under a policy; None in documents
-        of before there were any: then `countperf.execution.memory_hierarchy.ASSUMED`.
+        Caches of the device, whose sizes stand in the formulas of derived features; None in
+        documents of before there were any, and for models that need none.
     residual : {"relative", "log"}
         What a fit makes small: ``1 - predicted/measured``, or ``log(predicted/measured)``.
     loss : {"linear", "soft_l1", "huber"}
@@ -381,7 +381,7 @@ class ModelDefinition(Document):
         rest = counts
         if as_they_are:
             rest = {name: count for name, count in counts.items() if name not in as_they_are}
-        return apply_policy(self.policy, rest, self.memory) | read
+        return apply_policy(self.policy, rest) | read
 
     @cached_property
     def _read(self) -> tuple[str, ...]:
@@ -517,7 +517,7 @@ def _check_name(name: str, kind: str, *taken: str) -> None:
 
 
 _WORDS_OF_SEVERAL = re.compile(
-    "_(live_across_barrier|live_set_conflict|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)"
+    "_(live_across_barrier|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)"
 )
 """Components of names of properties that are not one word."""
 

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_serializer, field_validator, m
 
 from countperf.display import Drawable, Table, short_repr
 from countperf.documents import Document
+from countperf.documents.model_names import UNCORRECTED, ModelName
 from countperf.errors import (
     DeviceMismatchError,
     ModelNotApplicableError,
@@ -29,7 +30,6 @@ from countperf.models.conformal import (
 )
 from countperf.models.correction import (
     CORRECTION,
-    PLAIN,
     Correction,
     profile,
     with_support,
@@ -78,7 +78,7 @@ class FittedWeights(Table, Drawable, Document):
     format: Literal["countperf-weights"] = "countperf-weights"
     version: Literal[3] = 3
     migrations = WEIGHTS_MIGRATIONS
-    model: str
+    model: ModelName
     definition: ModelDefinition
     device: DeviceIdentity
     counting_rules: int
@@ -159,14 +159,14 @@ class FittedWeights(Table, Drawable, Document):
         return content
 
     @property
-    def plain(self) -> Self:
+    def uncorrected(self) -> Self:
         """The same without the correction: the model alone, with intervals of its own."""
         if self.correction is None:
             return self
         quality = self.correction.without
         if self.quality and self.quality.calibration and self.quality.calibration.local:
             quality = with_support(quality, self.quality.calibration.local.support)
-        changes = {"model": f"{PLAIN}-{self.model}", "quality": quality, "correction": None}
+        changes = {"model": UNCORRECTED, "quality": quality, "correction": None}
         return self.model_copy(update=changes)
 
     @property

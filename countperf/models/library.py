@@ -17,11 +17,11 @@ from platformdirs import user_data_path
 
 from countperf.documents import read_file_text
 from countperf.documents.files import parse_json
+from countperf.documents.model_names import UNCORRECTED, current_model_name
 from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.compiled import COMPILED
-from countperf.models.correction import PLAIN
 from countperf.models.definition import ModelDefinition
 from countperf.models.structural import STRUCTURAL
 from countperf.models.weights import WeightSet
@@ -106,7 +106,7 @@ class NamedFit:
     @property
     def model_names(self) -> tuple[str, ...]:
         """Names of models that can be asked for, sorted."""
-        return tuple(sorted({*self.models, *((PLAIN,) if self.default else ())}))
+        return tuple(sorted({*self.models, *((UNCORRECTED,) if self.default else ())}))
 
     @property
     def default(self) -> Path | None:
@@ -125,7 +125,8 @@ class NamedFit:
         ParameterError
             There is none; the message lists those there are.
         """
-        found = self.default if model in (None, PLAIN) else self.models.get(model)
+        wanted = current_model_name(model or UNCORRECTED)
+        found = self.default if wanted == UNCORRECTED else self.models.get(wanted)
         if found is None:
             there = ", ".join(self.model_names) or "none"
             raise ParameterError(
@@ -140,9 +141,10 @@ def short_name(model: str) -> str:
 
     Examples
     --------
-    >>> short_name("structural-w8-flat"), short_name("overlap")
-    ('structural', 'overlap')
+    >>> short_name("structural-w8-flat"), short_name("plain-structural"), short_name("overlap")
+    ('structural', 'uncorrected', 'overlap')
     """
+    model = current_model_name(model)
     kind = model.partition("-")[0]
     return kind if kind in (STRUCTURAL, COMPILED) else model
 
@@ -347,8 +349,9 @@ def load_weights(
         the path of a weights document, or of the folder of a device's fits.
     model : str, optional
         Which model's weights; by default those of the model chosen for the device
-        (``weights.json``), else of the paper's (``linear.json``), else the newest; ``plain`` for
-        the same without a correction by similar kernels (`WeightSet.plain`), also of a file.
+        (``weights.json``), else of the paper's (``linear.json``), else the newest;
+        ``uncorrected`` for the same without a correction by similar kernels
+        (`WeightSet.uncorrected`), also of a file. (Before version 0.2.0: ``plain``.)
     folders, own
         As for `named_fits`.
 
@@ -364,8 +367,8 @@ def load_weights(
     if fit is None and not isinstance(name, Path) and not _looks_like_a_path(path):
         raise _unknown(name, folders, own)
     found = WeightSet.read_file(path)
-    if model == PLAIN:
-        return found.plain
+    if model is not None and current_model_name(model) == UNCORRECTED:
+        return found.uncorrected
     if model is not None and model not in (found.model, short_name(found.model)):
         raise ParameterError(
             f"the weights in {path} are of the model {short_name(found.model)}, not {model!r}:"

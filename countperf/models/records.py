@@ -94,6 +94,9 @@ class Candidate(Part):
     ----------
     model : str
         Its name.
+    description : str
+        How it differs from others of the same kind, such as its execution policy; empty in
+        documents that were written before.
     held_out_error : float or None
         Geometric mean of the relative errors, families left out one at a time, each family counting
         the same; None if it could not be fitted.
@@ -111,6 +114,7 @@ class Candidate(Part):
     """
 
     model: str
+    description: str = ""
     held_out_error: float | None
     held_out_factor: float | None = None
     in_sample_error: float | None

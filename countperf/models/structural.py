@@ -19,10 +19,9 @@ out families (`countperf.fitting.selection`).
 The fits that ship are plain sums with at most `MOST_WEIGHTS` weights. Overlaps change the factor by
 which left-out families are off by 0.6 % at most (PoCL on Zen 4: 1.430 to 1.432 instead of 1.439;
 PoCL on Zen 5: 1.461 instead of 1.470; Intel's runtime on Zen 4: 1.398 instead of 1.396). Their
-policies have the options ``lone_arrays``, ``alike``, ``gathers``, ``addresses``, ``packed``,
-``kept``, ``local_loads`` and ``short`` at their defaults. That costs 3.8 % (1.439 instead of 1.386)
-for PoCL on Zen 4, which had six of them otherwise, and 0.1 % (1.434 instead of 1.432) for Intel's
-runtime on the Xeon. This was settled before test kernels, applications and variants were predicted.
+policies do without the options of `countperf.execution.policy.GONE`, which costs 3.8 % (1.439
+instead of 1.386) for PoCL on Zen 4, and 0.1 % (1.434 instead of 1.432) for Intel's runtime on the
+Xeon. This was settled before test kernels, applications and variants were predicted.
 """
 
 from __future__ import annotations
@@ -55,12 +54,7 @@ OVERHEAD = (
     "groups",
     "barrier.local",
     *(f"issue.{unit}.{kind}.*" for kind in ("passes", "rows") for unit in _UNITS),
-    *(
-        f"issue.{unit}.{kind}"
-        for kind in ("carried", "live_across_barrier", "addresses")
-        for unit in _UNITS
-    ),
-    "issue.scalar.live_set_conflict",
+    *(f"issue.{unit}.{kind}" for kind in ("carried", "live_across_barrier") for unit in _UNITS),
     *(f"issue.{unit}.pmem.*" for unit in _UNITS),
 )
 COMPUTE = (
@@ -76,7 +70,7 @@ COMPUTE = (
 )
 _NEAR = (
     *("same", "next", "offset", "shifted", "masked", "near", "walk", "l1_reuse", "data"),
-    *("strided", "gather", "scatter"),
+    "strided",
 )
 """Names of accesses that do not name the cache that serves them."""
 
@@ -105,9 +99,18 @@ OVERLAPS = {
     "memory3": "overhead + overlap(compute + accesses, chains, misses + traffic)",
     "memory4": "overlap(overhead + compute, accesses, chains, misses + traffic)",
 }
-"""Terms that overlap, by the end of a model's name: none; issue, chains that wait for
-results, and traffic; or accesses apart from all else that is issued, too; accesses that come back
-too late for a cache cost with all others (``overlap``), or with traffic (``memory``)."""
+"""Terms that overlap, by name: none; issue, chains that wait for results, and traffic
+(``overlap3``); accesses apart from all else that is issued, too (``overlap4``). Accesses that come
+back too late for a cache cost with all others (``overlap``), or with traffic (``memory``)."""
+
+OVERLAP_TEXTS = {
+    "": "",
+    "overlap3": "; issue, chains and traffic overlap",
+    "overlap4": "; issue, accesses, chains and traffic overlap",
+    "memory3": "; issue, chains, and misses with traffic overlap",
+    "memory4": "; issue, accesses, chains, and misses with traffic overlap",
+}
+"""What overlaps, in the words of a model's description."""
 
 
 def structural(
@@ -183,8 +186,7 @@ def structural(
         shares["rounds"] = f"{policy.units}*ceil({each}/{policy.units})/({each})"
     return ModelDefinition(
         name=name or STRUCTURAL,
-        description=description
-        or f"What the device issues: {policy.text}{', terms overlap' if overlap else ''}",
+        description=description or f"What the device issues: {policy.text}{OVERLAP_TEXTS[overlap]}",
         policy=policy,
         memory=memory,
         residual="log",
@@ -230,20 +232,14 @@ def overlap_of(model: ModelDefinition) -> str:
     return forms.get(model.expression, "")
 
 
-def candidate_name(model: ModelDefinition) -> str:
-    """Return what tells a model from others that a fit chooses among: its policy, what overlaps."""
-    policy = "" if model.policy is None else model.policy.slug
-    return "-".join(filter(None, (model.name, policy, overlap_of(model))))
-
-
 def candidates(
     widths: Sequence[int] = (8, 16),
     *,
     known: Iterable[ExecutionPolicy] = (),
     units: int = 0,
     memory: MemoryHierarchy | None = None,
-) -> dict[str, ModelDefinition]:
-    """List models by `candidate_name` among which a fit chooses first: one of each usual policy.
+) -> tuple[ModelDefinition, ...]:
+    """List the models among which a fit chooses first: one for each usual policy.
 
     Parameters
     ----------
@@ -276,19 +272,18 @@ def candidates(
         ExecutionPolicy(width=32, along="group"),
         *(
             policy.model_copy(update={"width": width, "units": units if policy.units else 0})
-            for policy in map(ExecutionPolicy.without_retired_options, known)
+            for policy in known
             for width in (widths if policy.width in widths else (policy.width,))
         ),
     ]
-    return _by_name(structural(policy, memory=memory) for policy in found)
+    return tuple(structural(policy, memory=memory) for policy in dict.fromkeys(found))
 
 
-def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefinition]:
+def refinements(model: ModelDefinition, units: int = 0) -> tuple[ModelDefinition, ...]:
     """List models that differ from one in a detail of its policy, or in what overlaps.
 
-    They are listed by `candidate_name`. There are none of a model without a policy. What overlaps
-    is known by the model's expression; of one that is none of these models', only the policy
-    changes, and nothing overlaps.
+    There are none of a model without a policy. What overlaps is known by the model's expression; of
+    one that is none of these models', only the policy changes, and nothing overlaps.
 
     Parameters
     ----------
@@ -299,14 +294,14 @@ def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefini
     """
     policy = model.policy
     if policy is None:
-        return {}
+        return ()
     memory, overlap = model.memory, overlap_of(model)
-    others = _by_name(
+    others = tuple(
         structural(policy, overlap=name, memory=memory) for name in OVERLAPS if name != overlap
     )
     changes: list[Mapping[str, object]] = [{"units": number} for number in {0, units}]
     if policy.width == 1 or policy.along == "group":
-        return others | _changed(model, changes, overlap)
+        return others + _changed(model, changes, overlap)
     changes += [
         {"work_item_loop_innermost": not policy.work_item_loop_innermost},
         *({"vectorized": where} for where in get_args(Vectorized) if where != "never"),
@@ -319,19 +314,15 @@ def refinements(model: ModelDefinition, units: int = 0) -> dict[str, ModelDefini
         *({"guards": guards} for guards in ("free", "masked")),
         *({"arrays": elements} for elements in (0, 4, 8)),
     ]
-    return others | _changed(model, changes, overlap)
+    return others + _changed(model, changes, overlap)
 
 
 def _changed(
     model: ModelDefinition, changes: Iterable[Mapping[str, object]], overlap: str
-) -> dict[str, ModelDefinition]:
+) -> tuple[ModelDefinition, ...]:
     policy, memory = model.policy, model.memory
     assert policy is not None
-    changed = [policy.model_copy(update=change) for change in changes]
-    return _by_name(
+    changed = dict.fromkeys(policy.model_copy(update=change) for change in changes)
+    return tuple(
         structural(each, overlap=overlap, memory=memory) for each in changed if each != policy
     )
-
-
-def _by_name(models: Iterable[ModelDefinition]) -> dict[str, ModelDefinition]:
-    return {candidate_name(model): model for model in models}

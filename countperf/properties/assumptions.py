@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from countperf.execution.keys import (
     AccessKey,
-    AddressesKey,
     ByData,
     ExecutionKey,
     GroupBytesKey,
@@ -19,14 +18,12 @@ from countperf.execution.keys import (
     GuardedAccessKey,
     KernelBytesKey,
     LiveValuesKey,
-    Site,
     Step,
     ToOtherLines,
 )
 from countperf.properties.site_names import parse_execution
 
 _MISSES = ("miss.", "spill.")
-_PLACEMENTS = frozenset({"short", "long", "slp"})
 
 
 def assumption_of(name: str) -> str:
@@ -53,16 +50,12 @@ def assumption_of(name: str) -> str:
 def _assumptions(key: ExecutionKey) -> Iterator[str]:
     if isinstance(key, GroupBytesKey | GroupSegmentsKey | KernelBytesKey):
         return
-    if _is_placed_by_compiler(key.site):
-        yield "assumes which loops a compiler unrolls and packs"
-    if isinstance(key, LiveValuesKey | AddressesKey):
+    if key.site.placement == "short":
+        yield "assumes which loops a compiler unrolls"
+    if isinstance(key, LiveValuesKey):
         yield "assumes what a compiler keeps over barriers"
     if isinstance(key, AccessKey | GuardedAccessKey) and any(map(_names_cache, _steps(key))):
         yield "assumes the caches of countperf.execution.memory_hierarchy.COUNTED"
-
-
-def _is_placed_by_compiler(site: Site) -> bool:
-    return site.placement in _PLACEMENTS or site.slp_values > 1
 
 
 def _steps(key: AccessKey | GuardedAccessKey) -> Iterator[Step | None]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import assert_never, cast, get_args
 
 from countperf.execution.issue_keys import (
-    ConflictingValues,
     IssuedAccess,
     IssuedChain,
     IssuedEvent,
@@ -26,20 +25,21 @@ from countperf.execution.keys import (
     GroupBytesKey,
     GroupSegmentsKey,
     KernelBytesKey,
-    Space,
 )
-from countperf.properties.site_names import footprint_name, parse_footprint
+from countperf.properties.site_names import (
+    SPACE_OF,
+    SPACE_TEXTS,
+    footprint_name,
+    parse_footprint,
+)
 
 __all__ = ["ISSUE_ROOT", "issue_name", "parse_issue"]
 
 ISSUE_ROOT = "issue"
 """First part of the names of what a device issues."""
 
-_SPACES: Mapping[Space, str] = {"global": "gmem", "local": "lmem"}
-_SPACE_OF: Mapping[str, Space] = {text: space for space, text in _SPACES.items()}
 _SERVINGS: Mapping[str, Serving] = {text: text for text in get_args(Serving)}
 _EVENTS: Mapping[str, IssuedEvents] = {text: text for text in get_args(IssuedEvents)}
-_CONFLICTING = f"{ISSUE_ROOT}.scalar.live_set_conflict"
 _OPERATIONS = ("minor", "divide", "div", "pow", "special", "conditional")
 _REAL = re.compile(r"f(?:16|32|64)")
 _WORD = re.compile(r"\w+")
@@ -56,8 +56,6 @@ def issue_name(key: IssueKey) -> str:
     match key:
         case GroupBytesKey() | GroupSegmentsKey() | KernelBytesKey():
             return footprint_name(key)
-        case ConflictingValues():
-            return _CONFLICTING
         case _:
             return f"{ISSUE_ROOT}.{key.unit}.{_what(key)}"
 
@@ -79,11 +77,11 @@ def _what(
             return ".".join(filter(None, ("chain", type_name, kind)))
         case IssuedAccess(_, space, direction, serving):
             last = "" if serving is None else f".{serving}"
-            return f"{_SPACES[space]}.{direction}{last}"
+            return f"{SPACE_TEXTS[space]}.{direction}{last}"
         case IssuedPrivateAccess(_, kind):
             return f"pmem.{kind}"
         case IssuedGuard(_, space, direction):
-            return f"guarded.{_SPACES[space]}.{direction}"
+            return f"guarded.{SPACE_TEXTS[space]}.{direction}"
         case IssuedEvent(_, event):
             return event
         case IssuedPasses(_, context):
@@ -102,8 +100,6 @@ def parse_issue(name: str) -> IssueKey | None:
     >>> parse_issue("issue.scalar.gmem.load.l1_reuse")
     IssuedAccess(unit='scalar', space='global', direction='load', serving='l1_reuse')
     """
-    if name == _CONFLICTING:
-        return ConflictingValues()
     root, *rest = name.split(".")
     if root != ISSUE_ROOT:
         return parse_footprint(name)
@@ -119,14 +115,14 @@ def _key(unit: Unit, what: list[str]) -> IssueKey | None:
         case ["chain", *detail] if 1 <= len(detail) <= 2 and _are_words(detail):
             return IssuedChain(unit, *detail)
         case ["gmem" | "lmem" as space, "load" | "store" as direction]:
-            return IssuedAccess(unit, _SPACE_OF[space], direction)
+            return IssuedAccess(unit, SPACE_OF[space], direction)
         case ["gmem" | "lmem" as space, "load" | "store" as direction, serving]:
             served = _SERVINGS.get(serving)
-            return served and IssuedAccess(unit, _SPACE_OF[space], direction, served)
+            return served and IssuedAccess(unit, SPACE_OF[space], direction, served)
         case ["pmem", "load" | "store" | "gather" | "scatter" as kind]:
             return IssuedPrivateAccess(unit, kind)
         case ["guarded", "gmem" | "lmem" as space, "load" | "store" as direction]:
-            return IssuedGuard(unit, _SPACE_OF[space], direction)
+            return IssuedGuard(unit, SPACE_OF[space], direction)
         case ["passes", context] if context in get_args(Context):
             return IssuedPasses(unit, cast("Context", context))
         case ["rows", "free" | "sync" | "loop" as context]:

@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 
 from countperf.execution.issue import issue
-from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy
 from countperf.properties.issue_names import ISSUE_ROOT, issue_name
 from countperf.properties.site_names import parse_execution
@@ -23,9 +22,7 @@ _LAUNCHED = ("groups", "launches", "barrier.local")
 _Issued = tuple[tuple[str, Fraction], ...]
 
 
-def apply_policy(
-    policy: ExecutionPolicy, counts: Mapping[str, Any], memory: MemoryHierarchy | None = None
-) -> dict[str, Any]:
+def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str, Any]:
     """Turn counts of the structure view into what the device issues.
 
     Parameters
@@ -34,9 +31,6 @@ def apply_policy(
         How the device runs work groups.
     counts : Mapping from str to int, Fraction, ndarray, or anything to add and scale
         By property name.
-    memory : MemoryHierarchy, optional
-        Of the device, whose first-level cache keeps what items need again; by default
-        `countperf.execution.memory_hierarchy.ASSUMED`.
 
     Returns
     -------
@@ -51,11 +45,10 @@ def apply_policy(
     {'issue.vector.arithmetic.f32.fma': Fraction(8, 1), 'groups': 4}
     """
     found: dict[str, Any] = {}
-    first = (memory or load_hierarchy(ASSUMED)).first
-    known = _issued_by(cast("Hashable", policy), cast("Hashable", first))  # frozen
+    known = _issued_by(cast("Hashable", policy))  # frozen
     for name, count in counts.items():
         if name not in known:
-            known[name] = _issued(name, policy, first)
+            known[name] = _issued(name, policy)
         for issued, share in known[name]:
             part = (
                 count
@@ -67,16 +60,16 @@ def apply_policy(
 
 
 @lru_cache(maxsize=2**8)
-def _issued_by(policy: Hashable, first: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
+def _issued_by(policy: Hashable) -> dict[str, _Issued]:  # noqa: ARG001
     """Remember what units of properties are issued as under a policy, once asked for."""
     return {}
 
 
-def _issued(name: str, policy: ExecutionPolicy, first_cache: Cache) -> _Issued:
+def _issued(name: str, policy: ExecutionPolicy) -> _Issued:
     """Return what a unit of a property is issued as; nothing of what is only emitted."""
     if name in _LAUNCHED or name.startswith(f"{ISSUE_ROOT}."):
         return ((name, Fraction(1)),)
     key = parse_execution(name)
     if key is None:
         return ()
-    return tuple((issue_name(each), share) for each, share in issue(key, policy, first_cache))
+    return tuple((issue_name(each), share) for each, share in issue(key, policy))

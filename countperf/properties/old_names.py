@@ -1,7 +1,8 @@
 """Names of properties in documents of before version 0.2.0, and what they are called now.
 
-Documents are migrated when they are read: property vectors of version 1, models of version 1,
-weights of versions 1 and 2, and the counts of compiled code in files of measurements.
+Documents are migrated when they are read: property vectors, whose counts are added up where two of
+before have one name now, models of version 1, weights of versions 1 and 2, and the counts of
+compiled code in files of measurements.
 
 ===============================  =================================================
 before                           now
@@ -12,7 +13,9 @@ before                           now
 ``widedata``, ``vastdata``       ``data_l2_reuse``, ``data_beyond_l2``
 ``far_next``                     ``l1_reuse-next`` (steps along two axes)
 ``run.scalar.gmem.load.pitch``   ``issue.scalar.gmem.load.set_conflict``
-``packed``, ``loop8``            ``slp``, ``loop_slp8`` (placements)
+``packed``, ``long``, ``loop8``  ``flat``, ``flat``, ``loop`` (placements)
+``slp``, ``loop_slp8``           ``flat``, ``loop`` (placements)
+``site...addresses.3``           (gone, see `is_gone`)
 ``kept``, ``run.scalar.crowded`` ``live_across_barrier``, ``live_set_conflict``
 ``late.crowded``, ``late.stack`` ``miss.conflict``, ``spill.beyond_l1``
 ``beyond1``, ``beyond2``         ``beyond_l2``, ``beyond_llc`` (derived features)
@@ -25,7 +28,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-__all__ = ["current_feature", "current_formula", "current_name"]
+__all__ = ["current_feature", "current_formula", "current_name", "is_gone"]
 
 _LEVELS = {"far": "l1_reuse", "wide": "l2_reuse", "vast": "beyond_l2"}
 _STEPS: Mapping[str, str] = {
@@ -39,7 +42,10 @@ _STEPS: Mapping[str, str] = {
 }
 _SERVINGS = {**_LEVELS, "pitch": "set_conflict"}
 _EVENTS = {"kept": "live_across_barrier", "crowded": "live_set_conflict"}
-_PLACEMENTS = {"packed": "slp", **{f"loop{number}": f"loop_slp{number}" for number in (2, 4, 8)}}
+_PLACEMENTS = {
+    **dict.fromkeys(("packed", "slp", "long"), "flat"),
+    **{f"loop{prefix}{number}": "loop" for prefix in ("", "_slp") for number in (2, 4, 8)},
+}
 _LATE = {"late.crowded": "miss.conflict", "late.stack": "spill.beyond_l1"}
 _SPACES = ("gmem", "lmem")
 _CACHES = {"1": "beyond_l2", "2": "beyond_llc"}
@@ -47,6 +53,7 @@ _DERIVED = re.compile(r"((?:load|store)_(?:segments_)?)?beyond([12])")
 _OUT_OF_REACH = re.compile(r"((?:scalar|vector)_(?:load|store)_)(far|wide|vast)(_out_of_reach)")
 _IN_FORMULAS = ("run_", "late_")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_GONE = re.compile(r"(?:exec|site)\.\w+\.\w+\.\w+\.addresses\.\d+")
 
 
 @lru_cache(maxsize=2**16)
@@ -56,7 +63,7 @@ def current_name(name: str) -> str:
     Examples
     --------
     >>> current_name("exec.sync.loop8.16x16.gmem.load.32.far1_next.wide")
-    'site.sync.loop_slp8.16x16.gmem.load.32.l1_reuse_conflict1-next.l2_reuse'
+    'site.sync.loop.16x16.gmem.load.32.l1_reuse_conflict1-next.l2_reuse'
     >>> current_name("run.*.gmem.load.pitch"), current_name("gmem.load.32.stride1")
     ('issue.*.gmem.load.set_conflict', 'gmem.load.32.stride1')
     """
@@ -64,6 +71,8 @@ def current_name(name: str) -> str:
     match root:
         case "exec":
             return ".".join(("site", *_executed(parts)))
+        case "site" if len(parts) > 1 and parts[1] in _PLACEMENTS:
+            return ".".join((root, parts[0], _PLACEMENTS[parts[1]], *parts[2:]))
         case "run":
             return ".".join(("issue", *_issued(parts)))
         case "late":
@@ -71,6 +80,17 @@ def current_name(name: str) -> str:
             return ".".join((_LATE.get(late, late), *parts[1:]))
         case _:
             return name
+
+
+def is_gone(name: str) -> bool:
+    """Return whether a property of old documents is counted no more: addresses kept over barriers.
+
+    Examples
+    --------
+    >>> is_gone("exec.sync.flat.16x1.addresses.40"), is_gone("site.sync.flat.16x1.idle")
+    (True, False)
+    """
+    return _GONE.fullmatch(name) is not None
 
 
 def _executed(parts: list[str]) -> list[str]:

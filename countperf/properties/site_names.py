@@ -3,7 +3,7 @@
 What is counted follows the site: ``flop.fma.f32``, ``gmem.load.32.next.l1_reuse`` (space,
 direction, bits, step between items, step in the innermost loop), ``chain.fma.f32.8``,
 ``pmem.load.4``,
-``guarded.gmem.load.32.next``, ``live_across_barrier.2.32``, ``addresses.3``, ``idle``, ``carried``,
+``guarded.gmem.load.32.next``, ``live_across_barrier.2.32``, ``idle``, ``carried``,
 ``iterations``, ``entries``, ``passes``. Footprints are ``bytes.group.load.dense``,
 ``segments.group.load`` and ``bytes.kernel.load``.
 """
@@ -17,7 +17,6 @@ from typing import assert_never, cast, get_args
 from countperf.counting.keys import Operation
 from countperf.execution.keys import (
     AccessKey,
-    AddressesKey,
     Beside,
     ByData,
     ChainKey,
@@ -48,6 +47,8 @@ from countperf.execution.keys import (
 __all__ = [
     "FOOTPRINT_ROOTS",
     "SITE_ROOT",
+    "SPACE_OF",
+    "SPACE_TEXTS",
     "execution_name",
     "footprint_name",
     "parse_execution",
@@ -71,8 +72,9 @@ _DATA: Mapping[Level, str] = {
     "beyond_l2": "data_beyond_l2",
 }
 _NEXT_AXIS = "-"
-_SPACES: Mapping[Space, str] = {"global": "gmem", "local": "lmem"}
-_SPACE_OF: Mapping[str, Space] = {text: space for space, text in _SPACES.items()}
+SPACE_TEXTS: Mapping[Space, str] = {"global": "gmem", "local": "lmem"}
+"""Parts of names that say an address space."""
+SPACE_OF: Mapping[str, Space] = {text: space for space, text in SPACE_TEXTS.items()}
 _STEPS: Mapping[str, Step] = {
     **{step: step for step in get_args(Beside)},
     **{text: ByData(level) for level, text in _DATA.items()},
@@ -83,7 +85,6 @@ _STEPS: Mapping[str, Step] = {
     },
 }
 _STEP_TEXTS: Mapping[Step, str] = {step: text for text, step in _STEPS.items()}
-_PLACEMENT = re.compile(r"(flat|long|slp|short|loop)(?:(?<=loop)_slp([248]))?")
 _NUMBER = re.compile(r"0|[1-9]\d*")
 _POSITIVE = re.compile(r"[1-9]\d*")
 _REAL = re.compile(r"f(?:16|32|64)")
@@ -108,9 +109,8 @@ def execution_name(key: ExecutionKey) -> str:
             return footprint_name(key)
         case _:
             site = key.site
-            values = f"_slp{site.slp_values}" if site.slp_values > 1 else ""
             shape = f"{site.shape[0]}x{site.shape[1]}"
-            return f"{SITE_ROOT}.{site.context}.{site.placement}{values}.{shape}.{_what(key)}"
+            return f"{SITE_ROOT}.{site.context}.{site.placement}.{shape}.{_what(key)}"
 
 
 def footprint_name(key: FootprintKey) -> str:
@@ -134,17 +134,15 @@ def _what(key: SiteKey) -> str:
             return f"{family}.{operation.kind}.{operation.type_name}{function}"
         case AccessKey(_, space, direction, bits, between, in_loop):
             last = "" if in_loop is None else f".{_STEP_TEXTS[in_loop]}"
-            return f"{_SPACES[space]}.{direction}.{bits}.{_between(between)}{last}"
+            return f"{SPACE_TEXTS[space]}.{direction}.{bits}.{_between(between)}{last}"
         case GuardedAccessKey(_, space, direction, bits, between):
-            return f"guarded.{_SPACES[space]}.{direction}.{bits}.{_between(between)}"
+            return f"guarded.{SPACE_TEXTS[space]}.{direction}.{bits}.{_between(between)}"
         case PrivateAccessKey(_, direction, elements):
             return f"pmem.{direction}.{elements}"
         case ChainKey(_, kind, type_name, iterations):
             return f"chain.{kind}.{type_name}{'' if iterations is None else f'.{iterations}'}"
         case LiveValuesKey(_, values, bits):
             return f"live_across_barrier.{values}.{bits}"
-        case AddressesKey(_, loads):
-            return f"addresses.{loads}"
         case EventKey(_, event):
             return event
         case _:
@@ -169,8 +167,7 @@ def parse_execution(name: str) -> ExecutionKey | None:
     Examples
     --------
     >>> parse_execution("site.free.flat.16x4.passes")
-    EventKey(site=Site(context='free', placement='flat', shape=(16, 4), slp_values=1), \
-event='passes')
+    EventKey(site=Site(context='free', placement='flat', shape=(16, 4)), event='passes')
     >>> parse_execution("site.free.flat.16x4.passed") is None
     True
     """
@@ -197,18 +194,12 @@ def parse_footprint(name: str) -> FootprintKey | None:
 
 
 def _site(context: str, placement: str, shape: str) -> Site | None:
-    placed = _PLACEMENT.fullmatch(placement)
     row, _, rows = shape.partition("x")
-    if placed is None or context not in get_args(Context):
+    if placement not in get_args(Placement) or context not in get_args(Context):
         return None
     if not (_POSITIVE.fullmatch(row) and _POSITIVE.fullmatch(rows)):
         return None
-    return Site(
-        cast("Context", context),
-        cast("Placement", placed[1]),
-        (int(row), int(rows)),
-        int(placed[2] or 1),
-    )
+    return Site(cast("Context", context), cast("Placement", placement), (int(row), int(rows)))
 
 
 def _key(site: Site, what: list[str]) -> SiteKey | None:
@@ -221,15 +212,13 @@ def _key(site: Site, what: list[str]) -> SiteKey | None:
             step = _work_item_step(between)
             if step is None or not _are_bits(bits):
                 return None
-            return GuardedAccessKey(site, _SPACE_OF[space], direction, int(bits), step)
+            return GuardedAccessKey(site, SPACE_OF[space], direction, int(bits), step)
         case ["pmem", "load" | "store" as direction, elements] if _NUMBER.fullmatch(elements):
             return PrivateAccessKey(site, direction, int(elements))
         case ["chain", kind, type_name, *iterations] if len(iterations) <= 1:
             return _chain(site, kind, type_name, *iterations)
         case ["live_across_barrier", values, bits] if _are_numbers(values, bits):
             return LiveValuesKey(site, int(values), int(bits))
-        case ["addresses", loads] if _NUMBER.fullmatch(loads):
-            return AddressesKey(site, int(loads))
         case [event] if event in get_args(Event):
             return EventKey(site, cast("Event", event))
         case _:
@@ -252,7 +241,7 @@ def _access(site: Site, what: list[str], walk: list[str]) -> AccessKey | None:
     if between is None or (walk and in_loop is None) or not _are_bits(what[2]):
         return None
     direction = cast("Direction", what[1])
-    return AccessKey(site, _SPACE_OF[what[0]], direction, int(what[2]), between, in_loop)
+    return AccessKey(site, SPACE_OF[what[0]], direction, int(what[2]), between, in_loop)
 
 
 def _chain(site: Site, kind: str, type_name: str, iterations: str | None = None) -> ChainKey | None:

@@ -13,7 +13,6 @@ from typing import Literal, get_args
 
 from countperf.errors import PropertyNameError
 from countperf.execution.issue_keys import (
-    ConflictingValues,
     IssuedAccess,
     IssuedChain,
     IssuedEvent,
@@ -26,7 +25,6 @@ from countperf.execution.issue_keys import (
 )
 from countperf.execution.keys import (
     AccessKey,
-    AddressesKey,
     ChainKey,
     EventKey,
     ExecutionKey,
@@ -180,7 +178,6 @@ _OF_EXECUTIONS: dict[type, tuple[str, str]] = {
         "value",
         "private values carried over barriers, by how many an item has, and their bits",
     ),
-    AddressesKey: ("access", "loads in loops with barriers, by how many an item has there"),
     GroupBytesKey: (
         "B",
         "distinct bytes of global memory that each group accesses, over all groups",
@@ -210,10 +207,6 @@ _ISSUED: dict[type, tuple[str, str]] = {
         "instruction",
         "slots without work, iterations, and private values kept in memory, as a device issues"
         " them",
-    ),
-    ConflictingValues: (
-        "value",
-        "private values kept over barriers, as far as those of an item share sets of a cache",
     ),
     IssuedPasses: ("work group", "passes of work groups through regions"),
     IssuedRows: (

@@ -19,7 +19,7 @@ from countperf.documents import Part, validate
 from countperf.errors import CountingError, DocumentError, GranularityError, ParameterError
 from countperf.properties.assumptions import assumption_of
 from countperf.properties.group_shape import GROUP_SHAPE
-from countperf.properties.old_names import current_name
+from countperf.properties.old_names import current_name, is_gone
 from countperf.properties.taxonomy import (
     COUNTING_RULES_VERSION,
     VIEWS,
@@ -567,20 +567,22 @@ class PropertyVector(Table, Mapping[str, Count]):
         """
         view = _checked_view(document)
         found = validate(_VectorDocument, document)
-        rename = current_name if found.version == _OLD_NAMES else str
         field = "$"
         try:
             counts: dict[str, Count] = {}
             for stored, entry in found.counts.items():
-                name = rename(stored)
+                if is_gone(stored):
+                    continue
+                name = current_name(stored)
                 field = f"$.counts[{stored!r}]"
                 terms = [term.model_dump() for term in entry.terms]
-                counts[name] = Count(
+                count = Count(
                     quantity=PiecewiseQuasiPolynomial.from_document(terms),
                     granularity=granularity_of(name),
                     exact=entry.exact,
                     reason=entry.reason,
                 )
+                counts[name] = counts[name] + count if name in counts else count
             field = "$.assumption_guards"
             guards = tuple(
                 (

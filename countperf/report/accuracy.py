@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from countperf.documents.model_names import UNCORRECTED
 from countperf.metrics import Evaluation
 from countperf.models.compiled import COMPILED
-from countperf.models.correction import PLAIN
 from countperf.models.structural import STRUCTURAL
 from countperf.report.numbers import format_percent
 from countperf.report.ranking import ranking_cells
@@ -32,7 +32,7 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
     """
     devices = list(dict.fromkeys(each.device for each in evaluations))
     models = list(dict.fromkeys(_short(each.model) for each in evaluations))
-    first = (STRUCTURAL, COMPILED, PLAIN)
+    first = (STRUCTURAL, COMPILED, UNCORRECTED)
     models.sort(key=lambda model: first.index(model) if model in first else len(first))
     known = {(each.device, _short(each.model)): each for each in evaluations}
     rows = [["kernel", *devices], ["---", *["---:"] * len(devices)]]
@@ -96,7 +96,7 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
     ]
     for each in rankings:
         label = f"{each.device}, {_short(each.model)}"
-        if by_set and _short(each.model) != PLAIN:
+        if by_set and _short(each.model) != UNCORRECTED:
             rows += [
                 [
                     label,
@@ -118,7 +118,7 @@ def _size(found: RankedSet) -> str:
 
 
 def _short(model: str) -> str:
-    kinds = (STRUCTURAL, PLAIN, COMPILED)
+    kinds = (STRUCTURAL, COMPILED)
     return next((kind for kind in kinds if model.startswith(f"{kind}-")), model)
 
 

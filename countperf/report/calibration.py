@@ -44,7 +44,8 @@ def _model_lines(each: CalibratedModel) -> list[str]:
     chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
     lines = [
         f"  {_NAMES[each.kind]} ({chosen.model}): families left out are off by"
-        f" {chosen.held_out_error or 0.0:.0%}"
+        f" {chosen.held_out_error or 0.0:.0%}",
+        *([f"    {chosen.model}: {chosen.description}"] if chosen.description else []),
     ]
     if each.expected is not None and each.later is not None:
         factor = widening(chosen.held_out_error or 0.0, each.expected)
@@ -89,6 +90,7 @@ def calibration_object(result: CalibrationResult) -> dict[str, Any]:
                 "candidates": [
                     {
                         "model": candidate.model,
+                        "description": candidate.description,
                         "held_out_error": candidate.held_out_error,
                         "chosen": candidate.chosen,
                     }

@@ -118,8 +118,6 @@ _STEPS = {
     "l1_reuse": "item by item, from line to line",
     "data": "at addresses read from data",
     "strided": "of neighbors, from line to line between iterations",
-    "gather": "at addresses of each lane",
-    "scatter": "at addresses of each lane",
     "l2_reuse": "that miss L1",
     "beyond_l2": "that miss L2",
     "set_conflict": "that miss L1: their lines share its sets",
@@ -142,7 +140,7 @@ def _rule(pattern: str, group: str, text: str) -> _Rule:
 _UNIT = r"(?P<unit>vector|scalar)"
 _TYPE = r"(?P<type>[fiu]\d+)"
 _DIRECTION = r"(?P<direction>load|store)"
-_NEAR = r"(?P<step>same|next|offset|shifted|masked|near|walk|l1_reuse|data|strided|gather|scatter)"
+_NEAR = r"(?P<step>same|next|offset|shifted|masked|near|walk|l1_reuse|data|strided)"
 _RULES = (
     _rule(r"launches|launch", LAUNCH, "launching"),
     _rule(r"groups", OVERHEAD, "starting work groups"),
@@ -154,10 +152,6 @@ _RULES = (
     _rule(rf"issue\.{_UNIT}\.rows\.(?P<where>\w+)", OVERHEAD, "{unit} rows of items {where}"),
     _rule(rf"issue\.{_UNIT}\.carried", OVERHEAD, "{unit} values that loops carry in memory"),
     _rule(rf"issue\.{_UNIT}\.live_across_barrier", OVERHEAD, "{unit} values live across barriers"),
-    _rule(rf"issue\.{_UNIT}\.addresses", OVERHEAD, "{unit} addresses kept over barriers"),
-    _rule(
-        r"issue\.scalar\.live_set_conflict", OVERHEAD, "values live across barriers that miss L1"
-    ),
     _rule(
         rf"issue\.{_UNIT}\.pmem\.(?P<direction>load|store|gather|scatter)",
         OVERHEAD,

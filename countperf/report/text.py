@@ -241,7 +241,12 @@ def candidates_text(candidates: Sequence[Candidate]) -> str:
         for candidate in candidates
     ]
     header = ("model", "factor", "families left out", "in-sample", "cases predicted", "")
-    return format_table(rows, header=header, right=(1, 2, 3))
+    chosen = [
+        f"{each.model}: {each.description}"
+        for each in candidates
+        if each.chosen and each.description
+    ]
+    return "\n".join([format_table(rows, header=header, right=(1, 2, 3)), *chosen])
 
 
 def fit_text(fit: FitResult, device: DeviceParameters | None = None) -> str:

@@ -1,6 +1,7 @@
 """Many counts at many parameter values: one Python function, compiled from the counts.
 
-The function works on Python integers, where it is exact at any size, and on NumPy arrays. For
+Compiling takes longer than a few evaluations, so that it waits until there have been some. The
+function works on Python integers, where it is exact at any size, and on NumPy arrays. For
 arrays an upper bound of every intermediate value is evaluated first; where it might exceed 63 bits,
 arrays of Python integers are used instead, so that nothing ever wraps.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import lcm, prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,11 @@ from countperf.errors import CountingError, ParameterError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Monomial, QuasiPolynomial
 
+_Kind = Literal["scalar", "array", "bound"]
 _SAFE = float(2**62)
 _LONGEST_SUM = 200
+_CALLS_BEFORE_COMPILING = 4
+"""Most counts of stored measurements are evaluated at two or three sizes."""
 _BLOCK = 8192
 """Points that are evaluated together: few enough that intermediate values stay in the cache."""
 
@@ -44,7 +48,8 @@ class CompiledCounts:
     ) -> None:
         self.parameters = tuple(parameters)
         self.counts = tuple(counts)
-        self._functions: tuple[Callable[..., Any], Callable[..., Any], Any] | None = None
+        self._calls = 0
+        self._functions: dict[_Kind, Callable[..., Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"parameters": self.parameters, "counts": self.counts}
@@ -52,7 +57,8 @@ class CompiledCounts:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.parameters = state["parameters"]
         self.counts = state["counts"]
-        self._functions = None
+        self._calls = 0
+        self._functions = {}
 
     def at(self, values: Mapping[str, int]) -> list[int | Fraction]:
         """Return the counts at integer parameters, exactly.
@@ -62,9 +68,11 @@ class CompiledCounts:
         ParameterError
             A count is no integer there: the parameters violate the assumptions.
         """
-        scalar, _, _ = self._compiled()
+        self._calls += 1
         try:
-            return scalar(*[values[name] for name in self.parameters])
+            if self._calls <= _CALLS_BEFORE_COMPILING and "scalar" not in self._functions:
+                return [_value(count, values, integral) for count, integral in self.counts]
+            return self._compiled("scalar")(*[values[name] for name in self.parameters])
         except _NotIntegerError:
             raise ParameterError(
                 f"a count at {dict(values)} is no integer: the parameters violate the "
@@ -90,7 +98,7 @@ class CompiledCounts:
         ParameterError
             As for `at`.
         """
-        _, array, bound = self._compiled()
+        array, bound = self._compiled("array"), self._compiled("bound")
         arguments = [np.asarray(values[name]) for name in self.parameters]
         shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
         largest = [float(max(-int(a.min()), int(a.max()))) if a.size else 0.0 for a in arguments]
@@ -110,15 +118,13 @@ class CompiledCounts:
                     target[block] = _quotient(np.asarray(total), denominator)
         return result
 
-    def _compiled(self) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
-        if self._functions is None:
+    def _compiled(self, kind: _Kind) -> Callable[..., Any]:
+        if kind not in self._functions:
             source = _Source(self.parameters, self.counts)
-            self._functions = (
-                source.function(arrays=False),
-                source.function(arrays=True),
-                source.bound(),
+            self._functions[kind] = (
+                source.bound() if kind == "bound" else source.function(arrays=kind == "array")
             )
-        return self._functions
+        return self._functions[kind]
 
 
 def _is_safe(bound: Callable[..., float], largest: Sequence[float]) -> bool:
@@ -261,6 +267,14 @@ class _Source:
 
 class _NotIntegerError(ArithmeticError):
     """A count is no integer."""
+
+
+def _value(
+    count: PiecewiseQuasiPolynomial, values: Mapping[str, int], integral: bool
+) -> int | Fraction:
+    """Evaluate a count as a compiled function does."""
+    total = count.evaluate(values)
+    return (_integer if integral else _as_number)(total.numerator, total.denominator)
 
 
 def _integer(total: int, denominator: int) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.documents import check_writable
+from countperf.documents.model_names import UNCORRECTED
 from countperf.models.compiled import COMPILED
 from countperf.workflow.evaluating import evaluate, evaluate_ranking
 from countperf.workflow.fitting import fit
@@ -52,10 +53,10 @@ def publish(
         paper's model (``linear.json``, from the paper's measurement kernels alone, all cases
         counting the same, as there), those of `model`
         (``weights.json``), ``evaluation.json`` of the default ones, ``linear-evaluation.json`` if
-        these are others, ``plain-evaluation.json`` of the default ones without their correction if
-        they have one, and ``ranking.json`` and ``plain-ranking.json`` likewise if variants were
-        measured; of `compiled` there are ``compiled.json``, ``compiled-evaluation.json`` and
-        ``compiled-ranking.json``.
+        these are others, ``uncorrected-evaluation.json`` of the default ones without their
+        correction if they have one, and ``ranking.json`` and ``uncorrected-ranking.json`` likewise
+        if variants were measured; of `compiled` there are ``compiled.json``,
+        ``compiled-evaluation.json`` and ``compiled-ranking.json``.
 
     Raises
     ------
@@ -83,7 +84,7 @@ def publish(
     reading = None if compiled is None else Target(weights=compiled).loaded()
     if reading is not None:
         reading.write_file(target / f"{COMPILED}.json")
-    judges = {"": default, "plain-": default.plain, f"{COMPILED}-": reading}
+    judges = {"": default, f"{UNCORRECTED}-": default.uncorrected, f"{COMPILED}-": reading}
     for prefix, judged in judges.items():
         names = [target / f"{prefix}{name}.json" for name in ("evaluation", "ranking")]
         if judged is None or (judged is default and prefix):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from countperf.documents.model_names import UNCORRECTED
 from countperf.errors import ParameterError, UnstableMeasurementError
 from countperf.fitting.design import Observation
 from countperf.fitting.fit import observations_of
@@ -32,7 +33,6 @@ from countperf.harness.protocols import CALIBRATION
 from countperf.harness.runner import CaseRunner, KernelRunner
 from countperf.measurements import MeasurementSet
 from countperf.metrics import mean_error
-from countperf.models.correction import PLAIN
 from countperf.models.function import model_inputs
 from countperf.models.library import (
     NamedFit,
@@ -135,10 +135,10 @@ def refresh(
 
 def _models(fit: str, there: Iterable[str]) -> dict[str, WeightSet]:
     """Return the documents of a fit that have positive weights, without corrections."""
-    names = [name for name in there if name != PLAIN]
+    names = [name for name in there if name != UNCORRECTED]
     found = {name: load_weights(fit, model=name) for name in names}
     usable = {
-        name: weights.plain
+        name: weights.uncorrected
         for name, weights in found.items()
         if weights.definition.policy is not None and min(weights.unknowns) >= 0
     }

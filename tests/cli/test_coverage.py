@@ -59,7 +59,7 @@ def test_the_verdict_comes_first_then_features_with_what_exercises_them(
     (added,) = [line for line in lines if line.startswith("  flop.add.f32")]
     assert "9 cases of 3 kernels, 3 families" in added
 
-    assert main([*command, "--model", "plain", "--json"]) == 0  # there is no correction
+    assert main([*command, "--model", "uncorrected", "--json"]) == 0  # there is no correction
     plain = _json(capsys)
     assert main([*command, "--json"]) == 0
     found = _json(capsys)

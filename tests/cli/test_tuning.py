@@ -113,7 +113,7 @@ def test_rank_takes_weights_without_their_correction(
     command = ["rank", "transpose", "--weights", "pocl-epyc-zen5", "--incomplete", "--json"]
     command += ["--points", "2", "--workers", "1"]
     printed: list[Any] = []
-    for model in ([], ["--model", "plain"]):
+    for model in ([], ["--model", "uncorrected"]):
         assert main([*command, *model]) == 0
         printed.append(_json(capsys))
     corrected, plain = (
@@ -125,7 +125,7 @@ def test_rank_takes_weights_without_their_correction(
 
 def test_a_model_without_weights_is_that_of_one_device(capsys: pytest.CaptureFixture[str]) -> None:
     devices = ["--device", "pocl:0", "--device", "pocl:1"]
-    assert main(["tune", SPACE, "--model", "plain", *devices]) == 1
+    assert main(["tune", SPACE, "--model", "uncorrected", *devices]) == 1
     assert "give --weights, or one --device" in capsys.readouterr().err
 
 

@@ -267,25 +267,17 @@ def test_results_that_wait_at_barriers(block: str, values: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "kept", "share"),
-    [
-        ("1024x1", "16.32", 1),
-        ("32x16", "16.32", Fraction(1, 4)),
-        ("32x16", "8.64", 0),
-        ("256x1", "16.64", Fraction(1, 4)),
-        ("640x1", "16.32", 0),
-        ("768x1", "32.32", Fraction(1, 4)),
-    ],
+    ("shape", "live", "vectors"),
+    [("1024x1", "16.32", 192), ("32x16", "8.64", 384), ("256x1", "16.64", 384)],
 )
-def test_kept_values_whose_lines_share_sets(shape: str, kept: str, share: Fraction | int) -> None:
-    counts = {f"site.sync.flat.{shape}.live_across_barrier.{kept}": 3072}
-    in_vectors = {"issue.vector.live_across_barrier": 192 * (2 if kept.endswith("64") else 1)}
-    assert apply_policy(ExecutionPolicy(), counts) == in_vectors
-    issued = apply_policy(ExecutionPolicy(kept="by value"), counts)
-    assert issued.pop("issue.scalar.live_set_conflict", 0) == share * 3072
-    assert issued == (
-        in_vectors if kept.startswith("8.") else {"issue.scalar.live_across_barrier": 3072}
-    )
+def test_values_live_across_barriers_are_kept_in_vectors(
+    shape: str, live: str, vectors: int
+) -> None:
+    counts = {f"site.sync.flat.{shape}.live_across_barrier.{live}": 3072}
+    issued = {"issue.vector.live_across_barrier": vectors}
+    assert apply_policy(ExecutionPolicy(), counts) == issued
+    scalar = ExecutionPolicy(vectorized="never")
+    assert apply_policy(scalar, counts) == {"issue.scalar.live_across_barrier": 3072}
 
 
 def test_the_longest_of_the_chains_that_wait_together() -> None:
@@ -355,7 +347,8 @@ def test_short_loops_are_unrolled_unless_items_are_inside_of_them() -> None:
     assert apply_policy(ExecutionPolicy(vectorized="flat"), counts) == {
         "issue.vector.arithmetic.f32.fma": 4
     }
-    assert apply_policy(ExecutionPolicy(short="loops"), counts) == {
+    longer = {name.replace("short", "loop"): count for name, count in counts.items()}
+    assert apply_policy(ExecutionPolicy(), longer) == {
         "issue.vector.entries": 1,
         "issue.vector.iterations": 4,
         "issue.vector.pmem.load": 4,
@@ -403,23 +396,6 @@ def test_rows_that_access_memory_one_by_one(policy: Any, name: str, issued: str)
     }
 
 
-def test_guards_between_copies_keep_them_from_being_packed() -> None:
-    def placements(assumptions: str) -> set[str]:
-        t_unit = lp.make_kernel(
-            "{ [i]: 0 <= i < n }",
-            "out[i] = fmin(a[i], 0.5) + fmax(b[i], 0.25) * a[i]",
-            [lp.GlobalArg("a, b, out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-            assumptions=assumptions,
-            lang_version=(2018, 2),
-        )
-        t_unit = lp.split_iname(t_unit, "i", 64, outer_tag="g.0", inner_iname="j")
-        t_unit = lp.split_iname(t_unit, "j", 16, outer_tag="unr", inner_tag="l.0")
-        return {name.split(".")[2] for name in _site_names(t_unit) if ".minmax." in name}
-
-    assert placements("n >= 1 and n mod 64 = 0") == {"slp"}
-    assert placements("n >= 1") == {"flat"}
-
-
 def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
     policy = ExecutionPolicy(rows="multiples behind barriers", remainder="scalar")
     assert apply_policy(policy, {"site.sync.flat.24x1.flop.fma.f32": 24}) == {
@@ -431,9 +407,9 @@ def test_whole_rows_behind_barriers_and_any_elsewhere() -> None:
     }
 
 
-def test_long_code_of_narrow_rows_is_told_apart() -> None:
+def test_long_code_outside_of_loops_is_flat() -> None:
     copies = "+".join(f"a[{32 * j} + i + y] * {j + 2}" for j in range(40))
-    for rows, wanted in ((8, "long"), (1, "flat")):
+    for rows in (8, 1):
         t_unit = lp.make_kernel(
             f"{{ [i, y]: 0 <= i < 8 and 0 <= y < {rows} }}",
             f"out[i, y] = {copies}",
@@ -445,24 +421,20 @@ def test_long_code_of_narrow_rows_is_told_apart() -> None:
         )
         t_unit = lp.tag_inames(t_unit, {"i": "l.0", "y": "l.1"})
         counts = count_kernel(t_unit, view="structure").evaluate()
-        assert counts[f"site.free.{wanted}.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
+        assert counts[f"site.free.flat.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
 
 
 @pytest.mark.parametrize(
-    ("tag", "copies", "statement", "placement"),
+    ("tag", "copies", "statement"),
     [
-        ("unr", 4, "out[j, i] = fmin(a[j, i], b[i])", "slp"),
-        ("ilp", 4, "out[j, i] = fmin(a[j, i], b[i])", "slp"),
-        ("unr", 2, "out[j, i] = fmin(a[j, i], exp(b[i]))", "slp"),
-        ("unr", 2, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
-        ("unr", 4, "out[j, i] = exp(a[j, i])", "flat"),
-        ("g.0", 4, "out[j, i] = fmin(a[j, i], b[i])", "flat"),
-        ("unr", 4, "b[i] = fmin(a[j, i], b[i])", "flat"),  # each waits for the one before
+        ("unr", 4, "out[j, i] = fmin(a[j, i], b[i])"),
+        ("ilp", 4, "out[j, i] = fmin(a[j, i], b[i])"),
+        ("unr", 2, "out[j, i] = fmin(a[j, i], exp(b[i]))"),
+        ("g.0", 4, "out[j, i] = fmin(a[j, i], b[i])"),
+        ("unr", 4, "b[i] = fmin(a[j, i], b[i])"),  # each waits for the one before
     ],
 )
-def test_copies_of_minima_are_packed_unless_they_wait_for_each_other(
-    tag: str, copies: int, statement: str, placement: str
-) -> None:
+def test_copies_of_minima_run_in_vectors_of_items(tag: str, copies: int, statement: str) -> None:
     t_unit = lp.make_kernel(
         f"{{ [i, j]: 0 <= i < 32 and 0 <= j < {copies} }}",
         statement,
@@ -475,14 +447,12 @@ def test_copies_of_minima_are_packed_unless_they_wait_for_each_other(
     )
     counts = count_kernel(lp.tag_inames(t_unit, {"i": "l.0", "j": tag}), view="structure")
     operations = {n: c for n, c in counts.evaluate().items() if ".flop." in n}
-    assert {name.split(".")[2] for name in operations} == {placement}
+    assert {name.split(".")[2] for name in operations} == {"flat"}
+    assert operations["site.free.flat.32x1.flop.minmax.f32"] == 32 * copies
 
     as_items = apply_policy(ExecutionPolicy(), operations)
-    as_copies = apply_policy(ExecutionPolicy(packed="copies"), operations)
     assert set(as_items.values()) == {operation / 16 for operation in operations.values()}
-    is_packed = placement == "slp"
-    assert (as_copies != as_items) == is_packed
-    assert all(name.startswith("issue.scalar") == is_packed for name in as_copies)
+    assert all(name.startswith("issue.vector") for name in as_items)
 
 
 def test_copies_behind_barriers_are_not_packed() -> None:
@@ -503,23 +473,6 @@ def test_copies_behind_barriers_are_not_packed() -> None:
     assert "site.sync.flat.32x1.flop.minmax.f32" in count_kernel(t_unit, view="structure")
 
 
-def test_addresses_are_kept_over_barriers_in_loops() -> None:
-    """Of a product that fetches 2 x 8 elements and sums 2 x 3 for each item in unrolled code."""
-    t_unit = lp.tag_inames(_blocked_product("ilp"), {"k_inner": "unr"})
-    counts = count_kernel(t_unit, view="structure").evaluate(n=5)
-    loads = {n: c for n, c in counts.items() if ".addresses." in n}
-    # in each of 5 steps, 8 elements of 3 columns of b, and of 2 fetched rows of a
-    per_item = (3 + 2) * 8
-    assert loads == {f"site.sync.flat.16x1.addresses.{per_item}": 5 * per_item * 16}
-
-    loads = {f"site.sync.flat.64x8.addresses.{per_item}": 64 * 8}
-    assert apply_policy(ExecutionPolicy(), loads) == {}
-    policy = ExecutionPolicy(addresses="kept", chains="overlapped")
-    share = 1 - Fraction(2**15, 8 * per_item * 64 * 8)
-    assert apply_policy(policy, loads) == {"issue.vector.addresses": 32 * share}
-    assert apply_policy(policy, {"site.sync.flat.64x8.addresses.8": 64 * 8}) == {}  # in 32 KiB
-
-
 def test_short_chains_overlap_with_what_follows() -> None:
     t_unit = lp.make_kernel(
         "{ [i, j, k]: 0 <= i < 16 and 0 <= j < 5 and 0 <= k < 3 }",
@@ -536,7 +489,9 @@ def test_short_chains_overlap_with_what_follows() -> None:
 
     chains["site.free.loop.16x1.chain.add.f32"] = 1000  # along a loop of unknown length
     chain = "issue.scalar.chain.f32.add"
-    policy = ExecutionPolicy(vectorized="flat", short="loops")
+    policy = ExecutionPolicy(vectorized="flat")
+    assert apply_policy(policy, chains) == {chain: 1000}  # the short loop is unrolled
+    chains["site.free.loop.16x1.chain.add.f32.15"] = 240  # one that is not
     assert apply_policy(policy, chains) == {chain: 240 + 1000}
     overlapped = policy.model_copy(update={"chains": "overlapped"})
     assert apply_policy(overlapped, chains) == {chain: 240 * Fraction(15, 15 + 32) + 1000}
@@ -560,35 +515,58 @@ def test_narrow_rows_run_along_axis_0() -> None:
     assert apply_policy(ExecutionPolicy(), counts) == {"issue.vector.gmem.load.next": 32}
 
 
-@pytest.mark.parametrize("option", ["unrolled", "sync_width"])
-def test_options_that_are_gone_are_read_where_they_were_not_used(option: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "stays", "gone"),
+    [
+        ("unrolled", 0, 4),
+        ("sync_width", 0, 4),
+        ("short", "unrolled", "loops"),
+        ("local_loads", "by vector", "by item"),
+        ("gathers", "alike", "apart"),
+        ("packed", "items", "copies"),
+        ("alike", "apart", "packed"),
+        ("addresses", "computed", "kept"),
+        ("kept", "by item", "by value"),
+        ("lone_arrays", "memory", "registers"),
+    ],
+)
+def test_options_that_are_gone_are_read_where_they_were_not_used(
+    option: str, stays: object, gone: object
+) -> None:
     policy = ExecutionPolicy(width=8, vectorized="flat")
+    message = f"{option} = {gone!r}: .*{stays!r}.*countperf fit FILE --model structural"
 
-    assert ExecutionPolicy.model_validate({**policy.model_dump(), option: 0}) == policy
-    with pytest.raises(ValueError, match=f"{option} = 4.*countperf fit FILE --model structural"):
-        ExecutionPolicy.model_validate({**policy.model_dump(), option: 4})
+    assert option not in ExecutionPolicy.model_fields
+    assert ExecutionPolicy.model_validate({**policy.model_dump(), option: stays}) == policy
+    with pytest.raises(ValueError, match=message):
+        ExecutionPolicy.model_validate({**policy.model_dump(), option: gone})
 
 
-def test_policies_have_names_of_their_own() -> None:
+def test_a_policy_has_at_most_twelve_options() -> None:
+    assert len(ExecutionPolicy.model_fields) <= 12
+
+
+def test_candidates_differ_from_each_other_and_from_their_refinements() -> None:
     from countperf.models import structural
 
     first = structural.candidates()
-    policies = [model.policy for model in first.values()]
+    policies = [model.policy for model in first]
     assert all(policy not in policies[:k] for k, policy in enumerate(policies))
-    for model in first.values():
+    for model in first:
         refined = structural.refinements(model, units=2)
-        assert any(other.policy and other.policy.units == 2 for other in refined.values())
-        for name, other in refined.items():
-            assert name != structural.candidate_name(model)
-            assert (other.policy, other.expression) != (model.policy, model.expression)
+        assert any(other.policy and other.policy.units == 2 for other in refined)
+        ways = [(other.policy, other.expression) for other in refined]
+        assert len(ways) == len(set(ways))
+        assert (model.policy, model.expression) not in ways
 
 
 def test_known_policies_are_tried_with_the_widths_and_units_of_another_device() -> None:
     from countperf.models import structural
 
     known = ExecutionPolicy(width=16, vectorized="always", shifted="apart", units=2)
+    usual = structural.candidates((8, 16))
     first = structural.candidates((8, 16), known=[known], units=64)
-    added = [first[name].policy for name in first.keys() - structural.candidates((8, 16)).keys()]
+    added = [model.policy for model in first if model not in usual]
     assert {policy.width for policy in added if policy} == {8, 16}
     assert all(p == known.model_copy(update={"width": p.width, "units": 64}) for p in added if p)
 
@@ -749,16 +727,15 @@ def test_guarded_vectors_are_masked() -> None:
     ],
 )
 def test_large_private_arrays_of_vectors_are_in_memory(arrays: int, issued: dict[str, int]) -> None:
-    policy = ExecutionPolicy(width=8, short="loops", arrays=arrays)
-    large = {"site.sync.short.16x1.pmem.load.16": 64, "site.sync.loop.16x1.pmem.load.16": 16}
+    policy = ExecutionPolicy(width=8, arrays=arrays)
+    large = {"site.sync.flat.16x1.pmem.load.16": 64, "site.sync.loop.16x1.pmem.load.16": 16}
     assert apply_policy(policy, large) == issued
     for name in issued:
         validate_name(name)
     small = {"site.sync.loop.16x1.pmem.load.8": 16}
     assert apply_policy(policy, small) == {"issue.vector.pmem.load": 2}
     # written out they are in registers, unless they are large
-    unrolled = policy.model_copy(update={"short": "unrolled"})
-    found = apply_policy(unrolled, {"site.sync.short.16x1.pmem.store.16": 64})
+    found = apply_policy(policy, {"site.sync.short.16x1.pmem.store.16": 64})
     assert found == ({"issue.vector.pmem.scatter": 64} if arrays == 8 else {})
     scalar = policy.model_copy(update={"vectorized": "flat"})
     assert apply_policy(scalar, {"site.sync.loop.16x1.pmem.store.16": 64}) == {
@@ -766,54 +743,36 @@ def test_large_private_arrays_of_vectors_are_in_memory(arrays: int, issued: dict
     }
 
 
-@pytest.mark.parametrize(
-    ("site", "issued"),
-    [
-        ("sync.loop.32x1", "issue.vector.pmem.load"),
-        ("sync.loop.16x2", "issue.vector.pmem.gather"),
-        ("free.loop.32x1", "issue.vector.pmem.gather"),
-    ],
-)
-def test_those_of_single_rows_behind_barriers_may_not_be(site: str, issued: str) -> None:
-    policy = ExecutionPolicy(width=8, arrays=8, lone_arrays="registers")
-    found = apply_policy(policy, {f"site.{site}.pmem.load.16": 64})
-    assert found == {issued: 8 if issued.endswith("load") else 64}
-    in_memory = policy.model_copy(update={"lone_arrays": "memory"})
-    assert apply_policy(in_memory, {f"site.{site}.pmem.load.16": 64}) == {
+@pytest.mark.parametrize("site", ["sync.loop.32x1", "sync.loop.16x2", "free.loop.32x1"])
+def test_large_arrays_are_in_memory_at_all_sites(site: str) -> None:
+    policy = ExecutionPolicy(width=8, arrays=8)
+    assert apply_policy(policy, {f"site.{site}.pmem.load.16": 64}) == {
         "issue.vector.pmem.gather": 64
     }
 
 
 @pytest.mark.parametrize("lane", ["same", "next", "shifted"])
 @pytest.mark.parametrize("placement", ["flat", "loop"])
-def test_vectors_may_load_item_by_item_from_local_memory(lane: str, placement: str) -> None:
-    policy = ExecutionPolicy(width=8, local_loads="by item")
+def test_vectors_load_neighbors_from_local_memory(lane: str, placement: str) -> None:
     walk = ".near" if placement == "loop" else ""
     load = f"site.sync.{placement}.16x2.lmem.load.32.{lane}{walk}"
-    assert apply_policy(policy, {load: 64}) == {"issue.scalar.lmem.load.walk": 64}
-    together = policy.model_copy(update={"local_loads": "by vector"})
-    assert apply_policy(together, {load: 64}) == {f"issue.vector.lmem.load.{lane}": 8}
-    others = dict.fromkeys((load.replace("load", "store"), load.replace("lmem", "gmem")), 64)
-    assert apply_policy(policy, others) == apply_policy(together, others)
+    issued = apply_policy(ExecutionPolicy(width=8), {load: 64})
+    assert issued == {f"issue.vector.lmem.load.{lane}": 8}
 
 
 @pytest.mark.parametrize(
     ("reach", "farther"),
     [("data", ()), ("data_l2_reuse", ("l2_reuse",)), ("data_beyond_l2", ("l2_reuse", "beyond_l2"))],
 )
-@pytest.mark.parametrize(("direction", "issued"), [("load", "gather"), ("store", "scatter")])
-def test_vectors_that_data_leads_may_cost_what_gathers_do(
-    direction: str, issued: str, reach: str, farther: tuple[str, ...]
+@pytest.mark.parametrize("direction", ["load", "store"])
+def test_items_of_vectors_that_data_leads_access_memory_one_by_one(
+    direction: str, reach: str, farther: tuple[str, ...]
 ) -> None:
-    policy = ExecutionPolicy(width=8, remainder="scalar", gathers="apart", vectorized="flat")
+    policy = ExecutionPolicy(width=8, remainder="scalar", vectorized="flat")
     access = f"gmem.{direction}.32.{reach}"
-    beyond = {f"issue.scalar.gmem.{direction}.{cache}": 64 for cache in farther}
-    found = apply_policy(policy, {f"site.free.flat.16x2.{access}": 64})
-    assert found == {f"issue.vector.gmem.{direction}.{issued}": 64} | beyond
-    alike = {f"issue.scalar.gmem.{direction}.data": 64} | beyond
-    assert apply_policy(policy, {f"site.free.loop.16x2.{access}.{reach}": 64}) == alike
-    by_item = policy.model_copy(update={"gathers": "alike"})
-    assert apply_policy(by_item, {f"site.free.flat.16x2.{access}": 64}) == alike
+    issued = {f"issue.scalar.gmem.{direction}.{cache}": 64 for cache in ("data", *farther)}
+    assert apply_policy(policy, {f"site.free.flat.16x2.{access}": 64}) == issued
+    assert apply_policy(policy, {f"site.free.loop.16x2.{access}.{reach}": 64}) == issued
 
 
 @pytest.mark.parametrize(("mean", "length"), [(16, 16), (12.6, 13), (0, 0)])

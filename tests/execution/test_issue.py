@@ -33,10 +33,8 @@ from countperf.execution.keys import (
     ToOtherLines,
     WorkItemStep,
 )
-from countperf.execution.memory_hierarchy import ASSUMED, load_hierarchy
 from countperf.execution.policy import ExecutionPolicy
 
-FIRST = load_hierarchy(ASSUMED).first
 SCALAR = ExecutionPolicy(width=1)
 EIGHT = ExecutionPolicy(width=8, remainder="scalar")
 FLAT = Site("free", "flat", (20, 2))
@@ -53,22 +51,22 @@ def _loaded(unit: Unit, serving: Serving) -> IssuedAccess:
 
 def test_a_row_takes_whole_vectors_and_items_that_are_left() -> None:
     key = OperationKey(FLAT, Operation(kind="fma", type_name="f64"))
-    assert dict(issue(key, EIGHT, FIRST)) == {
+    assert dict(issue(key, EIGHT)) == {
         IssuedOperation("vector", "arithmetic", "f64", "fma"): Fraction(2, 20),
         IssuedOperation("scalar", "arithmetic", "f64", "fma"): Fraction(4, 20),
     }
     whole = EIGHT.model_copy(update={"remainder": "whole"})
-    assert dict(issue(key, whole, FIRST)) == {
+    assert dict(issue(key, whole)) == {
         IssuedOperation("vector", "arithmetic", "f64", "fma"): Fraction(3, 20)
     }
     by_group = whole.model_copy(update={"along": "group"})
-    assert dict(issue(key, by_group, FIRST)) == {
+    assert dict(issue(key, by_group)) == {
         IssuedOperation("vector", "arithmetic", "f64", "fma"): Fraction(5, 40)
     }
 
 
 def test_wide_elements_take_more_accesses() -> None:
-    assert dict(issue(_load("next", bits=64), EIGHT, FIRST)) == {
+    assert dict(issue(_load("next", bits=64), EIGHT)) == {
         _loaded("vector", "next"): Fraction(2 * 2, 20),
         _loaded("scalar", "walk"): Fraction(4, 20),
     }
@@ -85,13 +83,13 @@ def test_items_pass_the_nearer_caches(
     steps: list[tuple[Step, Serving]] = [(ToOtherLines(level), "l1_reuse"), (ByData(level), "data")]
     for step, nearest in steps:
         expected = {_loaded("scalar", each): Fraction(1) for each in (nearest, *passed)}
-        assert dict(issue(_load(step), policy, FIRST)) == expected
+        assert dict(issue(_load(step), policy)) == expected
 
 
 def test_set_conflicts_miss_by_grade() -> None:
     shares: dict[Grade, Fraction] = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: Fraction(1)}
     for grade, share in shares.items():
-        found = dict(issue(_load(ToOtherLines("l1", grade)), SCALAR, FIRST))
+        found = dict(issue(_load(ToOtherLines("l1", grade)), SCALAR))
         assert found == {
             _loaded("scalar", "l1_reuse"): Fraction(1),
             _loaded("scalar", "set_conflict"): share,
@@ -99,7 +97,7 @@ def test_set_conflicts_miss_by_grade() -> None:
 
 
 def test_vectors_of_neighbors_go_on_to_other_lines() -> None:
-    found = dict(issue(_load("next", ToOtherLines("l2")), EIGHT, FIRST))
+    found = dict(issue(_load("next", ToOtherLines("l2")), EIGHT))
     assert found == {
         _loaded("vector", "strided"): Fraction(2, 20),
         _loaded("vector", "l2_reuse"): Fraction(2, 20),
@@ -118,28 +116,26 @@ def test_vectors_of_neighbors_go_on_to_other_lines() -> None:
 )
 def test_conditional_calls_of_single_items_are_calls(function: str, alone: IssuedOperation) -> None:
     operation = Operation(kind="conditional", type_name="f32", function=function)
-    assert dict(issue(OperationKey(FLAT, operation), SCALAR, FIRST)) == {alone: 1}
+    assert dict(issue(OperationKey(FLAT, operation), SCALAR)) == {alone: 1}
     in_vectors = IssuedOperation("vector", "conditional", "f32", function)
     if function != "fabs":
-        found = issue(OperationKey(FLAT, operation), EIGHT, FIRST)
+        found = issue(OperationKey(FLAT, operation), EIGHT)
         assert dict(found) == {in_vectors: Fraction(1, 10), alone: Fraction(1, 5)}
 
 
 def test_chains_wait_where_items_run_their_own_loops() -> None:
     site = Site("free", "loop", (16, 1))
     chain = ChainKey(site, "fma", "f32", 32)
-    assert dict(issue(chain, EIGHT, FIRST)) == {
-        IssuedChain("vector", "f32", "arithmetic"): Fraction(1, 8)
-    }
+    assert dict(issue(chain, EIGHT)) == {IssuedChain("vector", "f32", "arithmetic"): Fraction(1, 8)}
     overlapped = EIGHT.model_copy(update={"chains": "overlapped"})
-    assert dict(issue(chain, overlapped, FIRST)) == {
+    assert dict(issue(chain, overlapped)) == {
         IssuedChain("vector", "f32", "arithmetic"): Fraction(1, 16)
     }
-    assert issue(ChainKey(FLAT, "fma", "f32"), EIGHT, FIRST) == ()
+    assert issue(ChainKey(FLAT, "fma", "f32"), EIGHT) == ()
 
 
 def test_regions_are_passed_by_groups_and_rows() -> None:
-    assert dict(issue(EventKey(FLAT, "passes"), SCALAR, FIRST)) == {
+    assert dict(issue(EventKey(FLAT, "passes"), SCALAR)) == {
         IssuedPasses("scalar", "free"): 1,
         IssuedRows("scalar", "free"): 2,
     }
@@ -150,10 +146,10 @@ def test_values_are_carried_in_memory_where_the_loop_over_items_is_innermost(
     context: Any, is_issued: bool
 ) -> None:
     policy = ExecutionPolicy(width=8, work_item_loop_innermost=True)
-    found = issue(EventKey(Site(context, "loop", (16, 1)), "carried"), policy, FIRST)
+    found = issue(EventKey(Site(context, "loop", (16, 1)), "carried"), policy)
     assert dict(found) == ({IssuedEvent("vector", "carried"): Fraction(1, 8)} if is_issued else {})
 
 
 def test_footprints_stay() -> None:
     key = GroupBytesKey("load", "dense")
-    assert issue(key, EIGHT, FIRST) == ((key, Fraction(1)),)
+    assert issue(key, EIGHT) == ((key, Fraction(1)),)

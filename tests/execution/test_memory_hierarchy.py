@@ -24,7 +24,6 @@ from countperf.fitting.verdicts import memory_verdict
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.models.structural import candidates, refinements, structural
-from countperf.properties.issuing import apply_policy
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -164,26 +163,5 @@ def test_structural_models_take_sizes_from_the_hierarchy() -> None:
     assert f"{512 * KIB}/" in model.derived["beyond_l2"]
     assert f"{32 * MIB}/" in model.derived["beyond_llc"]
     assert f"{8 * MIB}/" in model.derived["out_of_reach"]
-    others = [*refinements(model, units=2).values(), *candidates(memory=memory).values()]
+    others = [*refinements(model, units=2), *candidates(memory=memory)]
     assert all(each.memory == memory for each in others)
-
-
-# 8 bytes each of 8000 items of a group: 64000; 16 arrays of 1024 values of 4 bytes, 4096 bytes
-# apart, put 16 lines into a set
-@pytest.mark.parametrize(
-    ("name", "beyond", "crowded"),
-    [("amd-zen4", 1 - 32768 / 64000, 1), ("amd-zen5", 1 - 49152 / 64000, 1 / 4)],
-)
-def test_policies_take_the_first_cache_from_the_hierarchy(
-    name: str, beyond: float, crowded: float
-) -> None:
-    policy = ExecutionPolicy(width=8, vectorized="never", addresses="kept", kept="by value")
-    counts = {
-        "site.sync.flat.8000x1.addresses.1": 1,
-        "site.sync.flat.1024x1.live_across_barrier.16.32": 1,
-    }
-
-    issued = apply_policy(policy, counts, load_hierarchy(name))
-
-    assert float(issued["issue.scalar.addresses"]) == pytest.approx(beyond)
-    assert float(issued["issue.scalar.live_set_conflict"]) == crowded

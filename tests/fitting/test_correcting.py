@@ -158,7 +158,7 @@ def test_a_correction_ships_where_families_left_out_are_predicted_better_so() ->
     correction = weights().correction
 
     assert correction is not None
-    assert correction.factor < correction.plain_factor
+    assert correction.factor < correction.uncorrected_factor
     assert set(correction.kernels) == {kernel.name for kernel in kernels(1.6)}
     (verdict,) = [v for v in fitted(1.6).verdicts if v.name == CORRECTION]
     assert f"{correction.factor:.3f}" in verdict.message
@@ -167,7 +167,7 @@ def test_a_correction_ships_where_families_left_out_are_predicted_better_so() ->
 
 
 def test_predictions_are_multiplied_and_say_so() -> None:
-    found, plain = weights().predict(NEW, n=4096), weights().plain.predict(NEW, n=4096)
+    found, plain = weights().predict(NEW, n=4096), weights().uncorrected.predict(NEW, n=4096)
 
     of_item = 24 * WEIGHTS[ADD] + 2 * WEIGHTS[LOAD] + WEIGHTS[STORE]
     true_s = 1.6 * (WEIGHTS["launches"] + 4096 * (WEIGHTS["groups"] + 256 * of_item))
@@ -190,7 +190,7 @@ def test_predictions_are_multiplied_and_say_so() -> None:
 
 def test_coverage_is_of_the_same_prediction() -> None:
     found, predicted = weights().coverage(NEW, n=4096), weights().predict(NEW, n=4096)
-    plain = weights().plain.coverage(NEW, n=4096)
+    plain = weights().uncorrected.coverage(NEW, n=4096)
 
     assert found.time_s == pytest.approx(float(predicted.time_s), rel=1e-12)
     assert found.correction == predicted.verdicts[-1]
@@ -201,17 +201,17 @@ def test_coverage_is_of_the_same_prediction() -> None:
     )
     assert coverage_text(found).splitlines()[-1] == f"correction: {predicted.verdicts[-1].message}"
     assert plain.correction is None
-    assert plain.time_s == pytest.approx(float(weights().plain.predict(NEW, n=4096).time_s))
+    assert plain.time_s == pytest.approx(float(weights().uncorrected.predict(NEW, n=4096).time_s))
     assert weights().coverage(NEW).correction is None  # without sizes
 
 
-def test_the_plain_model_has_its_own_name_and_intervals() -> None:
+def test_the_uncorrected_model_has_its_own_name_and_intervals() -> None:
     found = weights()
-    plain = found.plain
+    plain = found.uncorrected
 
-    assert plain.model == f"plain-{found.model}"
+    assert plain.model == "uncorrected"
     assert plain.correction is None
-    assert plain.plain is plain
+    assert plain.uncorrected is plain
     assert plain.weights == found.weights
     assert plain.quality is not None
     assert plain.quality.calibration is not None
@@ -245,18 +245,33 @@ def test_anchors_correct_what_is_left() -> None:
     assert anchored.compile()(n=64) == pytest.approx(expected_s, rel=SINGLE_PRECISION)
 
 
-def test_a_document_keeps_it_and_plain_is_a_word(tmp_path: Path) -> None:
+def test_a_document_keeps_it_and_uncorrected_is_a_word(tmp_path: Path) -> None:
     path = tmp_path / "pocl-testchip" / "weights.json"
     weights().write_file(path)
 
-    read, plain = load_weights(path), load_weights(path, model="plain")
+    read, plain = load_weights(path), load_weights(path, model="uncorrected")
 
     assert read == weights()
     assert read.predict(NEW, n=999).time_s == weights().predict(NEW, n=999).time_s
-    assert plain.predict(NEW, n=999).time_s == weights().plain.predict(NEW, n=999).time_s
-    by_slug = load_weights("pocl-testchip", model="plain", folders=[tmp_path])
+    assert plain.predict(NEW, n=999).time_s == weights().uncorrected.predict(NEW, n=999).time_s
+    by_slug = load_weights("pocl-testchip", model="uncorrected", folders=[tmp_path])
     assert by_slug == plain
     assert '"correction"' not in plain.write_text()
+
+
+def test_names_of_before_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "pocl-testchip" / "weights.json"
+    weights().write_file(path)
+    text = path.read_text()
+    path.write_text(text.replace('"uncorrected_factor"', '"plain_factor"'))
+
+    assert '"uncorrected_factor"' in text
+    assert load_weights(path) == weights()
+    assert load_weights(path, model="plain") == weights().uncorrected
+    by_slug = load_weights("pocl-testchip", model="plain", folders=[tmp_path])
+    assert by_slug == weights().uncorrected
+    alone = weights().uncorrected.to_object() | {"model": "plain-structural"}
+    assert type(weights()).from_object(alone) == weights().uncorrected
 
 
 @pytest.mark.parametrize(
@@ -285,7 +300,7 @@ def test_damaged_corrections_are_refused(change: dict[str, object], complaint: s
         WeightSet.from_object(content)
 
 
-def test_evaluations_tell_corrected_from_plain_predictions() -> None:
+def test_evaluations_tell_corrected_from_uncorrected_predictions() -> None:
     judged = measure(
         [
             MadeUpKernel(
@@ -296,14 +311,14 @@ def test_evaluations_tell_corrected_from_plain_predictions() -> None:
         features=FEATURES,
     )
 
-    with_it, without = (evaluate(each, judged) for each in (weights(), weights().plain))
+    with_it, without = (evaluate(each, judged) for each in (weights(), weights().uncorrected))
 
     assert with_it.model == weights().model
-    assert without.model == f"plain-{weights().model}"
+    assert without.model == "uncorrected"
     for a, b in zip(with_it.cases, without.cases, strict=True):
         n = a.parameters["n"]
         assert a.predicted_s == weights().predict(NEW, n=n).time_s
-        assert b.predicted_s == weights().plain.predict(NEW, n=n).time_s
+        assert b.predicted_s == weights().uncorrected.predict(NEW, n=n).time_s
 
 
 def test_shipped_corrections_are_what_cost_functions_of_structural_models_have() -> None:
@@ -313,7 +328,7 @@ def test_shipped_corrections_are_what_cost_functions_of_structural_models_have()
     kernel = countperf.count_kernel(
         countperf.load_kernel("finite-differences/16x16/f32"), view="structure"
     )
-    for each in (shipped, shipped.plain):
+    for each in (shipped, shipped.uncorrected):
         cost = each.compile(kernel)
         for n in (512, 1024, 8192):
             expected = float(each.predict(kernel, n=n).time_s)

@@ -85,15 +85,19 @@ def test_the_model_that_made_the_times_is_chosen() -> None:
 def test_the_best_is_refined_until_nothing_is_better() -> None:
     asked: list[str] = []
 
-    def refine(model: ModelDefinition) -> dict[str, ModelDefinition]:
+    def refine(model: ModelDefinition) -> list[ModelDefinition]:
         asked.append(model.name)
-        return {"overlap": CANDIDATES["overlap"]}
+        return [CANDIDATES["overlap"]]
 
     chosen, candidates = select_model(_cases(6.0), {"sum": CANDIDATES["sum"]}, refine=refine)
 
     assert chosen is CANDIDATES["overlap"]
     assert asked == ["sum", "overlap"]
-    assert [c.model for c in candidates] == ["overlap", "sum"]
+    assert [c.model for c in candidates] == ["overlap-2", "sum"]
+    assert [c.description for c in candidates] == [
+        CANDIDATES["overlap"].description,
+        CANDIDATES["sum"].description,
+    ]
 
 
 def test_a_model_that_cannot_be_fitted_is_listed_with_the_reason() -> None:

@@ -279,14 +279,14 @@ def _correction() -> Correction:
         columns=columns,
         scale=5.0,
         factor=1.2,
-        plain_factor=1.5,
+        uncorrected_factor=1.5,
         without=FitQuality(
             in_sample_error=0.1, held_out_error=0.1, in_sample_scatter=0.1, held_out_scatter=0.1
         ),
     )
 
 
-@pytest.mark.parametrize("is_corrected", [False, True], ids=["plain", "corrected"])
+@pytest.mark.parametrize("is_corrected", [False, True], ids=["uncorrected", "corrected"])
 def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bool) -> None:
     weights = _overlapping(correction=_correction() if is_corrected else None)
     cost = weights.compile(TILED)

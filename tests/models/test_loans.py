@@ -103,7 +103,7 @@ def test_errors_of_loans_are_those_stated() -> None:
     """Each measured feature of eight fits in turn, as if it had not been measured."""
     inside: list[bool] = []
     for slug in FITS:
-        weights = load_weights(slug, model="plain")
+        weights = load_weights(slug, model="uncorrected")
         values = {(each.term, each.feature): each.value_s for each in weights.weights}
         for (term, feature), value in values.items():
             rest = {key: other for key, other in values.items() if key != (term, feature)}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from countperf.errors import DocumentError
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.definition import ModelDefinition
 from countperf.models.library import fits_folders
@@ -90,3 +91,36 @@ def test_every_feature_of_shipped_weights_has_a_name_of_now(name: str) -> None:
         for weight in weights.weights:
             if weight.feature not in weights.definition.derived:
                 validate_name(weight.feature)
+
+
+@pytest.mark.parametrize(
+    ("version", "root", "packed", "loop"),
+    [(1, "exec", "packed", "loop8"), (2, "site", "slp", "loop_slp8")],
+)
+def test_sites_that_are_no_longer_told_apart_add_up(
+    version: int, root: str, packed: str, loop: str
+) -> None:
+    now = {"site.free.flat.16x2.flop.add.f32": "[n] -> { n }"}
+    document = PropertyVector.from_mapping(now, view="structure").to_document()
+    (count,) = document["counts"].values()
+    places = ("flat", packed, "long", "loop", loop)
+    old = {f"{root}.free.{place}.16x2.flop.add.f32": count for place in places}
+    old[f"{root}.sync.flat.16x2.addresses.40"] = count
+
+    vector = PropertyVector.from_document(document | {"version": version, "counts": old})
+
+    assert vector.evaluate(n=5) == {
+        "site.free.flat.16x2.flop.add.f32": 15,
+        "site.free.loop.16x2.flop.add.f32": 10,
+    }
+
+
+def test_weights_with_an_option_that_is_gone_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    text = (GOLDEN / "weights-before-0.2.json").read_text()
+    path = tmp_path / "weights.json"
+    path.write_text(text.replace('"gathers": "alike"', '"gathers": "apart"'))
+
+    with pytest.raises(DocumentError, match=r"gathers = 'apart'.*countperf fit FILE") as caught:
+        WeightSet.read_file(path)
+    assert str(path) in str(caught.value)
+    assert "definition.policy" in str(caught.value)

@@ -13,8 +13,8 @@ from countperf.execution.keys import Space
 from countperf.execution.policy import ExecutionPolicy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.structural import (
+    OVERLAP_TEXTS,
     OVERLAPS,
-    candidate_name,
     candidates,
     refinements,
     structural,
@@ -54,13 +54,13 @@ def test_terms_overlap(overlap: str, overlapped: float) -> None:
 def test_models_with_other_overlaps_are_refinements_and_refinements_overlap_alike() -> None:
     model = structural(ExecutionPolicy(units=2), overlap="overlap3")
     refined = refinements(model, units=2)
-    other = {each.expression for each in refined.values() if each.policy == model.policy}
+    other = {each.expression for each in refined if each.policy == model.policy}
     assert len(other) == len(OVERLAPS) - 1
     assert model.expression not in other
-    changed = [each for each in refined.values() if each.policy != model.policy]
+    changed = [each for each in refined if each.policy != model.policy]
     assert changed
     assert all(OVERLAPS["overlap3"] in each.expression for each in changed)
-    assert all(name.endswith("-overlap3") for name, each in refined.items() if each in changed)
+    assert all("issue, chains and traffic overlap" in each.description for each in changed)
 
 
 @pytest.mark.parametrize("event", get_args(IssuedEvents))
@@ -79,15 +79,12 @@ def test_every_issued_access_is_charged(serving: Serving, unit: Unit) -> None:
     assert [features.feature_of(name) for name in names] == names
 
 
-def test_options_that_only_old_weights_have_are_not_chosen() -> None:
-    old = ExecutionPolicy(width=8, gathers="apart", kept="by value", arrays=8, short="loops")
-    kept = ExecutionPolicy(width=8, arrays=8)
-    known = candidates((8,), known=[old])
-    refined = refinements(structural(kept), units=2)
-    policies = [each.policy for each in (*known.values(), *refined.values()) if each.policy]
+def test_known_policies_are_tried_once() -> None:
+    known = ExecutionPolicy(width=8, arrays=8)
+    policies = [each.policy for each in candidates((8,), known=[known, known])]
 
-    assert kept in policies
-    assert all(policy == policy.without_retired_options() for policy in policies)
+    assert policies.count(known) == 1
+    assert len(policies) == len(set(policies))
 
 
 def test_an_unknown_overlap_is_refused() -> None:
@@ -114,13 +111,15 @@ def test_what_is_issued_stays_as_it_is(step: str) -> None:
 
 
 @pytest.mark.parametrize("overlap", OVERLAPS)
-def test_names_are_short_and_candidates_say_policy_and_overlap(overlap: str) -> None:
+def test_names_are_short_and_descriptions_say_policy_and_overlap(overlap: str) -> None:
     policy = ExecutionPolicy(width=8, units=2)
 
     model = structural(policy, overlap=overlap)
 
     assert model.name == "structural"
-    assert candidate_name(model) == "-".join(filter(None, (model.name, policy.slug, overlap)))
+    assert policy.text in model.description
+    assert OVERLAP_TEXTS[overlap] in model.description
+    assert len({*OVERLAP_TEXTS.values()}) == len(OVERLAPS)
 
 
 def test_values_that_wait_at_barriers_have_a_weight() -> None:

@@ -53,10 +53,7 @@ def test_every_step_is_a_fact_or_assumes_caches(step: Step) -> None:
     ("name", "part"),
     [
         ("site.free.short.8x1.flop.add.f32", "unrolls"),
-        ("site.free.slp.8x1.flop.add.f32", "unrolls"),
-        ("site.sync.loop_slp4.8x1.flop.add.f32", "unrolls"),
         ("site.sync.flat.8x1.live_across_barrier.4.32", "barriers"),
-        ("site.sync.flat.8x1.addresses.2", "barriers"),
         ("site.sync.loop.8x1.lmem.load.32.l1_reuse_conflict1-next", "caches"),
         ("miss.conflict.load", "cache"),
     ],

@@ -34,14 +34,7 @@ _NUMBERS = st.integers(1, 10**6)
 _BITS = st.sampled_from((8, 16, 32, 64, 96, 128))
 _WORDS = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True)
 _TYPES = st.sampled_from(("f16", "f32", "f64", "i32", "i64", "u8"))
-_LOOPS = st.builds(
-    Site,
-    _one_of(keys.Context),
-    st.just("loop"),
-    st.tuples(_NUMBERS, _NUMBERS),
-    st.sampled_from((1, 2, 4, 8)),
-)
-_SITES = _LOOPS | st.builds(
+_SITES = st.builds(
     Site, _one_of(keys.Context), _one_of(keys.Placement), st.tuples(_NUMBERS, _NUMBERS)
 )
 _STEPS = (
@@ -64,7 +57,6 @@ _EXECUTIONS = (
     | st.builds(keys.PrivateAccessKey, _SITES, _one_of(keys.Direction), st.integers(0, 4096))
     | st.builds(ChainKey, _SITES, _WORDS, _TYPES, st.none() | st.integers(0, 10**6))
     | st.builds(keys.LiveValuesKey, _SITES, _NUMBERS, _BITS)
-    | st.builds(keys.AddressesKey, _SITES, _NUMBERS)
     | st.builds(EventKey, _SITES, _one_of(keys.Event))
     | _FOOTPRINTS
 )
@@ -101,11 +93,8 @@ _ISSUED = (
     | st.builds(
         issue_keys.IssuedEvent,
         _UNITS,
-        st.sampled_from(
-            ("idle", "iterations", "entries", "carried", "live_across_barrier", "addresses")
-        ),
+        st.sampled_from(("idle", "iterations", "entries", "carried", "live_across_barrier")),
     )
-    | st.just(issue_keys.ConflictingValues())
     | st.builds(issue_keys.IssuedPasses, _UNITS, _one_of(keys.Context))
     | st.builds(issue_keys.IssuedRows, _UNITS, st.sampled_from(("free", "sync", "loop")))
     | _FOOTPRINTS
@@ -128,14 +117,14 @@ def test_issued_work_is_parsed_back(key: issue_keys.IssueKey) -> None:
     assert describe(name).unit
 
 
-SITE = Site("sync", "loop", (16, 16), 8)
+SITE = Site("sync", "loop", (16, 16))
 
 
 @pytest.mark.parametrize(
     ("name", "key"),
     [
         (
-            "site.sync.loop_slp8.16x16.gmem.load.32.l1_reuse_conflict1-next.l2_reuse",
+            "site.sync.loop.16x16.gmem.load.32.l1_reuse_conflict1-next.l2_reuse",
             AccessKey(
                 SITE,
                 "global",
@@ -145,10 +134,10 @@ SITE = Site("sync", "loop", (16, 16), 8)
                 ToOtherLines("l2"),
             ),
         ),
-        ("site.sync.loop_slp8.16x16.chain.fma.f32.8", ChainKey(SITE, "fma", "f32", 8)),
-        ("site.sync.loop_slp8.16x16.entries", EventKey(SITE, "entries")),
+        ("site.sync.loop.16x16.chain.fma.f32.8", ChainKey(SITE, "fma", "f32", 8)),
+        ("site.sync.loop.16x16.entries", EventKey(SITE, "entries")),
         (
-            "site.sync.loop_slp8.16x16.flop.special.f32.rsqrt",
+            "site.sync.loop.16x16.flop.special.f32.rsqrt",
             OperationKey(SITE, Operation(kind="special", type_name="f32", function="rsqrt")),
         ),
     ],
@@ -166,6 +155,9 @@ def test_names_in_documents(name: str, key: keys.ExecutionKey) -> None:
         "site.free.flat.016x1.passes",
         "site.free.flat8.16x1.passes",
         "site.free.loop3.16x1.passes",
+        "site.free.loop_slp8.16x1.passes",
+        "site.free.slp.16x1.passes",
+        "site.sync.flat.16x1.addresses.40",
         "site.busy.flat.16x1.passes",
         "site.free.flat.16x1.flop.add.i32",
         "site.free.flat.16x1.iop.add.f32",

@@ -206,18 +206,18 @@ def test_published_weights_with_a_correction_are_judged_without_it_too(tmp_path:
     folder = publishing.publish(measured, tmp_path, weights=slug)
 
     found, plain = (
-        Evaluation.read_file(folder / f"{prefix}evaluation.json") for prefix in ("", "plain-")
+        Evaluation.read_file(folder / f"{prefix}evaluation.json") for prefix in ("", "uncorrected-")
     )
-    ranking = RankingEvaluation.read_file(folder / "plain-ranking.json")
+    ranking = RankingEvaluation.read_file(folder / "uncorrected-ranking.json")
     weights = load_weights(slug)
     assert (found.model, plain.model, ranking.model) == (
         weights.model,
-        *[weights.plain.model] * 2,
+        *[weights.uncorrected.model] * 2,
     )
     assert len(found.cases) == len(plain.cases)
     assert [c.predicted_s for c in found.cases] != [c.predicted_s for c in plain.cases]
-    publishing.publish(measured, tmp_path, weights=weights.plain)
-    assert not list(folder.glob("plain-*"))
+    publishing.publish(measured, tmp_path, weights=weights.uncorrected)
+    assert not list(folder.glob("uncorrected-*"))
 
 
 def test_the_fit_never_sees_test_kernels() -> None:

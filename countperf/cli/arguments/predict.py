@@ -26,9 +26,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--model",
         metavar="NAME[,NAME...]",
         help="which of a device's weights: those of the model linear (the paper's), for example;"
-        " by default those of the model chosen for the device; plain: these without a correction by"
-        " similar measured kernels. Or mechanistic models, such as volkov,roofline,mwp-cwp; all:"
-        " every one of them",
+        " by default those of the model chosen for the device; uncorrected: these without a"
+        " correction by similar measured kernels. Or mechanistic models, such as"
+        " volkov,roofline,mwp-cwp; all: every one of them",
     )
     add_device(command, "without it, the prediction is for the device of the weights")
     add_device_document(command, "mechanistic models")

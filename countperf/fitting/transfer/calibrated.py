@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +25,6 @@ from countperf.models.definition import CODE, ModelDefinition
 from countperf.models.function import Column
 from countperf.models.records import Candidate
 from countperf.models.shipped import fitted_model
-from countperf.models.structural import candidate_name
 
 _FOLDS = 6
 """Into at most so many parts the families of kernels go that are left out together."""
@@ -131,13 +131,16 @@ def fit_new_device(
         others = [
             _fitted(observations, known, device, model, design_of)
             for model in _fallbacks(known, device, memory)
-            if _name(model) not in {_name(fit.definition) for fit in fits}
+            if model not in definitions
         ]
         fits += others
         for other in others:
             if np.log(best.held_out_factor / other.held_out_factor) > _FALLBACK_GAIN:
                 best = other
-    candidates = tuple(_candidate(fit, chosen=fit is best) for fit in fits)
+    candidates = tuple(
+        _candidate(name, fit, chosen=fit is best)
+        for name, fit in zip(_names([fit.definition for fit in fits]), fits, strict=True)
+    )
     return replace(best, candidates=candidates)
 
 
@@ -280,10 +283,11 @@ def mean_held_out_error(held_out: Sequence[HeldOutCase]) -> float:
     return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))
 
 
-def _candidate(fit: TransferFit, *, chosen: bool) -> Candidate:
+def _candidate(name: str, fit: TransferFit, *, chosen: bool) -> Candidate:
     errors = np.abs(np.expm1(fit.fitted.residuals))
     return Candidate(
-        model=_name(fit.definition),
+        model=name,
+        description=fit.definition.description,
         held_out_error=mean_held_out_error(fit.held_out),
         held_out_factor=fit.held_out_factor,
         in_sample_error=float(np.exp(np.mean(np.log(np.maximum(errors, 1e-3))))),
@@ -293,9 +297,20 @@ def _candidate(fit: TransferFit, *, chosen: bool) -> Candidate:
     )
 
 
-def _name(model: ModelDefinition) -> str:
-    order = order_of(model)
-    return candidate_name(model) if order is None else f"{model.name}-{order}"
+def _names(models: Sequence[ModelDefinition]) -> list[str]:
+    """Return what tells candidates apart: their order of accesses, else a number if they need one.
+
+    Numbers go by the order of the models: of several structural ones the first is ``structural-1``.
+    """
+    several = {name for name, number in Counter(m.name for m in models).items() if number > 1}
+    numbers: Counter[str] = Counter()
+    names: list[str] = []
+    for model in models:
+        order = order_of(model)
+        numbers[model.name] += 1
+        number = numbers[model.name] if model.name in several else ""
+        names.append("-".join(filter(None, (model.name, order or str(number)))))
+    return names
 
 
 def _has_code(case: Observation) -> bool:

@@ -1,0 +1,34 @@
+"""Names of models in documents and options, and what old ones are called now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+__all__ = ["UNCORRECTED", "ModelName", "current_model_name"]
+
+UNCORRECTED = "uncorrected"
+"""Name of the model chosen for a device without its correction by similar kernels."""
+
+_PLAIN = "plain"
+"""What that one was called before version 0.2.0: ``plain``, or ``plain-structural``."""
+
+
+def current_model_name(name: str) -> str:
+    """Return what a model is called now.
+
+    Examples
+    --------
+    >>> current_model_name("plain-structural"), current_model_name("linear")
+    ('uncorrected', 'linear')
+    """
+    return UNCORRECTED if name == _PLAIN or name.startswith(f"{_PLAIN}-") else name
+
+
+def _current(content: object) -> object:
+    return current_model_name(content) if isinstance(content, str) else content
+
+
+ModelName = Annotated[str, BeforeValidator(_current)]
+"""Name of a model, read from documents of any version."""

@@ -1,0 +1,47 @@
+"""Counts evaluated one by one, by the function compiled from them, and at arrays: all the same."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from countperf.errors import ParameterError
+from countperf.symbolic import compiled
+from countperf.symbolic.cardinality import from_isl_text
+from countperf.symbolic.compiled import CompiledCounts
+
+COUNTS = {
+    "[n, m] -> { n^2 * m : n > 3; n + 1 : n <= 3 }": lambda n, m: n * n * m if n > 3 else n + 1,
+    "[n, m] -> { 16 * floor((n + 15)/16) + 2 * m }": lambda n, m: 16 * ((n + 15) // 16) + 2 * m,
+    "[n, m] -> { (1/2) * n + (1/2) * n^2 : m > 0 }": lambda n, m: n * (n + 1) // 2 if m > 0 else 0,
+}
+
+
+def test_all_ways_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = CompiledCounts(["n", "m"], [(from_isl_text(text), True) for text in COUNTS])
+    sizes = [(1, 0), (3, 7), (4, 1), (17, 2), (2**40, 3)]
+    expected = [[right(n, m) for right in COUNTS.values()] for n, m in sizes]
+
+    found = [counts.at({"n": n, "m": m}) for n, m in sizes]
+    monkeypatch.setattr(compiled, "_CALLS_BEFORE_COMPILING", 0)
+    assert found == expected
+    assert [counts.at({"n": n, "m": m}) for n, m in sizes] == expected
+    n, m = (np.array(each[:-1]) for each in zip(*sizes, strict=True))
+    assert np.array(counts.at_arrays({"n": n, "m": m})).T.tolist() == expected[:-1]
+
+
+@pytest.mark.parametrize("calls", [0, 4])
+def test_what_is_no_integer_is_refused_or_a_fraction(
+    calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "_CALLS_BEFORE_COMPILING", calls)
+    half = from_isl_text("[n] -> { (1/2) * n }")
+
+    assert CompiledCounts(["n"], [(half, False)]).at({"n": 3}) == [Fraction(3, 2)]
+    (whole,) = CompiledCounts(["n"], [(half, False)]).at({"n": 4})
+    assert whole == 2
+    assert isinstance(whole, int)
+    with pytest.raises(ParameterError, match="no integer"):
+        CompiledCounts(["n"], [(half, True)]).at({"n": 3})
