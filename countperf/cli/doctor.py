@@ -29,6 +29,9 @@ def run(options: argparse.Namespace) -> None:
                 report.devices, default=report.default or "", advice="; ".join(report.advice)
             )
         )
+        for tool in report.tools:
+            found = tool.path or f"not found; {tool.needed_for} needs it: {tool.advice}"
+            print(f"{'ok' if tool.path else '--'}  {tool.name}: {found}")
         if checks:
             print(checks_text(checks))
     if not report.is_healthy:

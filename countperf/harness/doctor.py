@@ -1,4 +1,4 @@
-"""Diagnosis of devices: those that work, and reason and advice for those that do not."""
+"""Diagnosis of devices and of the programs that read machine code: what works, and what to mend."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from countperf.display import short_repr
+from countperf.harness import nvcc
+from countperf.harness.compile import sass
+from countperf.harness.compile.sass import find_disassembler
 from countperf.harness.device import Device
 from countperf.harness.devices import Discovery, choose_default, discover
 from countperf.harness.environment import available_cores, read_processor
 from countperf.harness.icd import INSTALL_ADVICE, DriverFile, DriverSearch
+from countperf.harness.nvcc import find_nvcc
 from countperf.harness.trial import Trial, measure_copy_bandwidth, try_device
+from countperf.machine_code import objdump, throughput
+from countperf.machine_code.objdump import find_objdump
+from countperf.machine_code.throughput import find_analyzer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +73,28 @@ class DeviceReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """A program that reads machine code.
+
+    Attributes
+    ----------
+    name : str
+        What it is.
+    needed_for : str
+        What goes without it.
+    path : str or None
+        Where it is; None if it is not found.
+    advice : str
+        How to get it; empty if it is there.
+    """
+
+    name: str
+    needed_for: str
+    path: str | None
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorReport:
     """The state of OpenCL and CUDA on this machine.
 
@@ -87,6 +116,8 @@ class DoctorReport:
         Label of the device that is used if none is named; None if none works.
     advice : tuple of str
         What to do, most important first; empty if all is well.
+    tools : tuple of ToolReport
+        Programs that read machine code; everything else works without them.
     """
 
     processor: str
@@ -97,6 +128,7 @@ class DoctorReport:
     devices: tuple[DeviceReport, ...]
     default: str | None
     advice: tuple[str, ...]
+    tools: tuple[ToolReport, ...] = ()
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -143,6 +175,28 @@ def examine(
         devices=devices,
         default=choose_default(working),
         advice=tuple(_advice(found, devices)),
+        tools=find_tools(),
+    )
+
+
+def find_tools() -> tuple[ToolReport, ...]:
+    """Look for the programs that read machine code; none of them is run."""
+    on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
+    wanted = (
+        ("objdump", on_cpus, find_objdump, objdump.INSTALL_ADVICE),
+        ("llvm-mca", on_cpus, find_analyzer, throughput.INSTALL_ADVICE),
+        ("nvcc", on_gpus, find_nvcc, nvcc.INSTALL_ADVICE),
+        ("nvdisasm", on_gpus, find_disassembler, sass.INSTALL_ADVICE),
+    )
+    return tuple(
+        ToolReport(
+            name=name,
+            needed_for=needed_for,
+            path=None if path is None else str(path),
+            advice=advice if path is None else "",
+        )
+        for name, needed_for, find, advice in wanted
+        for path in (find(),)
     )
 
 

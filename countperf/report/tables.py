@@ -316,7 +316,7 @@ def _prediction_rows(prediction: Prediction) -> Rows:
 
 def _prediction_title(prediction: Prediction) -> list[str]:
     if isinstance(prediction.time_s, np.ndarray):
-        return [_of(prediction) + f"; {short_name(prediction.model)} model"]
+        return [_of(prediction) + f"; {short_name(prediction.model)} model, warm caches"]
     return prediction_head(prediction)
 
 

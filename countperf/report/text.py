@@ -106,7 +106,7 @@ def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
         where = f"{prediction.kernel} on {prediction.device}"
         mark = _incomplete(prediction)
         parts = [
-            f"{where}; {short_name(prediction.model)} model"
+            f"{where}; {short_name(prediction.model)} model, warm caches"
             f"{mark and f'; at least these times{mark}'}",
             _indented(_times_table(prediction)),
         ]
@@ -154,7 +154,7 @@ def prediction_head(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
         f"{interval}{mark}",
         *filter(None, [bound_text(prediction, accesses)]),
         f"{prediction.kernel} on {prediction.device}{', ' if given else ''}{given};"
-        f" {short_name(model)}{comma}{more} model",
+        f" {short_name(model)}{comma}{more} model, warm caches",
     ]
 
 

@@ -165,6 +165,7 @@ def test_predictions_follow_the_documented_shape(
         "interval_level",
         "breakdown_s",
         "complete",
+        "caches",
     }
     assert printed["device"] == weights
     assert printed["time_s"] == pytest.approx(sum(printed["breakdown_s"].values()))

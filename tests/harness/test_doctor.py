@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from countperf.harness.devices import Discovery
-from countperf.harness.doctor import examine
+from countperf.harness.doctor import examine, find_tools
 from countperf.harness.icd import DriverFile, DriverSearch
 from countperf.harness.session import build_message
 from countperf.harness.trial import Trial, advise
@@ -110,3 +110,17 @@ def test_the_doctor_of_this_machine() -> None:
 
     assert report.is_healthy
     assert report.default in [device.label for device in report.devices if device.works]
+
+
+def test_programs_that_read_machine_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "llvm-mca-99"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("COUNTPERF_LLVM_MCA", str(program))
+    monkeypatch.setenv("COUNTPERF_OBJDUMP", str(tmp_path / "none"))
+
+    found = {each.name: each for each in find_tools()}
+
+    assert list(found) == ["objdump", "llvm-mca", "nvcc", "nvdisasm"]
+    assert (found["llvm-mca"].path, found["llvm-mca"].advice) == (str(program), "")
+    assert found["objdump"].path is None
+    assert "COUNTPERF_OBJDUMP" in found["objdump"].advice

@@ -142,7 +142,7 @@ def test_a_corrected_prediction_is_read_in_this_order() -> None:
     assert lines == [
         "4.00 ms",
         "bound by launch: launching (75 %)",
-        "k on d, n = 512; structural model",
+        "k on d, n = 512; structural model, warm caches",
         "  launch    3.00 ms  75 %  launching",
         "  overhead  1.00 ms  25 %  starting work groups",
     ]

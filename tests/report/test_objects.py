@@ -51,6 +51,7 @@ def test_prediction() -> None:
         "interval_level",
         "breakdown_s",
         "complete",
+        "caches",
     }
     assert content["parameters"] == {"n": 100}
     assert content["time_s"] == pytest.approx(1.1e-5)

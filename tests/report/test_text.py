@@ -45,7 +45,7 @@ def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
     assert prediction_text(WEIGHTS.predict(VECTOR, n=10**6)) == (
         "10.0 µs (95 % interval: 7.61 µs to 12.7 µs)\n"
         "bound by memory: 32-bit loads of neighbors (80 %)\n"
-        "axpy on pocl-testchip, n = 1000000; linear model\n"
+        "axpy on pocl-testchip, n = 1000000; linear model, warm caches\n"
         "  memory: global  8.00 µs  80 %  32-bit loads of neighbors\n"
         "  compute         1.00 µs  10 %  f32 additions\n"
         "  launch          1.00 µs  10 %  launching\n"
@@ -59,7 +59,7 @@ def test_a_prediction_ends_with_its_caveats_and_their_mends() -> None:
     assert text == (
         "at least 1.00 µs (incomplete: without the cost of flop.div.f32)\n"
         "bound by launch: launching (100 %)\n"
-        "by hand on pocl-testchip; linear model\n"
+        "by hand on pocl-testchip; linear model, warm caches\n"
         "  launch  1.00 µs  100 %  launching\n"
         "!!  complete: without the cost of flop.div.f32\n"
         "      mend: measure kernels that exercise them, and refit"
@@ -74,7 +74,7 @@ def test_a_prediction_at_arrays_is_a_table_of_times() -> None:
     )
 
     assert text == (
-        "by hand on pocl-testchip; linear model\n"
+        "by hand on pocl-testchip; linear model, warm caches\n"
         "      n     time\n"
         "     10  1.01 µs\n"
         "  10000  11.0 µs"
@@ -87,7 +87,7 @@ def test_incomplete_times_are_marked_in_tables_and_comparisons_too() -> None:
     lacking = WEIGHTS.predict({"launches": 1, "flop.div.f32": 2}, incomplete_ok=True)
 
     assert prediction_text(several).splitlines()[0] == (
-        "by hand on pocl-testchip; linear model; at least these times"
+        "by hand on pocl-testchip; linear model, warm caches; at least these times"
         " (incomplete: without the cost of flop.div.f32)"
     )
     assert (
