@@ -130,10 +130,13 @@ __all__ = [
 ]
 
 _FUNCTIONS_OF_METHODS = {
+    "refreshed_text": "countperf.report.calibration",
     "schedule_text": "countperf.report.applications",
     "answers_text": "countperf.report.mechanistic",
+    "calibration_text": "countperf.report.calibration",
     "cause_text": "countperf.report.against",
     "comparison_text": "countperf.report.against",
+    "device_results_text": "countperf.report.tuning",
     "explained_pair": "countperf.report.against",
     "figure_of": "countperf.report.figures",
     "frame_of": "countperf.report.tables",

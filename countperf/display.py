@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from enum import Enum
+from fractions import Fraction
+from html import escape
+from pathlib import Path, PurePath
 from textwrap import wrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +25,7 @@ MOST_LINES = 25
 
 _WIDTH = 160
 _SHOWN = 3  # entries of a collection
+_DEEPEST = 2  # collections and objects in each other
 
 
 def shortened(text: str, most: int = MOST_LINES) -> str:
@@ -76,6 +80,57 @@ def short_repr(value: object) -> str:
     return "\n".join([f"{type(value).__name__}(", *lines, ")"])
 
 
+def short_html(value: object) -> str:
+    """Return the fields of a dataclass or a pydantic model as a table for notebooks, values cut.
+
+    Parameters
+    ----------
+    value : object
+        A dataclass, or a pydantic model.
+    """
+    rows = [
+        f"<tr><th>{name}</th><td>{escape(_one_line(part))}</td></tr>"
+        for name, part in _fields(value)
+    ]
+    return f"<p>{type(value).__name__}</p><table>{''.join(rows)}</table>"
+
+
+class ShortRepr:
+    """A class whose objects are shown field by field: in at most 25 lines, long values cut.
+
+    Dataclasses keep the ``repr`` that their class has when they are decorated.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Samples(ShortRepr):
+    ...     samples_s: tuple[float, ...]
+    >>> Samples(samples_s=(0.5,) * 9)
+    Samples(
+      samples_s=(0.5, 0.5, 0.5, ... 6 more),
+    )
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        return short_html(self)
+
+
+class Formula:
+    """A class whose objects are shown as they print, in 25 lines at most."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return shortened(str(self))
+
+
 def _fields(value: object) -> Iterator[tuple[str, Any]]:
     if dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
@@ -95,8 +150,10 @@ def _shown(value: Any, depth: int) -> str:
     """Write a value; objects of other types by their names alone, which may be as large."""
     if isinstance(value, str | bytes):
         return repr(value[: _WIDTH + 1])
-    if value is None or isinstance(value, bool | int | float | complex | np.generic):
+    if value is None or isinstance(value, bool | int | float | complex | np.generic | Fraction):
         return repr(value)
+    if isinstance(value, PurePath | Enum):
+        return str(value)
     if isinstance(value, np.ndarray):
         return f"<array of shape {value.shape}, {value.dtype}>"
     if isinstance(value, dict | MappingProxyType):
@@ -104,10 +161,18 @@ def _shown(value: Any, depth: int) -> str:
         return "{" + _joined(entries, len(value)) + "}"
     if type(value) in (tuple, list, set, frozenset):
         opening, closing = {tuple: "()", list: "[]"}.get(type(value), "{}")
-        if depth > 1:
+        if depth >= _DEEPEST:
             return f"{opening}{len(value)} entries{closing}"
         entries = [_shown(part, depth + 1) for part in _first(value)]
         return opening + _joined(entries, len(value)) + closing
+    if isinstance(value, Formula):
+        return str(value)[: _WIDTH + 1]
+    named = getattr(value, "slug", None) or getattr(value, "name", None)
+    if isinstance(named, str):
+        return f"<{type(value).__name__} {named}>"
+    if isinstance(value, ShortRepr) and depth < _DEEPEST:
+        parts = ", ".join(f"{name}={_shown(part, depth + 1)}" for name, part in _fields(value))
+        return f"{type(value).__name__}({parts})"
     return f"<{type(value).__name__}>"
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.documents import Part
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class FeatureSpec(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Features:
+class Features(ShortRepr):
     """Feature values of a kernel at given parameters.
 
     Attributes

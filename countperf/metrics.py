@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, NonNegativeInt
 
-from countperf.display import Drawable, Table, short_repr
+from countperf.display import Drawable, Table
 from countperf.documents import Document, Part
 from countperf.documents.model_names import ModelName
 from countperf.errors import ParameterError
@@ -238,11 +238,6 @@ class Evaluation(Table, Drawable, Document):
     device: str
     model: ModelName
     cases: tuple[EvaluatedCase, ...] = Field(min_length=1)
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    __str__ = __repr__
 
     def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each kernel over its sizes, in the order of the cases."""

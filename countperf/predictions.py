@@ -175,6 +175,12 @@ class PredictionPair(Table, Drawable):
 
     def __post_init__(self) -> None:
         for each in (self.first, self.second):
+            if not isinstance(each, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+                raise ParameterError(
+                    f"a prediction is compared with another one, not with {each!r}; pass what"
+                    " predict returns",
+                    parameter="prediction",
+                )
             if isinstance(each.time_s, np.ndarray):
                 raise ParameterError(
                     f"predictions are compared at one size each, and that of {each.kernel!r} is of"

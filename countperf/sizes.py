@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Sizes", "combine_sizes", "parse_sizes", "size_arrays"]
+__all__ = ["Sizes", "combine_sizes", "given_sizes", "parse_sizes", "size_arrays"]
 
 Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
@@ -187,6 +187,35 @@ def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:
         else points[0][name]
         for name, value in sizes.items()
     }
+
+
+def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
+    """Return the sizes that a mapping and keywords give, and where both give one, the keyword.
+
+    Parameters
+    ----------
+    sizes : Mapping from str to int, or None
+        What stands in the place of the sizes.
+    more : Mapping from str to int
+        The keywords.
+
+    Raises
+    ------
+    ParameterError
+        `sizes` is no mapping.
+
+    Examples
+    --------
+    >>> given_sizes({"n": 16, "m": 4}, {"n": 32})
+    {'n': 32, 'm': 4}
+    """
+    if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        raise ParameterError(
+            f"sizes are given by name, and {sizes!r} has none; pass n=1024, or a mapping such as"
+            ' {"n": 1024}',
+            parameter="parameters",
+        )
+    return {**(sizes or {}), **more}
 
 
 def _is_several(value: Any) -> bool:

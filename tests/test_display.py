@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 import countperf
-from countperf.display import MOST_LINES, short_repr, shortened
+from countperf.display import MOST_LINES, ShortRepr, short_repr, shortened
 from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
 from countperf.fitting.fit import fit
 from countperf.fitting.ranking import RankingEvaluation
-from countperf.harness.characterization.document import Characterization
 from countperf.harness.doctor import examine
-from countperf.measurements import KernelCase
 from countperf.metrics import Evaluation
-from countperf.models.anchored import AnchoredWeights
 from countperf.models.library import load_weights
 from countperf.predictions import Prediction
 from countperf.properties.vector import PropertyVector
@@ -75,6 +73,13 @@ IN_WORDS = ("AvailableWeights", "Prediction", "PredictionPair", "Ranking")
 """Results that are shown as the command line prints them."""
 
 
+UNDRAWN = (
+    *("Coverage", "PropertyVector", "KernelAnalysis", "MeasurementSet", "Measurement"),
+    *("RankingEvaluation", "SearchSpace", "DoctorReport", "AvailableWeights"),
+)
+"""Results without a picture."""
+
+
 @pytest.mark.parametrize("name", sorted(RESULTS))
 def test_results_show_at_most_25_lines(name: str) -> None:
     result = RESULTS[name]()
@@ -90,6 +95,7 @@ def test_results_show_at_most_25_lines(name: str) -> None:
 TABLES = (
     *("WeightSet", "Prediction", "Explanation", "Coverage", "PropertyVector", "MeasurementSet"),
     *("FitResult", "Evaluation", "Comparison", "Ranking", "AvailableWeights", "PredictionPair"),
+    *("RankingEvaluation",),
 )
 
 
@@ -117,21 +123,13 @@ def test_what_is_no_table_is_refused() -> None:
         frame_of([])
 
 
-@pytest.mark.parametrize("kind", [AnchoredWeights, Characterization, KernelCase])
-def test_results_that_take_long_to_make_are_shown_field_by_field_too(kind: type) -> None:
-    assert "short_repr" in kind.__dict__["__repr__"].__code__.co_names
-
-
-@dataclasses.dataclass(repr=False)
-class Everything:
+@dataclasses.dataclass
+class Everything(ShortRepr):
     text: str
     lines: str
     numbers: tuple[int, ...]
     nested: dict[str, object]
     secret: int = dataclasses.field(default=1, repr=False)
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
 
 def test_fields_are_cut_and_what_is_left_out_is_counted() -> None:
@@ -182,3 +180,12 @@ def test_long_lines_are_broken_and_lose_nothing() -> None:
     shown = shortened(text)
     assert " ".join(shown.split()) == " ".join(text.split())
     assert max(map(len, shown.splitlines())) <= 160
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(RESULTS) if name not in UNDRAWN])
+def test_words_of_figures_have_nine_points_at_least(name: str) -> None:
+    result: Any = RESULTS[name]()
+    words = [each for each in result.plot().findobj(Text) if each.get_text() and each.get_visible()]
+
+    assert len(words) >= 4
+    assert min(each.get_size() for each in words) >= 9

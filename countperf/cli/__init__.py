@@ -57,17 +57,18 @@ class _PrintCompletion(argparse.Action):
     ) -> None:
         del namespace
         try:
-            import shtab
+            completion = import_module("countperf.cli.completion")
         except ImportError:
             parser.error(
                 "completion needs shtab; install it with: pip install 'countperf[completion]'"
             )
-        if values not in shtab.SUPPORTED_SHELLS:
-            shells = ", ".join(shtab.SUPPORTED_SHELLS)
+        shell = str(values)
+        if shell not in completion.SHELLS:
+            shells = ", ".join(completion.SHELLS)
             parser.error(
-                f"argument {option_string}: no completion for {values}; shells are {shells}"
+                f"argument {option_string}: no completion for {shell}; shells are {shells}"
             )
-        print(shtab.complete(parser, shell=str(values)))
+        print(completion.script(parser, shell))
         parser.exit()
 
 

@@ -20,6 +20,7 @@ from countperf.counting.regions import RegionOutline
 from countperf.counting.schedule import DeviceProgram
 from countperf.counting.sizes import SizeParameters
 from countperf.counting.strides import AxisKind, AxisStride, strides_of
+from countperf.display import ShortRepr
 from countperf.symbolic.affine import ALWAYS, NotAffineError, ToQuasiPolynomial
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
@@ -28,7 +29,7 @@ __all__ = ["AccessAnalysis", "AccessAnalyzer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessAnalysis:
+class AccessAnalysis(ShortRepr):
     """A memory access of one instruction.
 
     Attributes

@@ -20,6 +20,7 @@ from loopy.kernel.array import (
 
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.layouts import assumed_order
+from countperf.display import ShortRepr
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
@@ -215,7 +216,7 @@ def components_in_memory(width: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(ShortRepr):
     """The subscript of an access as quasi-polynomials.
 
     Attributes

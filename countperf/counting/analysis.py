@@ -21,7 +21,7 @@ from countperf.counting.storage import ArrayStorage, storage_of
 from countperf.counting.structure import ProgramAnalysis, analyzed_program
 from countperf.counting.supplied import require_rule
 from countperf.counting.transactions import transactions
-from countperf.display import short_repr
+from countperf.display import ShortRepr
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
@@ -29,7 +29,7 @@ __all__ = ["AccessAnalysis", "KernelAnalysis", "analyze_kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelAnalysis:
+class KernelAnalysis(ShortRepr):
     """Structure of a kernel, as `analyze_kernel` returns it.
 
     Attributes
@@ -57,9 +57,6 @@ class KernelAnalysis:
     accesses: tuple[AccessAnalysis, ...]
     footprints: tuple[Footprint, ...]
     storage: tuple[ArrayStorage, ...]
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
     def transactions(
         self, parameters: Mapping[str, Any], *, line_bytes: int, sub_group_size: int

@@ -23,6 +23,7 @@ from countperf.counting.definitions import definitions_in
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.schedule import LocalBarrier
 from countperf.counting.statistics import Statistics
+from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -45,7 +46,7 @@ from countperf.symbolic.splitting import quotients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class Grid(ShortRepr):
     """The launch geometry of one device program.
 
     Attributes

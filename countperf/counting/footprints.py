@@ -15,6 +15,7 @@ from countperf.counting.cells import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.components import touched_addresses
 from countperf.counting.domains import Domains
 from countperf.counting.slots import Refusable
+from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
@@ -24,7 +25,7 @@ __all__ = ["Footprint", "footprints_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
+class Footprint(ShortRepr):
     """The cells of an array that a kernel accesses.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.display import ShortRepr
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 
@@ -42,7 +43,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAccess:
+class MemoryAccess(ShortRepr):
     """A load or store of one array element, counted per work item.
 
     Attributes
@@ -75,7 +76,7 @@ class MemoryAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(ShortRepr):
     """A condition under which something is executed, on the loop variables around it.
 
     Attributes

@@ -17,16 +17,17 @@ from loopy.schedule import (
 )
 
 from countperf.counting.statements import Statement, StatementReader
+from countperf.display import ShortRepr
 from countperf.errors import UnsupportedExpressionError
 
 
 @dataclass(frozen=True, slots=True)
-class BarrierItem:
+class BarrierItem(ShortRepr):
     """A barrier that the work items of a group wait at."""
 
 
 @dataclass(frozen=True, slots=True)
-class LoopItem:
+class LoopItem(ShortRepr):
     """A loop of the schedule.
 
     Attributes

@@ -22,6 +22,7 @@ from countperf.counting.program_tree import Item, program_tree, statements_of
 from countperf.counting.schedule import DeviceProgram, prepared, schedule_of
 from countperf.counting.statements import Statement, StatementReader
 from countperf.counting.statistics import Statistics
+from countperf.display import ShortRepr
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
@@ -35,7 +36,7 @@ Place: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KernelProgram:
+class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes.
 
     Attributes

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
+from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
 from countperf.symbolic.cardinality import assumptions_text, guards_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -47,7 +48,7 @@ Guards = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeParameters:
+class SizeParameters(ShortRepr):
     """The size parameters of a kernel.
 
     Attributes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from countperf.counting.domains import Domains
 from countperf.counting.places import Place
+from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
@@ -22,7 +23,7 @@ __all__ = ["Refusable", "slots_of", "trips_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusable:
+class Refusable(ShortRepr):
     """A count, or why there is none.
 
     Attributes

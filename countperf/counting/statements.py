@@ -23,6 +23,7 @@ import pymbolic.primitives as p
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, MemoryAccess, Operation, type_name
 from countperf.counting.operations import DType, InstructionCounter, Key, is_constant
+from countperf.display import ShortRepr
 from countperf.symbolic.affine import ALWAYS, NotAffineError
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
@@ -33,7 +34,7 @@ _CHAINS = (p.Sum, p.Product, p.Min, p.Max, p.BitwiseAnd, p.BitwiseOr, p.BitwiseX
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(ShortRepr):
     """A private variable, or an element of a private array, whose value is used."""
 
     name: str
@@ -41,7 +42,7 @@ class Read:
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class Node(ShortRepr):
     """One instruction of a statement.
 
     Attributes
@@ -67,7 +68,7 @@ Source: TypeAlias = Node | Read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(ShortRepr):
     """An instruction of the kernel as what it is executed as.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import loopy as lp
 
 from countperf.counting.domains import Domains
+from countperf.display import ShortRepr
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
@@ -16,7 +17,7 @@ __all__ = ["ArrayStorage", "storage_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayStorage:
+class ArrayStorage(ShortRepr):
     """A temporary that lives in registers or in local memory.
 
     Attributes

@@ -10,6 +10,7 @@ from countperf.counting.accesses import Address, step_along
 from countperf.counting.domains import Domains
 from countperf.counting.lane_steps import main_step, steps_along
 from countperf.counting.places import Place
+from countperf.display import ShortRepr
 from countperf.symbolic import sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -19,7 +20,7 @@ __all__ = ["AxisKind", "AxisStride", "strides_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AxisStride:
+class AxisStride(ShortRepr):
     """Change of an access's address along one axis of the launch or one loop.
 
     Attributes

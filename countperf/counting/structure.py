@@ -20,6 +20,7 @@ from countperf.counting.schedule import DeviceProgram, LocalBarrier
 from countperf.counting.slots import Refusable, slots_of, trips_of
 from countperf.counting.strides import AxisKind
 from countperf.counting.vectors import component_of
+from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -36,7 +37,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupShape:
+class GroupShape(ShortRepr):
     """The shape of a work group.
 
     Attributes
@@ -73,7 +74,7 @@ class GroupShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopAnalysis:
+class LoopAnalysis(ShortRepr):
     """A sequential loop, or copies of instructions.
 
     Attributes
@@ -103,7 +104,7 @@ class LoopAnalysis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionAnalysis:
+class InstructionAnalysis(ShortRepr):
     """An instruction in a region.
 
     Attributes
@@ -152,7 +153,7 @@ class InstructionAnalysis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChainAnalysis:
+class ChainAnalysis(ShortRepr):
     """A carried chain of one work item.
 
     Attributes
@@ -184,7 +185,7 @@ class ChainAnalysis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegionAnalysis:
+class RegionAnalysis(ShortRepr):
     """A barrier region.
 
     Attributes
@@ -215,7 +216,7 @@ class RegionAnalysis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramAnalysis:
+class ProgramAnalysis(ShortRepr):
     """A device program.
 
     Attributes

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from countperf.display import short_html, short_repr
 from countperf.documents.files import (
     format_json,
     located,
@@ -32,6 +33,14 @@ class Part(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
     )
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return short_html(self)
 
 
 class Document(Part):

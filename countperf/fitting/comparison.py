@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt
 
-from countperf.display import Drawable, Table, short_repr
+from countperf.display import Drawable, Table
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
 from countperf.fitting.device_constants import (
@@ -141,11 +141,6 @@ class Comparison(Table, Drawable, Document):
     measurement_cases: NonNegativeInt
     unprofiled: dict[str, str] = Field(default_factory=dict)
     models: tuple[ModelResult, ...]
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    __str__ = __repr__
 
     def with_models(self, results: Sequence[ModelResult]) -> Comparison:
         """Return the comparison with more results, in front."""

@@ -22,6 +22,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.features import CountValue, FeatureSpec
 from countperf.fitting.solve import (
@@ -47,7 +48,7 @@ _NULL_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Observation:
+class Observation(ShortRepr):
     """One measured case as the fit sees it.
 
     Attributes
@@ -74,7 +75,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Design:
+class Design(ShortRepr):
     """The design matrix.
 
     Attributes
@@ -148,7 +149,7 @@ def row_weights(design: Design, model_error: float | None) -> Vector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(ShortRepr):
     """Rank analysis of a design: the weights that its cases tell apart.
 
     Attributes

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.features import FeatureSpec
 from countperf.fitting.design import (
@@ -58,7 +59,7 @@ _FEW_STARTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AtCases:
+class AtCases(ShortRepr):
     """Cases that were not in a fit, as it sees them.
 
     Attributes
@@ -81,7 +82,7 @@ class AtCases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Estimate:
+class Estimate(ShortRepr):
     """A model fitted to cases.
 
     Attributes

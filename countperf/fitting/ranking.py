@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
-from countperf.display import short_repr
+from countperf.display import Table
 from countperf.documents import Document, Part
 from countperf.documents.model_names import ModelName
 from countperf.errors import CountperfError
@@ -155,7 +155,7 @@ def _rank(variant: RankedVariant) -> float:
     return float("inf") if variant.predicted_s is None else variant.predicted_s
 
 
-class RankingEvaluation(Document):
+class RankingEvaluation(Table, Document):
     """Ranking quality of a model on the sets of variants measured on a device.
 
     Attributes
@@ -171,11 +171,6 @@ class RankingEvaluation(Document):
     device: str
     model: ModelName
     sets: tuple[RankedSet, ...] = ()
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    __str__ = __repr__
 
     @property
     def kendall_tau(self) -> float | None:

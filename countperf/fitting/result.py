@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from countperf.display import Drawable, Table, short_repr
+from countperf.display import Drawable, ShortRepr, Table
 from countperf.fitting.design import Design, Diagnosis, Observation
 from countperf.fitting.estimate import Estimate
 from countperf.fitting.solve import Solution, Vector
@@ -14,7 +14,7 @@ from countperf.predictions import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FitResult(Table, Drawable):
+class FitResult(Table, Drawable, ShortRepr):
     """A fit.
 
     Attributes
@@ -36,9 +36,6 @@ class FitResult(Table, Drawable):
     observations: tuple[Observation, ...]
     estimate: Estimate
     held_out: tuple[HeldOutCase, ...]
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
     @property
     def design(self) -> Design:

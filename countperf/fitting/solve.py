@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.errors import FitError, FitNotConvergedError
 
 Vector = NDArray[np.float64]
@@ -29,7 +30,7 @@ _NNLS_STEPS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Solution:
+class Solution(ShortRepr):
     """A least-squares solution.
 
     Attributes

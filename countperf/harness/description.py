@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import loopy as lp
 import numpy as np
 from loopy import AddressSpace
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
@@ -203,6 +204,7 @@ def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
     KernelBuildError
         The type of an argument is not known, or an argument is of a kind that cannot be passed.
     """
+    t_unit = with_argument_types(t_unit)
     entry = with_arguments(t_unit.default_entrypoint)
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
     arrays: list[KernelArray] = []
@@ -233,6 +235,16 @@ def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
         assumptions=entry.assumptions,
         enqueue=enqueue,
     )
+
+
+def with_argument_types(t_unit: Any) -> Any:
+    """Return a kernel with the types that Loopy infers for arguments without one, such as sizes.
+
+    Arguments that ``"..."`` stands for have none until code is generated.
+    """
+    if all(arg.dtype is not None for arg in t_unit.default_entrypoint.args):
+        return t_unit
+    return lp.infer_unknown_types(t_unit, expect_completion=False)
 
 
 def _read_variables(kernel: Any) -> frozenset[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from countperf.display import ShortRepr
 from countperf.hardware.identity import DeviceIdentity
 
 GroupClass = Literal["small", "medium", "large"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceLimits:
+class DeviceLimits(ShortRepr):
     """Limits of a device: group sizes, memory, timer resolution.
 
     Attributes
@@ -64,7 +65,7 @@ class DeviceLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(ShortRepr):
     """A device that is present.
 
     Attributes

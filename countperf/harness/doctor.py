@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from countperf.display import short_repr
+from countperf.display import ShortRepr
 from countperf.harness import nvcc
 from countperf.harness.compile import sass
 from countperf.harness.compile.sass import find_disassembler
@@ -95,7 +95,7 @@ class ToolReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorReport:
+class DoctorReport(ShortRepr):
     """The state of OpenCL and CUDA on this machine.
 
     Attributes
@@ -129,9 +129,6 @@ class DoctorReport:
     default: str | None
     advice: tuple[str, ...]
     tools: tuple[ToolReport, ...] = ()
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
     @property
     def is_healthy(self) -> bool:

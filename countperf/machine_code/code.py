@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from countperf.display import ShortRepr
 from countperf.machine_code.flow import Instruction
 from countperf.machine_code.instruction_mix import CodeShares, shares_of
 from countperf.machine_code.static_path import DEFAULT_TRIPS, find_way
@@ -17,7 +18,7 @@ _WORTH_IN_VECTORS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledRegion:
+class CompiledRegion(ShortRepr):
     """A loop of compiled code without the loops within, or what is in no loop.
 
     Attributes
@@ -55,7 +56,7 @@ class CompiledRegion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledCode:
+class CompiledCode(ShortRepr):
     """A kernel as a compiler left it.
 
     Attributes

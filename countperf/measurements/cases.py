@@ -9,7 +9,7 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from countperf.display import short_repr
+from countperf.display import ShortRepr
 from countperf.errors import KernelSpecificationError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ Reference: TypeAlias = "Callable[[Mapping[str, Any], Mapping[str, int]], dict[st
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCase:
+class KernelCase(ShortRepr):
     """One kernel at one set of sizes, with all that it takes to run and check it.
 
     A name and a kernel are enough; the rest has defaults.
@@ -153,9 +153,6 @@ class KernelCase:
         }
         for name, value in changes.items():
             object.__setattr__(self, name, value)
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-from countperf.display import short_repr
 from countperf.documents import Part, parse_json, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.measurements.cases import KernelCase, Purpose
@@ -100,11 +99,6 @@ class Measurement(_Line):
     device_state: dict[str, float] = Field(default_factory=dict)
     code: dict[str, NonNegativeInt] | None = None
     transactions: dict[str, NonNegativeInt] | None = None
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    __str__ = __repr__
 
     @property
     def known_at_sizes(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.display import Table, short_repr
+from countperf.display import ShortRepr, Table
 from countperf.documents import (
     COMPRESSED,
     damaged_line,
@@ -44,7 +44,7 @@ def measurements_in(folder: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementSet(Table):
+class MeasurementSet(Table, ShortRepr):
     """Measurements of one device by one protocol; iterates over them.
 
     Attributes
@@ -63,9 +63,6 @@ class MeasurementSet(Table):
     measurements: tuple[Measurement, ...] = ()
     failures: tuple[FailedCase, ...] = ()
     resumptions: tuple[Resumption, ...] = ()
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
     def __len__(self) -> int:
         return len(self.measurements)

@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from countperf import front_door
-from countperf.display import Drawable, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, shortened
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_whole
 
@@ -40,7 +40,7 @@ _OPTIONS = ("stream", "device", "after", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(ShortRepr):
     """One step of an application.
 
     Attributes
@@ -94,7 +94,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedStep:
+class TimedStep(ShortRepr):
     """A step in a schedule.
 
     Attributes

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from countperf.counting.programs import KernelProgram, kernel_programs
+from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.profile import (
@@ -30,7 +31,7 @@ MAX_INSTRUCTIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelProfiler:
+class KernelProfiler(ShortRepr):
     """A Loopy kernel on a device: gives its profile at any sizes.
 
     Attributes

@@ -73,6 +73,8 @@ class MechanisticPrediction(Prediction):
     bound: Bound
     results: Mapping[str, float] = field(default_factory=dict[str, float])
 
+    __repr__ = Prediction.__repr__
+
 
 @runtime_checkable
 class ParametricProfile(Protocol):

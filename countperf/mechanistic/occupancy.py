@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from countperf.display import ShortRepr
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.checks import check_positive, check_whole
@@ -35,7 +36,7 @@ _MODEL = "occupancy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Residency:
+class Residency(ShortRepr):
     """Work groups and sub-groups that are resident on a compute unit.
 
     Attributes

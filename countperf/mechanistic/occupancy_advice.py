@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from countperf import front_door
-from countperf.display import Table, shortened
+from countperf.display import ShortRepr, Table, shortened
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.occupancy import Residency, resident_groups
@@ -15,7 +15,7 @@ from countperf.mechanistic.profile import ProfiledKernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(ShortRepr):
     """A change of one resource, with all others as they are, that raises the occupancy.
 
     Attributes
@@ -34,7 +34,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramOccupancy:
+class ProgramOccupancy(ShortRepr):
     """Occupancy of one device program.
 
     Attributes

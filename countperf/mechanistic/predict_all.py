@@ -25,6 +25,7 @@ from countperf.mechanistic.transit import TransitModel
 from countperf.mechanistic.volkov import VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.predictions import largest_first
+from countperf.sizes import given_sizes
 
 SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""
@@ -129,7 +130,7 @@ def predict_all(
     >>> found["roofline"].bound
     'memory'
     """
-    values = {**(parameters or {}), **more}
+    values = given_sizes(parameters, more)
     chosen = chosen_models(models)
     profiler = (
         kernel

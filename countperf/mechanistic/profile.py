@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
+from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
@@ -38,7 +39,7 @@ _WHOLE = ("registers_per_work_item", "local_bytes_per_group")
 
 
 @dataclass(frozen=True, slots=True)
-class InstructionGraph:
+class InstructionGraph(ShortRepr):
     """Instructions of a sub-group in program order, and which results each waits for.
 
     Attributes
@@ -180,7 +181,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelProfile:
+class KernelProfile(ShortRepr):
     """A kernel as mechanistic models see it; all but the name is optional.
 
     A model that needs what is absent (``None``) raises `ModelNotApplicableError` naming the field.
@@ -423,7 +424,7 @@ class LaunchConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfiledKernel:
+class ProfiledKernel(ShortRepr):
     """A kernel's profile and launch at fixed sizes: what mechanistic models predict.
 
     Attributes

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from countperf.display import ShortRepr
 from countperf.documents import read_file_text
 from countperf.errors import TableError
 from countperf.hardware.parameters import DeviceParameters
@@ -44,7 +45,7 @@ _NUMBER = re.compile(r"^\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelMetrics:
+class KernelMetrics(ShortRepr):
     """Metrics of one kernel, means over its launches.
 
     Attributes

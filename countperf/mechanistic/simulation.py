@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from countperf.display import Drawable
+from countperf.display import Drawable, ShortRepr
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
@@ -88,7 +88,7 @@ class Issue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation(Drawable):
+class Simulation(ShortRepr, Drawable):
     """Result of a simulation.
 
     Attributes

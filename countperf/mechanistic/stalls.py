@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+from countperf.display import ShortRepr
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.simulation import Issue, Simulation, Workload
@@ -52,7 +53,7 @@ class Stall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StallReport:
+class StallReport(ShortRepr):
     """Stalls of one subsystem over a simulation.
 
     Attributes

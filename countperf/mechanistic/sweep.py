@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from countperf import front_door
-from countperf.display import Drawable, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, shortened
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.answers import Answer
@@ -27,7 +27,7 @@ _PARALLEL = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPoint:
+class SweepPoint(ShortRepr):
     """Predictions at one value of an axis.
 
     Attributes

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.display import short_repr
+from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
 from countperf.measurements.timing import TimingDocument
@@ -36,6 +36,7 @@ from countperf.models.fitted_weights import FittedWeights
 from countperf.models.records import Calibration
 from countperf.models.validity import NORMAL_QUANTILES, Level
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
+from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement
@@ -49,7 +50,7 @@ _LEAST_SCATTER = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AnchoredWeights:
+class AnchoredWeights(ShortRepr):
     """Weights for one kernel, corrected by runs of it; a `TimeModel`.
 
     Attributes
@@ -80,9 +81,6 @@ class AnchoredWeights:
     scatter: float = 0.0
     cold: bool = False
     given: object = None
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
     @property
     def model(self) -> str:
@@ -116,7 +114,7 @@ class AnchoredWeights:
         """
         if kernel is not None:
             self._check(self.weights.counted(kernel))
-        values = {**(parameters or {}), **more}
+        values = given_sizes(parameters, more)
         found = self.weights.predict_counts(self.vector, values, level=level)
         low_high = found.interval_s
         return replace(

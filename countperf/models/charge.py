@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.predictions import Quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Charge:
+class Charge(ShortRepr):
     """A time, and what it is made of.
 
     Attributes

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, model_validator
 
+from countperf.display import ShortRepr
 from countperf.documents import Part
 from countperf.models.function import Column, ModelFunction
 from countperf.models.packing import FloatRows, Floats, IntegerRows, Names
@@ -246,7 +247,7 @@ def _in_blocks(rows: Array, width: int) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Corrector:
+class Corrector(ShortRepr):
     """A correction over weights, ready to be asked.
 
     Attributes
@@ -349,7 +350,7 @@ class Corrector:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProjectedCorrector:
+class ProjectedCorrector(ShortRepr):
     r"""A correction of one kernel at one size, from the few numbers that its profile follows from.
 
     With a row of :math:`-2 x_i` for each number, one of :math:`|x_i|^2` and one of ones, a single

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, PredictionError
 from countperf.features import covers
 from countperf.models.correction import (
@@ -66,7 +67,7 @@ class CompiledVector(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProportionalCounts(FieldsAlone):
+class ProportionalCounts(ShortRepr, FieldsAlone):
     """A kernel's counts but for factors: one of all that are proportional to each other.
 
     Attributes
@@ -138,7 +139,7 @@ class ProportionalCounts(FieldsAlone):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CompiledCorrection(FieldsAlone):
+class CompiledCorrection(ShortRepr, FieldsAlone):
     """The correction of a kernel's time (`countperf.models.correction`), over its own weights.
 
     Attributes
@@ -330,7 +331,7 @@ class CompiledCorrection(FieldsAlone):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CostFunction(FieldsAlone):
+class CostFunction(ShortRepr, FieldsAlone):
     """Predicted time of a kernel on a device, s, at parameters; microseconds per call; picklable.
 
     Attributes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from countperf.display import Table, short_repr
+from countperf.display import ShortRepr, Table
 from countperf.models.exercise import Exercise
 from countperf.models.records import Range
 from countperf.models.validity import EXTRAPOLATION_FACTOR, NOTABLE_SHARE
@@ -28,7 +28,7 @@ _ELEMENT_TYPES = ("f32", "f64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureCoverage:
+class FeatureCoverage(ShortRepr):
     """Coverage of one feature of a kernel.
 
     Attributes
@@ -104,7 +104,7 @@ class FeatureCoverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage(Table):
+class Coverage(Table, ShortRepr):
     """Coverage of the features of a kernel.
 
     Attributes
@@ -148,9 +148,6 @@ class Coverage(Table):
     recorded: bool
     grade: Grade
     verdict: Verdict
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
 
 def verdict_of(features: Sequence[FeatureCoverage], *, needs_sizes: bool) -> tuple[Grade, Verdict]:

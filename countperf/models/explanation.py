@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.display import Drawable, Table, short_repr
+from countperf.display import Drawable, ShortRepr, Table
 from countperf.errors import ParameterError
 from countperf.models.charge import Charge
 from countperf.models.evaluation import multiplied_with
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedPart:
+class ExplainedPart(ShortRepr):
     """A weight's part of a time.
 
     Attributes
@@ -71,7 +71,7 @@ class ExplainedTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation(Table, Drawable):
+class Explanation(Table, Drawable, ShortRepr):
     """A prediction with what it is made of.
 
     Attributes
@@ -98,9 +98,6 @@ class Explanation(Table, Drawable):
     shapes: tuple[FittedParameter, ...]
     global_bytes: float
     flops: float
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
 
 def explain(weights: FittedWeights, vector: PropertyVector, prediction: Prediction) -> Explanation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from countperf.display import ShortRepr
 from countperf.metrics import factor_between
 
 NOTABLE_FACTOR = 1.6
@@ -96,7 +97,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsCheck:
+class WeightsCheck(ShortRepr):
     """Whether weights fit the machine at hand.
 
     Attributes

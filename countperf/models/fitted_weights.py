@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
-from countperf.display import Drawable, Table, short_repr
+from countperf.display import Drawable, Table
 from countperf.documents import Document
 from countperf.documents.model_names import UNCORRECTED, ModelName
 from countperf.errors import (
@@ -95,11 +95,6 @@ class FittedWeights(Table, Drawable, Document):
     exercise: dict[str, Exercise] = Field(default_factory=dict)
     correction: Correction | None = None
     written_by: str = ""
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    __str__ = __repr__
 
     @field_validator("weights")
     @classmethod

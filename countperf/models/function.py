@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.features import CountValue, covers
 from countperf.models.definition import ModelDefinition
 from countperf.models.evaluation import array_function, derivative
@@ -37,7 +38,7 @@ _NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelInputs:
+class ModelInputs(ShortRepr):
     """Feature values of a kernel at given parameters.
 
     Attributes
@@ -99,7 +100,7 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModelFunction:
+class ModelFunction(ShortRepr):
     """A model over fixed columns.
 
     Attributes

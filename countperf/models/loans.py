@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.display import ShortRepr
 from countperf.features import FeatureSpec
 from countperf.predictions import Verdict
 
@@ -91,7 +92,7 @@ _LIKE_FUNCTION, _OTHER_FUNCTION = (2, 6.0), (5, 16.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loan:
+class Loan(ShortRepr):
     """Cost of a property that has no weight, taken from a feature that has one.
 
     Attributes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from countperf.display import ShortRepr
 from countperf.errors import UnmeasuredPropertyError
 
 ExercisingKernels = Callable[[str], Sequence[str]]
@@ -14,7 +15,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmeasured:
+class Unmeasured(ShortRepr):
     """Feature that a kernel needs and a weight set lacks.
 
     Attributes

@@ -19,6 +19,7 @@ from countperf.models.fitted_weights import FittedWeights
 from countperf.models.unmeasured import ExercisingKernels
 from countperf.models.validity import Level
 from countperf.predictions import ParameterValue, Prediction
+from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     from countperf.measurements import Measurement, TimingDocument
@@ -109,7 +110,7 @@ class WeightSet(FittedWeights):
         """
         return front_door.function("predict")(
             kernel,
-            {**(parameters or {}), **more},
+            given_sizes(parameters, more),
             weights=self,
             incomplete_ok=incomplete_ok,
             level=level,
@@ -230,7 +231,7 @@ class WeightSet(FittedWeights):
         """
         self.check_counting_rules()
         vector = self.counted(kernel)
-        values = {**(parameters or {}), **more}
+        values = given_sizes(parameters, more)
         return coverage(
             self, vector, values, exercise=exercise, exercising_kernels=exercising_kernels
         )

@@ -11,11 +11,11 @@ from countperf.counting.keys import Granularity
 from countperf.counting.producers import translation_unit
 from countperf.counting.size_ranges import size_ranges
 from countperf.counting.sizes import require_sizes
-from countperf.errors import CountingError, GranularityError, PropertyNameError
+from countperf.errors import CountingError, GranularityError, ParameterError, PropertyNameError
 from countperf.execution.count import ExecutionCounts, count_execution
 from countperf.properties.cache import remembered
 from countperf.properties.site_names import execution_name
-from countperf.properties.taxonomy import View, validate_name
+from countperf.properties.taxonomy import VIEWS, View, validate_name
 from countperf.properties.vector import Count, PropertyVector, granularity_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
@@ -90,6 +90,9 @@ def count_kernel(
     -----
     Stevens & Klöckner (2016), sections 2 and 3. Barriers count once per work item that waits.
     """
+    if view not in VIEWS:
+        message = f"there is no view {view!r}; pass one of {', '.join(map(repr, VIEWS))}"
+        raise ParameterError(message, parameter="view")
     t_unit = translation_unit(t_unit)
     if view == "structure" and (approximate or within is not None):
         raise CountingError(

@@ -27,6 +27,7 @@ from countperf.properties.taxonomy import (
     is_emitted,
     validate_name,
 )
+from countperf.sizes import given_sizes
 from countperf.symbolic.cardinality import from_isl_text, to_isl_text
 from countperf.symbolic.compiled import CompiledCounts
 from countperf.symbolic.piecewise import (
@@ -145,6 +146,10 @@ class Count:
     def __str__(self) -> str:
         """Return isl's piecewise quasi-polynomial; our own notation where guards are not affine."""
         return to_isl_text(self.quantity) or str(self.quantity)
+
+    def __repr__(self) -> str:
+        exact = "" if self.exact else ", not exact"
+        return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
 
 
 CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
@@ -451,7 +456,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         ParameterError
             As for `evaluate`.
         """
-        given = {**(parameters or {}), **more}
+        given = given_sizes(parameters, more)
         missing = [name for name in self.parameters if name not in given]
         for name in given:
             if name not in self.parameters:

@@ -80,7 +80,7 @@ def schedule_figure(*schedules: Schedule) -> Figure:
             row = rows.index((each.step.device, each.step.engine))
             start, length = each.start_s / scale, (each.end_s - each.start_s) / scale
             panel.barh(row, length, left=start, color=_COLORS[each.step.kind], edgecolor="white")
-            panel.text(start + length / 2, row, each.name, ha="center", va="center", fontsize=7)
+            panel.text(start + length / 2, row, each.name, ha="center", va="center", fontsize=9)
         panel.set_yticks(range(len(rows)), [f"device {d}: {engine}" for d, engine in rows])
         panel.set_ylim(len(rows) - 0.5, -0.5)
         panel.set_title(schedule_head(found), fontsize=9)

@@ -37,12 +37,16 @@ if TYPE_CHECKING:
 
 _LINE = 34
 """Characters of a label."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_LETTER = 0.07
+"""Width of a character of a label, inches."""
 _MOST_VARIANTS = 20
 _MOST_RATES = 10
 _WIDTH = 7.0
 _COLORS = {"flop/s": BLUE, "byte/s": ORANGE}
 _AXES = {"flop/s": (1e9, "arithmetic, Gflop/s"), "byte/s": (1e9, "memory, Gbyte/s")}
 _IMPLIED = "rate that a weight implies, with its standard error"
+_PEAK = "peak that the device's document states"
 _OTHERS = (1e6, "other, million per second")
 
 
@@ -73,12 +77,14 @@ def pair_figure(pair: PredictionPair) -> Figure:
             label=name,
             gid=f"bars-{side}",
         )
-    panel.set_yticks(places, [fill(row[0], _LINE) for row in rows], fontsize=8)
+    panel.set_yticks(places, [fill(row[0], _LINE) for row in rows], fontsize=9)
     panel.invert_yaxis()
     panel.set_xlabel(f"part of the predicted time, {unit}s")
     plain_ticks(panel.xaxis)
-    panel.legend(fontsize=8)
-    figure.suptitle(fill(cause_text(pair.first, pair.second, pair.explained), 86), fontsize=9)
+    panel.legend(fontsize=9)
+    cause = cause_text(pair.first, pair.second, pair.explained)
+    cause = cause.replace(" = ", f"{_NO_BREAK}={_NO_BREAK}")
+    figure.suptitle(fill(cause, 86), fontsize=9)
     return figure
 
 
@@ -94,7 +100,9 @@ def ranking_figure(ranking: Ranking) -> Figure:
     if not best:
         raise ParameterError("no variant has a prediction: nothing to draw", parameter="ranking")
     scale, unit = scale_of([point.time_s for point in best])
-    figure = new_figure((_WIDTH, 1.8 + 0.28 * len(best)))
+    labels = [" ".join(f"{n}={_value(v)}" for n, v in point.choice.items()) for point in best]
+    wider = _LETTER * max(0, max(map(len, labels)) - _LINE)
+    figure = new_figure((_WIDTH + wider, 1.8 + 0.31 * len(best)))
     panel = figure.subplots()
     held = [(place, p.interval_s) for place, p in enumerate(best) if p.interval_s is not None]
     if held:
@@ -119,15 +127,15 @@ def ranking_figure(ranking: Ranking) -> Figure:
     panel.plot([best[0].time_s / scale], [0], "*", color=RED, markersize=13, label="fastest")
     panel.set_yticks(
         range(len(best)),
-        [" ".join(f"{n}={_value(v)}" for n, v in point.choice.items()) for point in best],
-        fontsize=7,
+        labels,
+        fontsize=9,
     )
     panel.invert_yaxis()
     panel.set_xscale("log")
     panel.set_xlabel(f"predicted time, {unit}s")
     panel.set_ylabel("variant, fastest first")
     plain_ticks(panel.xaxis)
-    figure.legend(fontsize=8, loc="outside lower center", ncols=3)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=3)
     sizes = ", ".join(f"{name} = {value}" for name, value in ranking.sizes.items())
     figure.suptitle(f"{ranking.space} on {ranking.device}{', ' if sizes else ''}{sizes}")
     return figure
@@ -173,7 +181,7 @@ def rates_figure(weights: WeightSet, device: DeviceParameters | None = None) -> 
         raise ParameterError("no weight is a rate: nothing to draw", parameter="weights")
     shown = {kind: sorted(found[kind])[:_MOST_RATES] for kind in kinds}
     heights = [len(shown[kind]) + 2.5 for kind in kinds]
-    figure = new_figure((_WIDTH, 0.8 + 0.27 * sum(heights)))
+    figure = new_figure((_WIDTH, 0.8 + 0.3 * sum(heights)))
     panels = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=heights)[:, 0]
     limits = {
         "flop/s": None if device is None else device.peak_flops,
@@ -183,8 +191,8 @@ def rates_figure(weights: WeightSet, device: DeviceParameters | None = None) -> 
         _rates_panel(panel, kind, shown[kind], limits.get(kind))
     marks: list[Any] = [Patch(color=_COLORS.get(kinds[0], GREEN), label=_IMPLIED)]
     if any(limits.get(kind) is not None for kind in kinds):
-        marks.append(Line2D([], [], color=RED, linestyle="--", label="limit of the device"))
-    figure.legend(handles=marks, fontsize=8, loc="outside lower center", ncols=2)
+        marks.append(Line2D([], [], color=RED, linestyle="--", label=_PEAK))
+    figure.legend(handles=marks, fontsize=9, loc="outside lower center", ncols=2)
     total, drawn = (sum(map(len, each.values())) for each in (found, shown))
     some = "" if drawn == total else f"; the {drawn} best known of {total}"
     figure.suptitle(
@@ -210,7 +218,7 @@ def _rates_panel(
     )
     if limit is not None:
         panel.axvline(limit / scale, color=RED, linestyle="--", gid=f"limit-{kind}")
-    panel.set_yticks(range(len(rows)), [fill(text, _LINE + 14) for *_, text in rows], fontsize=7)
+    panel.set_yticks(range(len(rows)), [fill(text, _LINE + 14) for *_, text in rows], fontsize=9)
     panel.invert_yaxis()
     panel.set_xscale("log")
     panel.set_xlabel(title, fontsize=9)

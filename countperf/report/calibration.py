@@ -105,6 +105,32 @@ def calibration_object(result: CalibrationResult) -> dict[str, Any]:
     }
 
 
+def calibration_rows(result: CalibrationResult) -> list[dict[str, Any]]:
+    """Return a row for each model that was calibrated: its errors, as shares, and its file."""
+    found: list[dict[str, Any]] = []
+    for each in result.models:
+        chosen = next(candidate for candidate in each.fit.candidates if candidate.chosen)
+        found.append(
+            {
+                "model": each.kind,
+                "held_out_error": chosen.held_out_error,
+                "expected_error": None if each.expected is None else each.expected.typical_error,
+                "after_five_minutes": None if each.later is None else each.later.typical_error,
+                "weights": str(each.path),
+            }
+        )
+    return found
+
+
+def refreshed_rows(result: Refreshed) -> list[dict[str, Any]]:
+    """Return a row for each group of weights of each model: the factor by which it changed."""
+    return [
+        {"model": model, "group": group, "factor": factor}
+        for model, factors in result.factors.items()
+        for group, factor in factors.items()
+    ]
+
+
 def refreshed_text(result: Refreshed) -> str:
     """Return by how much groups of weights changed, as lines of text."""
     lines = [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.hardware.parameters import some_of
 from countperf.models.library import short_name
+from countperf.report.names import uncharged_lines
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import verdict_object
 from countperf.report.text import NAMED_OTHERS
@@ -55,7 +56,7 @@ def coverage_text(coverage: Coverage) -> str:
     if coverage.correction is not None:
         lines.append(f"{coverage.correction.name}: {coverage.correction.message}")
     if coverage.ignored:
-        lines.append(f"not charged by this model: {', '.join(coverage.ignored)}")
+        lines += uncharged_lines(coverage.ignored)
     return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from countperf.models.units import unit_of
+from countperf.report.names import uncharged_lines
 from countperf.report.numbers import format_percent, format_quantity, format_share, format_table
 from countperf.report.objects import prediction_object
 from countperf.report.plausibility import implied_rate, rate_of
@@ -58,7 +59,7 @@ def explanation_text(
     if device is None:
         lines.append(NO_RATES)
     if prediction.ignored:
-        lines.append(f"not charged by this model: {', '.join(prediction.ignored)}")
+        lines += uncharged_lines(prediction.ignored)
     lines += correction_lines(prediction)
     if prediction.caveats:
         lines.append(verdicts_text(prediction.caveats))

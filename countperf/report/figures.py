@@ -72,6 +72,7 @@ _GROUP_COLORS: Mapping[str, str] = dict(
 )
 _PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
 _REASON = 70  # letters of a reason in a figure
+_REASON_LINE = 40
 _LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s", GREEN)}
 _NEAR = 1.6  # a factor between predicted and measured times
 _ACROSS = 4  # panels
@@ -147,7 +148,7 @@ def prediction_figure(
             xytext=(3, 0),
             textcoords="offset points",
             va="center",
-            fontsize=8,
+            fontsize=9,
         )
     panel.set_yticks(range(len(rows)), [fill(row.text, _LINE) for row in rows])
     panel.invert_yaxis()
@@ -181,7 +182,7 @@ def _group_legend(panel: Axes, rows: Sequence[BreakdownRow]) -> None:
 
     groups = dict.fromkeys(row.group for row in rows)
     panel.legend(
-        handles=[Patch(color=_GROUP_COLORS[group], label=group) for group in groups], fontsize=8
+        handles=[Patch(color=_GROUP_COLORS[group], label=group) for group in groups], fontsize=9
     )
 
 
@@ -266,7 +267,7 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
         ylabel="arithmetic rate, Gflop/s",
     )
     plain_both(panel)
-    panel.legend(fontsize=8)
+    panel.legend(fontsize=9)
     figure.suptitle(_prediction_title(explanation.prediction), fontsize=10)
     return figure
 
@@ -347,7 +348,7 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
     for panel in list(panels.flat)[len(shown) :]:
         panel.set_visible(False)
     share_labels(figure, "measured time, ms", "predicted / measured time")
-    figure.legend(handles=list(drawn.values()), fontsize=8, loc="outside upper center", ncols=3)
+    figure.legend(handles=list(drawn.values()), fontsize=9, loc="outside upper center", ncols=3)
     return figure
 
 
@@ -375,7 +376,7 @@ def fit_figure(fit: FitResult) -> Figure:
     panel.plot(*zip(*points, strict=True), "o", color=BLUE, markersize=3, label=what, gid="cases")
     _factor_lines(panel)
     panel.set(xlabel="measured time, ms", ylabel="predicted / measured time")
-    panel.legend(fontsize=8)
+    panel.legend(fontsize=9)
     name = f"{short_name(fit.weights.model)} model of {fit.weights.device.slug}"
     panel.set_title(f"{name}, {len(points)} cases", fontsize=10)
     return figure
@@ -430,11 +431,12 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
                 panel.text(
                     0.02,
                     row,
-                    reason,
+                    fill(reason, _REASON_LINE),
                     transform=panel.get_yaxis_transform(),
-                    fontsize=6,
+                    fontsize=9,
                     va="center",
                     color=GRAY,
+                    in_layout=False,
                 )
         panel.set_title(comparison.device, fontsize=10)
         panel.grid(visible=True, axis="x", alpha=0.3)
@@ -443,7 +445,7 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     panels[0].set_ylim(len(models) - 0.5, -0.5)
     figure.supxlabel("error: geometric mean of relative errors over test kernels, %", fontsize=10)
     figure.legend(
-        handles=list(drawn.values()), title="constants", loc="outside right upper", fontsize=8
+        handles=list(drawn.values()), title="constants", loc="outside right upper", fontsize=9
     )
     return figure
 
@@ -546,7 +548,7 @@ def variants_figure(
     progress.set(yscale="log", xlabel="time spent, s", ylabel=f"best time so far, {unit}s")
     plain_ticks(progress.yaxis)
     figure.legend(
-        handles=drawn, loc="outside lower center", ncols=3 if is_stacked else 6, fontsize=8
+        handles=drawn, loc="outside lower center", ncols=3 if is_stacked else 6, fontsize=9
     )
     figure.suptitle(title, fontsize=10)
     return figure

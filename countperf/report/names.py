@@ -7,9 +7,10 @@ loads that miss L1: their lines share its sets", in the group "memory: L2". A ta
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from textwrap import wrap
 
 COMPUTE = "compute"
 L1, L2, FAR, TRANSLATION = "memory: L1", "memory: L2", "memory: beyond L2", "memory: pages"
@@ -22,6 +23,8 @@ OTHER = "other"
 
 GROUPS = (COMPUTE, L1, L2, FAR, TRANSLATION, GLOBAL, LOCAL, CHAINS, OVERHEAD, LAUNCH, OTHER)
 """Groups of the parts of a time, in the order in which people think of them."""
+
+_WIDTH = 100  # characters of a line of names
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,53 @@ def plain_name(part: str) -> PlainName:
 def has_plain_name(part: str) -> bool:
     """Return whether a rule of the table covers a part."""
     return any(rule.pattern.fullmatch(part) for rule in _RULES)
+
+
+_FEW = 3
+
+
+def uncharged_text(names: Sequence[str]) -> str:
+    """Write which properties a model leaves out: few by name, of more how many of each group.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The properties.
+
+    Examples
+    --------
+    >>> uncharged_text(["iop.add.i32"])
+    'not charged by this model: i32 additions'
+    """
+    if len(names) <= _FEW:
+        return f"not charged by this model: {', '.join(plain_name(name).text for name in names)}"
+    of_groups = ", ".join(f"{group} {len(held)}" for group, held in _by_group(names).items())
+    number = f"{len(names)} properties"
+    return f"not charged by this model: {number} ({of_groups}; --explain lists them)"
+
+
+def uncharged_lines(names: Sequence[str]) -> list[str]:
+    """Write all properties that a model leaves out: a paragraph for each group."""
+    return [
+        "not charged by this model:",
+        *(
+            line
+            for group, held in _by_group(names).items()
+            for line in wrap(
+                f"{group}: {', '.join(held)}",
+                _WIDTH,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        ),
+    ]
+
+
+def _by_group(names: Sequence[str]) -> dict[str, list[str]]:
+    found = {group: [name for name in names if plain_name(name).group == group] for group in GROUPS}
+    return {group: held for group, held in found.items() if held}
 
 
 @dataclass(frozen=True, slots=True)

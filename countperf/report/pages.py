@@ -318,7 +318,8 @@ def _weights_section(weights: WeightSet, device: DeviceParameters | None) -> Sec
         for name, weight in shown
     )
     zero = len(weights.by_feature) - len(shown)
-    lines = (f"{zero} weights are zero: their cost is in others",) if zero else ()
+    said = "1 weight is zero: its cost" if zero == 1 else f"{zero} weights are zero: their cost"
+    lines = (f"{said} is in others",) if zero else ()
     header = ("group", "what", "weight", "implied rate", "against the device's limits")
     table = PageTable(header=header, rows=rows, right=(2, 3))
     return Section(title="Weights as rates", blocks=(Block(lines=lines, table=table),))

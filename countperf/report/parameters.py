@@ -70,11 +70,11 @@ def _draw_lines(figure: Figure, panel: Axes, result: TuningResult, names: list[s
     for column, name in enumerate(names):
         for value, height in places[name][0].items():
             panel.annotate(
-                str(value), (column, height), xytext=(4, 0), textcoords="offset points", fontsize=7
+                str(value), (column, height), xytext=(4, 0), textcoords="offset points", fontsize=9
             )
     panel.set_xticks(range(len(names)), names)
     panel.set(yticks=[], ylabel="value of the parameter, ordered", xlim=(-0.2, len(names) - 0.5))
-    panel.legend(loc="upper right", fontsize=8)
+    panel.legend(loc="upper right", fontsize=9)
     bar = figure.colorbar(ScalarMappable(norm, colors), ax=panel, label=f"measured time, {unit}s")
     plain_ticks(bar.ax.yaxis)
 

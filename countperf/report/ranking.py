@@ -43,6 +43,16 @@ def ranking_evaluation_object(evaluation: RankingEvaluation) -> dict[str, Any]:
     }
 
 
+def ranking_evaluation_rows(evaluation: RankingEvaluation) -> list[dict[str, Any]]:
+    """Return a row for each set of variants: its sizes and figures, with times in s."""
+    found: list[dict[str, Any]] = []
+    for each in ranking_evaluation_object(evaluation)["sets"]:
+        sizes, regrets = each.pop("parameters"), each.pop("regret")
+        named = {f"regret_top_{top}": value for top, value in regrets.items()}
+        found.append({"family": each.pop("family"), **sizes, **each, **named})
+    return found
+
+
 def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
     return {
         "kendall_tau": of.kendall_tau,

@@ -61,6 +61,6 @@ def replay_figure(result: ReplayResult) -> Figure:
     panel.axhline(result.optimum_s / scale, color=RED, linewidth=0.8, label="optimum of the record")
     panel.set(yscale="log", xlabel="configurations looked at", ylabel=f"recorded time, {unit}s")
     plain_ticks(panel.yaxis)
-    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=9)
     figure.suptitle(f"{result.space} on {result.device}", fontsize=10)
     return figure

@@ -150,7 +150,7 @@ def sweep_figure(found: Sweep) -> Figure:
     if found.over == "group_size":
         panel.set_xscale("log", base=2)
     plain_both(panel)
-    figure.legend(loc="outside right upper", fontsize=8)
+    figure.legend(loc="outside right upper", fontsize=9)
     panel.set_title(sweep_head(found), fontsize=10)
     return figure
 
@@ -173,7 +173,7 @@ def _draw_roofs(panel: Axes, found: Sweep) -> None:
         near = min(points, key=lambda point: point.roofs[name] / min(point.roofs.values()))
         place = points.index(near)
         panel.annotate(
-            f"roof: {name}", (across[place], values[place]), fontsize=8, va="bottom", ha="center"
+            f"roof: {name}", (across[place], values[place]), fontsize=9, va="bottom", ha="left"
         )
 
 
@@ -236,7 +236,7 @@ def model_roofline_figure(answers: ModelAnswers) -> Figure:
         )
     panel.set(xscale="log", yscale="log", xlabel=_LABELS["intensity"], ylabel="Gflop/s")
     plain_both(panel)
-    figure.legend(loc="outside right upper", fontsize=8)
+    figure.legend(loc="outside right upper", fontsize=9)
     sizes = ", ".join(f"{name} = {value}" for name, value in answers.parameters.items())
     panel.set_title(f"{answers.kernel} on {answers.device}, {sizes}", fontsize=10)
     return figure

@@ -10,7 +10,10 @@ import numpy as np
 
 from countperf.errors import ParameterError
 from countperf.fitting.comparison import Comparison
+from countperf.fitting.ranking import RankingEvaluation
 from countperf.fitting.result import FitResult
+from countperf.fitting.transfer.result import CalibrationResult, Refreshed
+from countperf.harness.characterization.document import Characterization
 from countperf.measurements.sets import MeasurementSet
 from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.applications import Schedule
@@ -28,12 +31,15 @@ from countperf.properties.vector import PropertyVector
 from countperf.report.against import compared_parts, names_apart, side_by_side
 from countperf.report.applications import schedule_head, schedule_rows
 from countperf.report.breakdown import breakdown_rows
+from countperf.report.calibration import calibration_rows, refreshed_rows
 from countperf.report.mechanistic import answers_head, answers_rows, occupancy_rows
 from countperf.report.names import plain_name
 from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.ranking import ranking_evaluation_rows
 from countperf.report.replay import replay_head, replay_rows
 from countperf.report.sweeps import sweep_head, sweep_rows
 from countperf.report.text import prediction_head
+from countperf.tuning.devices import DeviceResults
 from countperf.tuning.export import tuning_frame
 from countperf.tuning.ranking import Ranking
 from countperf.tuning.replay import ReplayResult
@@ -332,6 +338,14 @@ def _tuning_head(result: TuningResult) -> list[str]:
     ]
 
 
+def _device_rows(results: DeviceResults) -> Rows:
+    return [
+        {"device": label, **row}
+        for label, result in results.found.items()
+        for row in _tuning_rows(result)
+    ]
+
+
 def _pair_rows(pair: PredictionPair) -> Rows:
     names = names_apart(pair.first, pair.second)
     return [
@@ -386,5 +400,16 @@ _WRITERS: Mapping[type, tuple[Callable[[Any], Rows], Callable[[Any], list[str]]]
     Sweep: (sweep_rows, lambda found: [sweep_head(found)]),
     KernelOccupancy: (occupancy_rows, lambda found: [answers_head(found)]),
     Prediction: (_prediction_rows, _prediction_title),
+    DeviceResults: (_device_rows, lambda found: [f"searches on {', '.join(found.found)}"]),
+    CalibrationResult: (calibration_rows, lambda found: repr(found).splitlines()[:2]),
+    Refreshed: (refreshed_rows, lambda found: repr(found).splitlines()[:1]),
+    RankingEvaluation: (
+        ranking_evaluation_rows,
+        lambda found: [f"ranking by the {short_name(found.model)} model on {found.device}"],
+    ),
+    Characterization: (
+        lambda found: [each.model_dump() for each in found.findings],
+        lambda found: [f"{found.device.slug}: {len(found.findings)} numbers"],
+    ),
     PredictionPair: (_pair_rows, lambda pair: [repr(pair).splitlines()[0]]),
 }

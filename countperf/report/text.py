@@ -13,7 +13,7 @@ from countperf.models.library import short_name
 from countperf.models.units import as_weight, parameter_unit, unit_of
 from countperf.report.accuracy import width_text
 from countperf.report.breakdown import bound_text, breakdown_rows
-from countperf.report.names import OTHER
+from countperf.report.names import OTHER, uncharged_text
 from countperf.report.numbers import (
     format_percent,
     format_quantity,
@@ -113,7 +113,7 @@ def prediction_text(prediction: Prediction, accesses: Iterable[AccessAnalysis] =
     else:
         parts = [*prediction_head(prediction, accesses), _indented(_breakdown_table(prediction))]
     if prediction.ignored:
-        parts.append(f"not charged by this model: {', '.join(prediction.ignored)}")
+        parts.append(uncharged_text(prediction.ignored))
     parts += correction_lines(prediction)
     parts += _caveat_lines(prediction.caveats)
     return "\n".join(part for part in parts if part)

@@ -90,7 +90,7 @@ def timeline_figure(
         )
     if stalls is not None:
         _draw_stalls(figure, panel, stalls, subsystems.index(stalls.subsystem), until)
-    panel.set_yticks(range(len(labels)), labels, fontsize=8)
+    panel.set_yticks(range(len(labels)), labels, fontsize=9)
     panel.set_ylim(len(labels) - 0.5, -0.5)
     panel.set_xlabel("time, cycles")
     plain_ticks(panel.xaxis)
@@ -126,5 +126,5 @@ def _draw_stalls(
             *zip(*chosen, strict=True),
             title=f"{stalls.subsystem} idle",
             loc="outside right upper",
-            fontsize=8,
+            fontsize=9,
         )

@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from math import gcd, lcm
 from typing import TypeAlias
 
+from countperf.display import ShortRepr
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Floor, QuasiPolynomial, sum_over
 
@@ -46,7 +47,7 @@ Row: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Polyhedron:
+class Polyhedron(ShortRepr):
     """Integer points that satisfy affine equalities and inequalities.
 
     Attributes

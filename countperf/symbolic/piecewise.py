@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from countperf.display import Formula
 from countperf.errors import CountingError
 from countperf.symbolic.elimination import Term, multiply_terms
 from countperf.symbolic.memory import kept_in_process
@@ -35,7 +36,7 @@ _MAXIMUM_TESTS = 12_000
 """Of parts that may be empty: a second or so."""
 
 
-class PiecewiseQuasiPolynomial:
+class PiecewiseQuasiPolynomial(Formula):
     """A sum of guarded quasi-polynomials in the parameters; immutable.
 
     Parameters
@@ -255,8 +256,6 @@ class PiecewiseQuasiPolynomial:
             value = str(term.value)
             parts.append(f"({value} : {' and '.join(guards)})" if guards else value)
         return " + ".join(parts)
-
-    __repr__ = __str__
 
 
 def _normalized(

@@ -14,12 +14,13 @@ from fractions import Fraction
 from math import comb, gcd, lcm
 from typing import TypeAlias
 
+from countperf.display import Formula
 from countperf.symbolic.memory import kept_in_process
 
 Number: TypeAlias = int | Fraction
 
 
-class Floor:
+class Floor(Formula):
     """The floor of an integer polynomial divided by a positive integer, as an indeterminate.
 
     Parameters
@@ -46,8 +47,6 @@ class Floor:
 
     def __str__(self) -> str:
         return self.key[1:]
-
-    __repr__ = __str__
 
     @property
     def is_affine(self) -> bool:
@@ -94,7 +93,7 @@ def _multiply_monomials(left: Monomial, right: Monomial) -> Monomial:
     return tuple(sorted(exponents.items(), key=lambda item: _atom_key(item[0])))
 
 
-class QuasiPolynomial:
+class QuasiPolynomial(Formula):
     """A polynomial with rational coefficients in names and floors; immutable.
 
     Parameters
@@ -415,8 +414,6 @@ class QuasiPolynomial:
             parts += [sign, "*".join(factors)]
         head = "-" if parts[0] == "-" else ""
         return head + " ".join(parts[1:])
-
-    __repr__ = __str__
 
 
 def _trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.predictions import Prediction, PredictionPair
 from countperf.tuning.points import Predicted
 from countperf.tuning.space import Choice, SearchSpace
@@ -21,7 +22,7 @@ _ROUNDED = 1e-4  # by which a share may be off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class Contrast(ShortRepr):
     """The winner and the default variant, as predicted and as measured.
 
     The default is the variant whose values come first in the lists of the space's parameters, of

@@ -7,6 +7,8 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from countperf import front_door
+from countperf.display import Table, shortened
 from countperf.errors import CountperfError, ParameterError, TuningError
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.exclusive_timing import TimingLock
@@ -36,7 +38,7 @@ class DeviceSearch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceResults:
+class DeviceResults(Table):
     """Results of a search on each of several devices.
 
     Attributes
@@ -49,6 +51,9 @@ class DeviceResults:
 
     found: dict[str, TuningResult]
     failed: dict[str, CountperfError]
+
+    def __repr__(self) -> str:
+        return shortened(front_door.function("device_results_text")(self))
 
 
 class DevicesInterrupt(KeyboardInterrupt):

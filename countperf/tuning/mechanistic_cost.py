@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from countperf.display import ShortRepr
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.profiles import profile_kernel
@@ -17,7 +18,7 @@ _RESOURCES = ("work_items_per_group", "registers_per_work_item", "local_bytes_pe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MechanisticCost:
+class MechanisticCost(ShortRepr):
     """Predicts variants by a mechanistic model, in the place of fitted weights.
 
     Attributes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from countperf.counting.disk_caches import without_disk_caches
 from countperf.counting.producers import translation_unit
 from countperf.counting.resources import written_instructions
+from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -61,7 +62,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(ShortRepr):
     """A variant that there is not.
 
     Attributes
@@ -80,7 +81,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
+class Predicted(ShortRepr):
     """A variant and its predicted time.
 
     Attributes

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from countperf import front_door
-from countperf.display import Drawable, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, shortened
 from countperf.errors import TuningError
 from countperf.tuning.points import Point, Predicted, Refused
 from countperf.tuning.space import SearchSpace
@@ -18,7 +18,7 @@ _NAMED = 3  # of them in a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(ShortRepr):
     """Why some points fell out at a stage.
 
     Attributes
@@ -34,7 +34,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalCount:
+class RefusalCount(ShortRepr):
     """Number of points that were refused at a stage, and the reasons.
 
     Attributes

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import short_repr
+from countperf.display import ShortRepr
 from countperf.documents import parse_json, read_content
 from countperf.errors import DocumentError, ParameterError
 from countperf.tuning.space import Choice, Value
@@ -42,7 +42,7 @@ _KINDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RecordedSpace:
+class RecordedSpace(ShortRepr):
     """Configurations of a kernel with the times that somebody measured.
 
     Attributes
@@ -165,9 +165,6 @@ class RecordedSpace:
             ],
             np.float64,
         )
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
 
 def read_value(text: str) -> tuple[str, Value]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import Drawable, Table, short_repr
+from countperf.display import Drawable, ShortRepr, Table
 from countperf.errors import ParameterError
 from countperf.tuning.configuration_search import ConfigurationSearch
 from countperf.tuning.recorded_space import RecordedSpace
@@ -36,7 +36,7 @@ class ReplayedTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayResult(Table, Drawable):
+class ReplayResult(Table, Drawable, ShortRepr):
     """Trials of a replayed search, and how the best of them compares with the optimum.
 
     Attributes
@@ -72,9 +72,6 @@ class ReplayResult(Table, Drawable):
         """Shortest time after each trial, s; infinite before the first that ran."""
         times = [np.inf if each.time_s is None else each.time_s for each in self.trials]
         return tuple(float(value) for value in np.minimum.accumulate(times))
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
 
 def _time_of(trial: ReplayedTrial) -> float:

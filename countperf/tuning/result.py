@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Literal, TypeAlias
 
 from countperf import front_door
-from countperf.display import Drawable, Table, shortened
+from countperf.display import Drawable, ShortRepr, Table, shortened
 from countperf.errors import ParameterError
 from countperf.tuning.contrast import Contrast
 from countperf.tuning.points import Predicted, Refused
@@ -131,7 +131,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(ShortRepr):
     """A variant that was built, checked and run.
 
     Attributes

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from countperf.counting.producers import translation_unit
-from countperf.display import short_repr
+from countperf.display import ShortRepr
 from countperf.errors import SearchSpaceError
 from countperf.measurements import KernelCase
 from countperf.tuning.expressions import check_expression, holds
@@ -37,7 +37,7 @@ _COUNTED = 20_000  # choices that are looked at to say how many there are, in a 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SearchSpace:
+class SearchSpace(ShortRepr):
     """Variants of a kernel, one for each choice of parameters that satisfies the constraints.
 
     It goes to other processes to be ranked: its functions have to be importable there (functions
@@ -94,9 +94,6 @@ class SearchSpace:
     tolerance: float = 1e-4
     element_type: str = "f32"
     together: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
     def __post_init__(self) -> None:
         if not self.parameters:

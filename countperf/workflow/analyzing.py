@@ -12,6 +12,7 @@ from countperf.fitting.exercise import exercise
 from countperf.fitting.fit import observations_of
 from countperf.properties.transactions import transaction_roots
 from countperf.properties.transactions import with_transactions as added
+from countperf.sizes import given_sizes
 from countperf.workflow.exercising import catalogue_vectors, lookup_of
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 from countperf.workflow.measured import read_measurements, with_known_transactions
@@ -72,10 +73,10 @@ def coverage(
         chosen = found.select(lambda m: m.purpose == "measurement")
         cases = observations_of(with_known_transactions(chosen, weights.definition))
         recorded = exercise(weights.function, weights.unknowns, cases)
-    known = kernel_statistics(kernel, statistics, {**(parameters or {}), **more})
+    known = kernel_statistics(kernel, statistics, given_sizes(parameters, more))
     lookup = lookup_of(weights.definition)
     return weights.coverage(
-        vector_for(kernel, known, weights, {**(parameters or {}), **more}),
+        vector_for(kernel, known, weights, given_sizes(parameters, more)),
         parameters,
         exercise=recorded,
         exercising_kernels=lambda name: (

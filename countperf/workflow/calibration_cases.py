@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from countperf.display import ShortRepr
 from countperf.errors import ParameterError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.fitting.design import Observation, build_design
@@ -40,7 +41,7 @@ _MEMORY_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CalibrationTask:
+class CalibrationTask(ShortRepr):
     """Task of a calibration.
 
     Attributes

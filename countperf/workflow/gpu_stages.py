@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countperf.display import ShortRepr
 from countperf.documents import (
     parse_json,
     read_file_text,
@@ -42,7 +43,7 @@ _SOME_VARIANTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(ShortRepr):
     """Part of a campaign.
 
     Attributes
@@ -61,7 +62,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(ShortRepr):
     """Options of the campaign.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import NonNegativeFloat
 
+from countperf.display import ShortRepr
 from countperf.documents import (
     Part,
     parse_json,
@@ -37,7 +38,7 @@ class _Progress(Part):
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class Progress(ShortRepr):
     """Progress of the campaign, kept in ``campaign.json``.
 
     Attributes

@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from countperf.display import ShortRepr
 from countperf.errors import (
     KernelSpecificationError,
+    ParameterError,
 )
 from countperf.harness.campaign import measure, open_store
 from countperf.harness.devices import find_device
@@ -39,7 +41,7 @@ _TRIED_VARIANTS = 5  # of a set, to find its sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(ShortRepr):
     """Extent of a campaign.
 
     Attributes
@@ -235,7 +237,7 @@ def measure_catalogue(
     KernelSpecificationError
         No such family.
     """
-    chosen = PROFILES[profile]
+    chosen = _profile(profile)
     if shapes_per_kernel is not None:
         chosen = replace(chosen, shapes_per_kernel=shapes_per_kernel)
     found = find_device(device)
@@ -249,6 +251,13 @@ def measure_catalogue(
         max_group_size=found.limits.max_group_size,
     )
     return _measure(found, chosen, wanted, Path(store), progress)
+
+
+def _profile(name: str) -> Profile:
+    if name not in PROFILES:
+        message = f"there is no profile {name!r}; pass one of {', '.join(map(repr, PROFILES))}"
+        raise ParameterError(message, parameter="profile")
+    return PROFILES[name]
 
 
 def measure_variants(
@@ -285,7 +294,7 @@ def measure_variants(
         There is no such set.
     """
     wanted = [e for name in families or variant_sets() for e in variant_entries(name)[:count]]
-    return _measure(find_device(device), PROFILES[profile], wanted, Path(store), progress)
+    return _measure(find_device(device), _profile(profile), wanted, Path(store), progress)
 
 
 def _measure(

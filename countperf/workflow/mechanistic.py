@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from countperf.errors import DeviceError
+from countperf.errors import DeviceError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.harness.devices import find_device
@@ -25,6 +25,7 @@ from countperf.mechanistic.stalls import StallReport, find_stalls
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.mechanistic.variations import Axis
+from countperf.sizes import given_sizes
 from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.workflow.devices import known_device
 from countperf.workflow.kernels import kernel_itself, kernel_statistics
@@ -73,7 +74,7 @@ def predict_all(
     DeviceError, DocumentError, KernelSpecificationError
         There is no such device or kernel, or its file is damaged.
     """
-    values = {**(parameters or {}), **more}
+    values = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options)
     return _predict_all(profiler, profiler.device, values, models=models)
 
@@ -109,7 +110,7 @@ def occupancy(
     CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
         As for `predict_all`; or not even one group fits.
     """
-    values = {**(parameters or {}), **more}
+    values = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options)
     return KernelOccupancy(
         kernel=profiler.kernel,
@@ -156,7 +157,7 @@ def sweep(
     CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
         As for `predict_all` and `countperf.mechanistic.sweep.sweep`.
     """
-    sizes = {**(parameters or {}), **more}
+    sizes = given_sizes(parameters, more)
     options = {"max_instructions": MAX_SWEPT_INSTRUCTIONS, **(profile_options or {})}
     profiler = profiler_of(kernel, device, sizes, options)
     launches = profiler.launches_at(sizes)
@@ -197,7 +198,7 @@ def simulated_timeline(
     CountingError, ParameterError, DeviceParameterError, DeviceError, DocumentError
         As for `predict_all`.
     """
-    sizes = {**(parameters or {}), **more}
+    sizes = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, sizes, profile_options)
     found = profiler.at(sizes)
     described = with_kernel_classes(profiler.device, found.profile.alpha)
@@ -245,6 +246,13 @@ def profiler_of(
     """Return the profiler of a kernel, or of the one that a text names; errors: `predict_all`."""
     if isinstance(kernel, KernelProfiler):
         return kernel
+    if not isinstance(device, DeviceParameters | str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        message = (
+            f"the device is a {type(device).__name__}; pass the slug of a device (such as"
+            ' "nvidia-gtx-970"), the path of its document or DeviceParameters after the kernel,'
+            ' and sizes after it: predict_all(kernel, device, {"n": 1024})'
+        )
+        raise ParameterError(message, parameter="device")
     given = dict(options or {})
     analysis = given.pop("analysis", None)
     statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)

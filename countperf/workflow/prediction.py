@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.counting.producers import translation_unit
+from countperf.display import ShortRepr
 from countperf.errors import CountperfError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.compile.compiled_kernel import read_compiled
@@ -21,6 +22,7 @@ from countperf.models.validity import Level
 from countperf.models.weights import WeightSet
 from countperf.properties.transactions import with_transactions as added
 from countperf.properties.vector import PropertyVector
+from countperf.sizes import given_sizes
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
 from countperf.workflow.target import (
     COMPILED_CHOICE,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DetailedPrediction:
+class DetailedPrediction(ShortRepr):
     """A prediction with what it was made from.
 
     Attributes
@@ -126,7 +128,7 @@ def predict(
     )
     made = predict_in_detail(
         kernel,
-        {**(parameters or {}), **more},
+        given_sizes(parameters, more),
         target,
         anchors=anchors,
         statistics=statistics,
@@ -151,7 +153,7 @@ def explain(
     """
     named = {each.name for each in fields(Target)} & options.keys()
     target = Target(**{name: options.pop(name) for name in named})
-    sizes = {**(parameters or {}), **options}
+    sizes = given_sizes(parameters, options)
     found = predict_in_detail(
         kernel,
         sizes,
@@ -302,7 +304,7 @@ def with_compiled_code(
     vector = counted(
         found, statistics=statistics, view="structure", instruction_counts=instruction_counts
     )
-    return _with_code(vector, found, {**(parameters or {}), **more}, device or "pocl:0", statistics)
+    return _with_code(vector, found, given_sizes(parameters, more), device or "pocl:0", statistics)
 
 
 def _with_code(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from countperf.errors import DeviceMismatchError
+from countperf.display import ShortRepr
+from countperf.errors import DeviceMismatchError, ParameterError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.devices import discover, find_device
 from countperf.models.compiled import COMPILED
@@ -30,7 +31,7 @@ def failed_reading(error: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Target:
+class Target(ShortRepr):
     """Weights that predict and the device to predict for, as callers of `predict` name them.
 
     Attributes
@@ -77,6 +78,12 @@ class Target:
             return default_weights(self.device, model=self.model)
         if isinstance(self.weights, WeightSet):
             return self.weights
+        if not isinstance(self.weights, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+            message = (
+                f"weights are a name, a path or what load_weights returns, not {self.weights!r};"
+                " countperf.available_weights() lists the names"
+            )
+            raise ParameterError(message, parameter="weights")
         return load_weights(self.weights, model=self.model)
 
     def checked(self) -> WeightSet:

@@ -35,7 +35,7 @@ from countperf.measurements import (
 )
 from countperf.report.timing import timing_html, timing_records, timing_text
 from countperf.report.timing_figure import timing_figure
-from countperf.sizes import Sizes, combine_sizes
+from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
 from countperf.workflow.target import (
     COMPILED_CHOICE,
@@ -228,7 +228,7 @@ def time_kernel(
     >>> timing = time_kernel("n-body", n=[256, 512])  # doctest: +SKIP
     >>> timing.to_frame()  # doctest: +SKIP
     """
-    at = {**(sizes or {}), **more}
+    at = given_sizes(sizes, more)
     work = _work(kernel, at, statistics, instruction_counts, make_arguments, reference, tolerance)
     used = (protocol or TIMING).changed(**({} if rounds is None else {"rounds": rounds}))
     if runner is None:

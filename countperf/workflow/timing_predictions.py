@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.display import ShortRepr
 from countperf.errors import CountingError, CountperfError
 from countperf.hardware.parameters import some_of
 from countperf.harness.progress import Progress, ProgressEvent
@@ -31,7 +32,7 @@ _VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelAtPoints:
+class KernelAtPoints(ShortRepr):
     """A kernel to time, at some points, and all that is known of it.
 
     Attributes

@@ -16,6 +16,7 @@ from countperf.models.compiled import COMPILED
 from countperf.models.library import load_weights, short_name
 from countperf.models.weights import WeightSet
 from countperf.report.live import LiveSearch, in_notebook
+from countperf.sizes import given_sizes
 from countperf.tuning.by_code import ranked_by_code
 from countperf.tuning.checked_space import checked_space
 from countperf.tuning.devices import DeviceSearch
@@ -97,7 +98,7 @@ def rank(
     ParameterError
         A size is not positive, or is none of the space.
     """
-    sizes = {**(parameters or {}), **more}
+    sizes = given_sizes(parameters, more)
     space = named_in_processes(space)
     asked = checked_space(space, sizes)
     found = None if device is None else find_device(device)
@@ -235,7 +236,7 @@ def tune(
     began_s = clock.now()
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
-    sizes = {**(parameters or {}), **more}
+    sizes = given_sizes(parameters, more)
     space = named_in_processes(space)
     checked_space(space, sizes)
     found = find_device(device)
@@ -303,7 +304,7 @@ def tune_devices(
     SearchSpaceError, PredictionError, DeviceError, DocumentError, ParameterError
         Wrong space, weights or devices.
     """
-    sizes = {**(parameters or {}), **more}
+    sizes = given_sizes(parameters, more)
     space = named_in_processes(space)
     checked_space(space, sizes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,32 @@ def test_the_script_for_bash_knows_all_commands_and_is_one(
     assert offered.stdout.split() == [name for name in COMMANDS if name.startswith("re")]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["predict", "ker"], {"kernel.py"}),
+        (["predict", "kernel.py:axpy", "--weights", "pocl-epyc-z"],
+         {"pocl-epyc-zen3", "pocl-epyc-zen4", "pocl-epyc-zen5"}),
+        (["report", "intel-x"], {"intel-xeon-model167"}),
+        (["report", "ke"], {"kernel.py"}),
+        (["rank", "matmul", "--wei"], {"--weights"}),
+    ],
+)  # fmt: skip
+def test_files_fits_and_options_are_completed(
+    words: list[str], expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("shtab", reason="completion needs the extra 'completion'")
+    with pytest.raises(SystemExit):
+        main(["--print-completion", "bash"])
+    (tmp_path / "kernel.py").touch()
+    offered = subprocess.run(
+        ["bash", "-c", f"{capsys.readouterr().out}\nCOMP_WORDS=(countperf {' '.join(words)})"
+         f" COMP_CWORD={len(words)}\n_shtab_countperf; printf '%s\\n' \"${{COMPREPLY[@]}}\""],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert set(offered.stdout.split()) == expected
+
+
 def test_unknown_shells_and_a_missing_library_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +64,7 @@ def test_unknown_shells_and_a_missing_library_are_named(
         main(["--print-completion", "cmd"])
     assert "no completion for cmd; shells are bash" in capsys.readouterr().err
 
+    monkeypatch.delitem(sys.modules, "countperf.cli.completion")
     monkeypatch.setitem(sys.modules, "shtab", None)
     with pytest.raises(SystemExit):
         main(["--print-completion", "bash"])

@@ -270,3 +270,16 @@ def test_given_index_arrays_that_leave_an_array_are_refused_before_a_launch(
         with pytest.raises(KernelBuildError, match="nothing was launched: pass other elements"):
             bind_arguments(session, kernel, SIZES, {**given, each: wrong})
     bind_arguments(session, kernel, SIZES, given)
+
+
+def test_sizes_that_are_not_declared_have_the_type_that_loopy_gives_them() -> None:
+    unit = lp.make_kernel(
+        "{ [i,j]: 0 <= i < n and 0 <= j < m }",
+        "y[i] = sum(j, a[i,j]*x[j])",
+        [lp.GlobalArg("a", np.float32, shape="n,m"), lp.GlobalArg("x,y", np.float32), "..."],
+        lang_version=(2018, 2),
+    )
+
+    kernel = describe_kernel(unit, lambda _: [])
+
+    assert kernel.scalars == {"n": np.dtype(np.int32), "m": np.dtype(np.int32)}

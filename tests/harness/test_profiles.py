@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import DeviceError
+from countperf.errors import DeviceError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.harness.nvcc import compile_for, find_nvcc
 from countperf.harness.profiles import compiled_registers, profile_kernel
@@ -70,3 +70,8 @@ def test_registers_do_not_matter_on_a_cpu() -> None:
 def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(DeviceError, match="no description"):
         profile_kernel(profiled.saxpy(), "nvidia-voodoo")
+
+
+def test_sizes_in_the_place_of_the_device_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"the device is a dict; pass the slug of a device"):
+        predict_all(profiled.saxpy(), {"n": 2**20})  # pyright: ignore[reportArgumentType] - refused

@@ -49,7 +49,7 @@ def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
         "  memory: global  8.00 µs  80 %  32-bit loads of neighbors\n"
         "  compute         1.00 µs  10 %  f32 additions\n"
         "  launch          1.00 µs  10 %  launching\n"
-        "not charged by this model: iop.add.i32"
+        "not charged by this model: i32 additions"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from countperf.display import MOST_LINES
 from countperf.errors import KernelBuildError, ParameterError, TuningError
 from countperf.hardware.identity import DeviceType
 from countperf.harness.clock import Timing
@@ -109,6 +110,10 @@ def test_each_device_gets_a_result_and_a_journal(tmp_path: Path) -> None:
     assert again.found["fake:0"].winner == results.found["fake:0"].winner
     assert set(device_results_object(results)["devices"]) == {"fake:0", "fake:1"}
     assert device_results_text(results).count("numbers checked") == 2
+    frame = results.to_frame()
+    assert set(frame["device"]) == {"fake:0", "fake:1"}
+    assert frame["is_winner"].sum() == 2
+    assert len(repr(results).splitlines()) <= MOST_LINES
 
 
 def test_a_run_on_the_processors_is_alone() -> None:

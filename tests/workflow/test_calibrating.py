@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from countperf.cli import main
+from countperf.display import MOST_LINES
 from countperf.documents import Document
 from countperf.errors import DeviceError, ParameterError, UnstableMeasurementError
 from countperf.fitting.transfer.choice import KernelChoice, shipped_choice
@@ -100,6 +101,10 @@ def test_a_device_gets_weights_that_predict_and_can_be_refreshed(
     assert found.name == again.name == "mine/test"
     assert found.is_complete
     assert again.cases == found.cases
+    assert len(repr(found).splitlines()) <= MOST_LINES
+    assert repr(found).startswith("mine/test: ")
+    assert list(found.to_frame()["model"]) == ["structural"]
+    assert set(refreshed.to_frame()["model"]) == {"structural"}
     weights = load_weights("mine/test", own=own)
     assert weights.device == device.identity
     assert weights.source is not None

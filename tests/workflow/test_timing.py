@@ -742,3 +742,19 @@ def test_arguments_that_are_none_are_refused(
 
 
 # }}}
+
+
+@pytest.mark.device
+def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: str) -> None:
+    unit = lp.make_kernel(
+        "{ [i]: 0 <= i < n }",
+        "z[i] = 2*x[i]",
+        [lp.GlobalArg("x,z", np.float32, shape="n"), "..."],
+        lang_version=(2018, 2),
+        name="undeclared",
+    )
+    unit = lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+    timing = time_kernel(unit, n=256, device=device, protocol=FAST)
+
+    assert timing.sizes[0].measurement.time_s > 0

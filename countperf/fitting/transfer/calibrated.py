@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.execution.policy import ExecutionPolicy
@@ -41,7 +42,7 @@ _ERROR = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TransferFit:
+class TransferFit(ShortRepr):
     """A model fitted to few cases with a prior.
 
     Attributes

@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.display import ShortRepr
 from countperf.fitting.design import Design
 from countperf.fitting.solve import Matrix, Vector
 from countperf.models.function import ModelFunction
@@ -42,7 +43,7 @@ _TINY_S = 1e-15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LogPrior:
+class LogPrior(ShortRepr):
     """A normal distribution of the logarithms of a model's unknowns.
 
     Attributes
@@ -64,7 +65,7 @@ class LogPrior:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PenalisedFit:
+class PenalisedFit(ShortRepr):
     """The end of a fit.
 
     Attributes

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from countperf import front_door
+from countperf.display import ShortRepr, Table, shortened
 from countperf.fitting.transfer.calibrated import TransferFit
 from countperf.fitting.transfer.prior import ExpectedErrors
 from countperf.hardware.identity import DeviceIdentity
@@ -18,7 +20,7 @@ _HARDLY_LEARNT = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CalibratedModel:
+class CalibratedModel(ShortRepr):
     """A model that was calibrated.
 
     Attributes
@@ -46,7 +48,7 @@ class CalibratedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CalibrationResult:
+class CalibrationResult(Table):
     """Result of a calibration.
 
     Attributes
@@ -86,9 +88,12 @@ class CalibrationResult:
     without_code: str
     is_complete: bool
 
+    def __repr__(self) -> str:
+        return shortened(front_door.function("calibration_text")(self))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Refreshed:
+class Refreshed(Table):
     """Weights that were scaled to what a machine is now.
 
     Attributes
@@ -112,6 +117,9 @@ class Refreshed:
     errors: Mapping[str, tuple[float, float]]
     kernels: int
     spent_s: float
+
+    def __repr__(self) -> str:
+        return shortened(front_door.function("refreshed_text")(self))
 
 
 def unlearnt_features(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from countperf.display import short_repr
+from countperf.display import Table
 from countperf.documents import Document, Part
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.parameters import DeviceParameters
@@ -42,7 +42,7 @@ class Finding(Part):
     remark: str = ""
 
 
-class Characterization(Document):
+class Characterization(Table, Document):
     """Findings of the microbenchmarks.
 
     Attributes
@@ -69,11 +69,6 @@ class Characterization(Document):
     left_out: dict[str, str] = Field(default_factory=dict)
     parameters: DeviceParameters
     finished: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    __str__ = __repr__
 
     def find(self, name: str) -> Finding | None:
         """Return the finding of that name, if there is one."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.harness.compile.sass import compile_sass
 from countperf.harness.cuda.target import CudaCode, generate_cuda
@@ -40,7 +41,7 @@ _Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuCounts:
+class GpuCounts(ShortRepr):
     """Instructions that all sub-groups of all launches execute.
 
     Attributes

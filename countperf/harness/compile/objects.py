@@ -16,6 +16,7 @@ from countperf.counting.automatic import offset_parameters
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.compile.build import CACHE, INTEL, OUTCOMES, POCL, UNITS
 from countperf.harness.compile.vector_library import find_library
+from countperf.harness.description import with_argument_types
 from countperf.harness.device import Device
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.objdump import INSTALL_ADVICE, find_objdump
@@ -138,7 +139,7 @@ def compile_many(
 
 
 def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
-    entry = t_unit.default_entrypoint
+    entry = with_argument_types(t_unit).default_entrypoint
     scalars = {arg.name: arg.dtype for arg in entry.args if not hasattr(arg, "dim_tags")}
     sizes = {name for name, dtype in scalars.items() if dtype.numpy_dtype.kind in "iu"}
     missing = sorted(sizes - set(parameters) - offset_parameters(entry))

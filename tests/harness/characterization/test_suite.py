@@ -47,6 +47,12 @@ def found() -> Characterization:
     return run(Truth())
 
 
+def test_findings_are_a_table(found: Characterization) -> None:
+    frame = found.to_frame()
+    assert list(frame["name"]) == [each.name for each in found.findings]
+    assert frame.set_index("name")["value"]["fma.f32 latency"] == value(found, "fma.f32 latency")
+
+
 def value(found: Characterization, name: str) -> float:
     finding = found.find(name)
     assert finding is not None

@@ -1,0 +1,56 @@
+"""Completion of commands, options, files and names of fits in shells, by shtab."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import shtab
+
+from countperf.models.library import named_fits
+
+SHELLS: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
+
+_FILES = (
+    *("kernel", "application", "measurements", "store", "output", "figure", "save", "timing"),
+    *("timeline", "metrics", "anchor", "kernels", "serve", "arguments", "prior", "replay"),
+    *("kernel_tuner_cache", "export", "t4", "against_kernel", "device_document", "policy"),
+)
+"""Arguments that are files, or kernels in files."""
+_FITS = ("weights", "against", "what", "refresh")
+"""Arguments that are names of fits, or files."""
+
+
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return the script of a shell that completes a command line.
+
+    Names of fits are those that there are when the script is made.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Of the whole command line.
+    shell : str
+        One of `SHELLS`.
+    """
+    names = " ".join(sorted(named_fits()))
+    fits = {**shtab.FILE, "bash": "_countperf_fits", "zsh": f"({names})"}
+    preamble = {
+        "bash": f'_countperf_fits() {{ compgen -W "{names}" -- "$1"; compgen -f -- "$1"; }}',
+    }
+    for action in _actions(parser):
+        if action.choices is not None or action.nargs == 0:
+            continue
+        if action.dest in _FITS:
+            action.complete = fits  # pyright: ignore[reportAttributeAccessIssue] - read by shtab
+        elif action.dest in _FILES:
+            action.complete = shtab.FILE  # pyright: ignore[reportAttributeAccessIssue] - read by shtab
+    return str(shtab.complete(parser, shell=shell, preamble=preamble))
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage] - as shtab walks them
+        yield action
+        if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
+            for command in action.choices.values():
+                yield from _actions(command)
