@@ -11,10 +11,11 @@ from countperf.errors import ParameterError
 from countperf.report.applications import schedule_figure, schedule_object, schedule_text
 from countperf.report.drawing import save_figure
 from countperf.workflow.applications import measure_application, predict_application
+from countperf.workflow.running_applications import run_application
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the predicted schedule, and the one by measured steps."""
+    """Print the predicted schedule, the one by measured steps, and the measured one."""
     if not options.device_documents and options.device is None:
         message = (
             "name a described device (--on nvidia-gtx-970), a device at hand (--device), or both"
@@ -32,6 +33,7 @@ def run(options: argparse.Namespace) -> None:
         )
     if options.device is not None:
         found.append(measure_application(path, options.device))
+        found.append(run_application(path, options.device))
     if options.json:
         print_json({"schedules": [schedule_object(each) for each in found]})
     else:

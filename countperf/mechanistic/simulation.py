@@ -55,7 +55,8 @@ Engine = Literal["auto", "compiled", "python"]
 
 _DENOMINATOR = 10**6
 _REBASE = 512
-_WORTH_COMPILING = 20_000  # instructions; loading the compiled core takes half a second
+_WORTH_COMPILING = 2_000
+_WORTH_LOADING = 120_000  # instructions; loading the compiled core takes as long as 200,000 of them
 _SCHEDULERS = {"rr": ROUND_ROBIN, "oldest": OLDEST, "gto": GREEDY}
 
 
@@ -267,7 +268,8 @@ def _core(workload: Workload, compiled: _Compiled, engine: Engine) -> Core | Non
     if engine == "python":
         return None
     instructions = workload.groups * sum(len(program.cpi) for program in compiled.programs)
-    if engine == "auto" and instructions < _WORTH_COMPILING:
+    is_loaded = compiled_core.cache_info().currsize > 0
+    if engine == "auto" and instructions < (_WORTH_COMPILING if is_loaded else _WORTH_LOADING):
         return None
     reason = ""
     core = None

@@ -86,7 +86,8 @@ def measure_application(application: Application, device: str | None = None, /) 
     """Measure the steps of an application on a device, and schedule them by what they took.
 
     Each transfer and each kernel is measured by itself (the shortest of several runs); how they
-    overlap follows from the rules of `countperf.mechanistic.applications`, and is not measured.
+    overlap follows from the rules of `countperf.mechanistic.applications`. `run_application` (of
+    `countperf.workflow.running_applications`) runs them together.
 
     Parameters
     ----------
@@ -140,10 +141,15 @@ def _measured_kernel(step: Step, label: str) -> float:
     return times[0]
 
 
-def _measured_transfer(step: Step, device: Any) -> float:
+def check_transfer(step: Step) -> None:
+    """Refuse transfers of nothing and of more than 1 GiB."""
     if not 0 < step.n_bytes <= _MOST_BYTES:
         message = f"transfers of 1 to {_MOST_BYTES} byte are measured, not of {step.n_bytes:g}"
         raise ParameterError(message, parameter="n_bytes")
+
+
+def _measured_transfer(step: Step, device: Any) -> float:
+    check_transfer(step)
     session = open_session(device)
     clock = EventClock()
     host = np.zeros(int(step.n_bytes), np.uint8)

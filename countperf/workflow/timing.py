@@ -290,6 +290,19 @@ def time_kernel(
     )
 
 
+def kernel_at_points(kernel: Any, sizes: Sizes) -> KernelAtPoints:
+    """Find a kernel and its inputs, and check the names of its sizes.
+
+    Raises
+    ------
+    ParameterError
+        It has several entry points, or sizes of other names.
+    KernelSpecificationError
+        There is no such kernel.
+    """
+    return _work(kernel, sizes, None, None, None, None, None)
+
+
 def _work(
     kernel: Any,
     sizes: Sizes,

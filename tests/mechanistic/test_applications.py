@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from countperf.cli import main
-from countperf.errors import ParameterError
+from countperf.errors import CountperfError, KernelSpecificationError, ParameterError
 from countperf.hardware.library import load_device
 from countperf.mechanistic.applications import Step, parse_application, schedule
 from countperf.mechanistic.merpsys import transfer_time
 from countperf.workflow.applications import measure_application, predict_application
 from countperf.workflow.mechanistic import predict_all
+from countperf.workflow.running_applications import run_application
 
 KERNEL = "vector-scale-add/stride1/256x1"
 PIPELINE = """
@@ -110,6 +112,47 @@ def test_steps_are_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "merpsys on nvidia-gtx-970" in out
     assert "measured steps on pocl-" in out
+    assert "measured together on pocl-" in out
     assert "device 0: copy h2d" in figure.read_text() or figure.stat().st_size > 1000
     found = measure_application([Step(kind="h2d", n_bytes=1e6)], "pocl:0")
     assert 0 < found.time_s < 1
+
+
+@pytest.mark.device
+def test_streams_run_together_and_steps_in_their_order() -> None:
+    pytest.importorskip("pyopencl")
+    text = f"""
+        h2d 400000 stream=a
+        h2d 400000 stream=b
+        kernel {KERNEL} n=131072 stream=a name=first
+        kernel {KERNEL} n=65536 stream=b
+        d2h 400000 stream=a
+        d2h 400000 stream=b after=first name=last
+    """
+    found = run_application(text, "pocl:0")
+
+    steps = {each.name: each for each in found.steps}
+    assert list(steps) == ["h2d 1", "h2d 2", "first", "kernel 4", "d2h 5", "last"]
+    for stream in "ab":
+        own = [each for each in found.steps if each.step.stream == stream]
+        for before, after in pairwise(own):
+            assert before.start_s < before.end_s <= after.start_s
+    assert steps["last"].start_s >= steps["first"].end_s
+    assert min(each.start_s for each in found.steps) == 0
+    assert found.source.startswith("measured together on pocl-")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("h2d 5 device=1", ParameterError, "on device 0"),
+        ("h2d 2e10", ParameterError, "transfers of 1 to"),
+        ("h2d 5 stream=a\nkernel nothing n=5 stream=b", KernelSpecificationError, "nothing"),
+        (f"h2d 5\nkernel {KERNEL} stream=b", CountperfError, "n"),
+    ],
+)
+def test_what_does_not_run_is_refused(text: str, error: type[CountperfError], said: str) -> None:
+    pytest.importorskip("pyopencl")
+    with pytest.raises(error, match=said):
+        run_application(text, "pocl:0")

@@ -32,7 +32,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--device",
         metavar="NAME",
-        help="also measure each step on this device: pocl:0, intel:0, cuda:0, or a part of a name",
+        help="also measure the steps on this device, one by one and together: pocl:0, intel:0,"
+        " cuda:0, or a part of a name",
     )
     command.add_argument(
         "--figure", metavar="FILE", help="draw the schedules (.svg, .png, .pdf; needs matplotlib)"
