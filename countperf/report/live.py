@@ -30,7 +30,8 @@ def state_text(state: SearchState) -> str:
         The state.
     """
     if state.best_s is None:
-        said = [f"{state.space}: {state.predicted} variants predicted, none ran yet"]
+        noun = "variant" if state.predicted == 1 else "variants"
+        said = [f"{state.space}: {state.predicted} {noun} predicted, none ran yet"]
     else:
         choice = " ".join(f"{name}={value}" for name, value in state.best.items())
         said = [

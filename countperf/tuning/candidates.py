@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -172,12 +173,14 @@ class Candidates:
 
     @property
     def expected_gain(self) -> float | None:
-        """Fraction of the best time that the most promising one left is expected to gain."""
-        best_s = self.best_s
-        if best_s is None:
+        """Fraction of the best time that the most promising one left is expected to gain.
+
+        By the expected decrease of the time's logarithm.
+        """
+        if self.best_s is None:
             return None
         left = self._gain()[self.remaining]
-        return float(left.max() / best_s) if len(left) else 0.0
+        return -math.expm1(-float(left.max())) if len(left) else 0.0
 
     @property
     def known(self) -> int:

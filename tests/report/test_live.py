@@ -11,8 +11,21 @@ from typing import Any
 import pytest
 
 from countperf.report.live import LiveSearch, state_text
+from countperf.tuning.candidates import Candidates
+from countperf.tuning.points import Predicted
+from countperf.tuning.ranking import Ranking
+from countperf.tuning.result import Plan, Trial
 from countperf.tuning.watching import SearchState
-from tests.tuning.test_search import BEST, BEST_S, MANY, QUESTION, Inline, scripted, tune_space
+from tests.tuning.test_search import (
+    BEST,
+    BEST_S,
+    LARGE,
+    MANY,
+    QUESTION,
+    Inline,
+    scripted,
+    tune_space,
+)
 
 STATE = SearchState(
     space="toy",
@@ -112,4 +125,34 @@ def test_a_search_tells_its_state() -> None:
     chances = [state.chance for state in states if state.chance is not None]
     assert all(0 <= chance <= 1 for chance in chances)
     assert chances[-1] <= 0.05  # it stops at 95 % confidence
-    assert all(state.expected_gain is None or state.expected_gain >= 0 for state in states)
+    gains = [state.expected_gain for state in states if state.expected_gain is not None]
+    assert all(0 <= gain < 1 for gain in gains)
+
+
+def test_the_expected_gain_is_a_fraction_of_the_best_time() -> None:
+    """One variant is left whose time is known to be 0.8 of the best: it gains a fifth."""
+    known = Candidates(LARGE, Plan(prior_scatter=0.5))
+    points = tuple(
+        Predicted(choice=choice, time_s=time_s)
+        for choice, time_s in zip(LARGE.choices(), [1e-3] * 8 + [0.8e-3], strict=False)
+    )
+    known.look(ranking_of(points))
+    for point in points[:-1]:
+        known.learn(Trial(choice=point.choice, predicted_s=1e-3, samples_s=(1e-3, 1e-3)))
+    gain = known.expected_gain
+    assert gain is not None
+    assert gain == pytest.approx(0.2, abs=0.06)  # a little more, for it may also be slower
+
+
+def ranking_of(points: tuple[Predicted, ...]) -> Ranking:
+    return Ranking(
+        space="double",
+        sizes={},
+        device="fake",
+        best=points,
+        predicted=len(points),
+        refusals={},
+        position=len(points),
+        complete=True,
+        seconds=0.0,
+    )
