@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from countperf.counting.automatic import offset_parameters
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.harness.compile.build import CACHE, INTEL, OUTCOMES, POCL, UNITS
+from countperf.harness.compile.object_cache import keep, kept, key_of
 from countperf.harness.compile.vector_library import find_library
 from countperf.harness.description import with_argument_types
 from countperf.harness.device import Device
@@ -92,6 +93,8 @@ def compile_many(
 ) -> tuple[_Read, ...]:
     """Compile many kernels in one process, and read the objects of each.
 
+    What was compiled before is taken from `countperf.harness.compile.object_cache`.
+
     Parameters
     ----------
     units : sequence of (loopy.TranslationUnit, mapping from str to int)
@@ -122,6 +125,26 @@ def compile_many(
         raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
     for unit, parameters in units:
         _check(unit, parameters)
+    keys = [key_of(unit, parameters, device) for unit, parameters in units]
+    old = [kept(key) for key in keys]
+    new = [place for place, paths in enumerate(old) if paths is None]
+    made = _compiled([units[p] for p in new], [keys[p] for p in new], device, read, failed)
+    compiled = dict(zip(new, made, strict=True))
+    return tuple(
+        compiled[place] if paths is None else read(paths) for place, paths in enumerate(old)
+    )
+
+
+def _compiled(
+    units: Sequence[tuple[Any, Mapping[str, int]]],
+    keys: Sequence[str | None],
+    device: Device,
+    read: Callable[[Sequence[Path]], _Read],
+    failed: Callable[[str], _Read],
+) -> tuple[_Read, ...]:
+    """Compile kernels in a process, and keep what comes of it."""
+    if not units:
+        return ()
     with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
         folder = Path(name)
         (folder / CACHE).mkdir()
@@ -132,7 +155,10 @@ def compile_many(
         )
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
-        found = [_outcome(json.loads(line), read, failed) for line in lines]
+        found = [
+            _outcome(json.loads(line), key, read, failed)
+            for line, key in zip(lines, keys, strict=False)
+        ]
     end = f"ended with status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
     missing = failed(f"the process that builds and launches kernels {end}")
     return (*found, *[missing] * (len(units) - len(found)))
@@ -164,7 +190,10 @@ def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> b
 
 
 def _outcome(
-    line: Mapping[str, Any], read: Callable[[Sequence[Path]], _Read], failed: Callable[[str], _Read]
+    line: Mapping[str, Any],
+    key: str | None,
+    read: Callable[[Sequence[Path]], _Read],
+    failed: Callable[[str], _Read],
 ) -> _Read:
     if line["problem"]:
         return failed(line["problem"])
@@ -174,4 +203,5 @@ def _outcome(
     ]
     if not paths:
         return failed("the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do")
+    keep(key, paths)
     return read(paths)

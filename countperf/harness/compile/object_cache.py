@@ -1,0 +1,130 @@
+"""Object files of kernels, kept between processes by all that they are made from.
+
+A process that compiles takes more than a second to start; what it makes depends on the generated
+code, the shapes of groups, the runtime and the processor, and nothing else. The files lie in the
+user's cache folder; ``COUNTPERF_OBJECT_CACHE`` names another one, or is ``off``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+from loopy.diagnostic import LoopyError
+from platformdirs import user_cache_path
+
+from countperf.counting.copies import generated
+from countperf.errors import CountperfError
+from countperf.harness.arrays import ArrayArgument
+from countperf.harness.compile.build import fewest_groups
+from countperf.harness.compile.launches import launches_of
+from countperf.harness.description import Kernel, describe_kernel
+from countperf.harness.device import Device
+from countperf.harness.scalars import as_scalar
+
+VARIABLE = "COUNTPERF_OBJECT_CACHE"
+"""Environment variable that names the folder, or is ``off``."""
+
+MOST_ENTRIES = 2000
+"""Kernels that are kept; beyond, the quarter that was made first is removed."""
+
+_VERSION = "1"
+_RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of kept objects; None if nothing is kept."""
+    named = os.environ.get(VARIABLE, "")
+    if named == "off":
+        return None
+    return Path(named) if named else user_cache_path("countperf", appauthor=False) / "objects"
+
+
+def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
+    """Return the name under which a kernel's objects are kept.
+
+    Parameters
+    ----------
+    unit : loopy.TranslationUnit
+        With one entry point.
+    parameters : mapping from str to int
+        Values of its integer arguments. Sizes for which the runtime makes the same code have the
+        same name.
+    device : Device
+        What it is compiled for.
+
+    Returns
+    -------
+    str or None
+        None if no code can be generated.
+    """
+    if not isinstance(unit.target, lp.PyOpenCLTarget):
+        unit = unit.copy(target=lp.PyOpenCLTarget())
+    try:
+        code, kernel = generated(unit), describe_kernel(unit, lambda _: [])
+        host_code, name = code.host_code(), code.host_programs[kernel.name].name
+        arguments = dict.fromkeys(kernel.arguments) | _scalars(kernel, parameters)
+        launches = launches_of(host_code, name, arguments)
+    except (CountperfError, LoopyError, KeyError, TypeError, ValueError):
+        return None
+    parts = [
+        *(_VERSION, device.identity.model_dump_json(), host_code, code.device_code()),
+        *(repr(unit.default_entrypoint.options.build_options),),
+        *(
+            repr((e.kernel, e.group_shape, fewest_groups(e.groups, e.group_shape)))
+            for e in launches
+        ),
+        *(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(_RUNTIME_SETTINGS)),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _scalars(kernel: Kernel, parameters: Mapping[str, int]) -> dict[str, Any]:
+    """Return scalar arguments of a launch: given ones, zero offsets, strides, else ones."""
+    values: dict[str, Any] = dict.fromkeys(kernel.scalars, 1) | dict.fromkeys(kernel.offsets, 0)
+    strided: list[ArrayArgument] = [part for part in kernel.arguments.values() if part.automatic]
+    values |= {name: parameters[name] for name in kernel.scalars if name in parameters}
+    for array in strided:
+        values |= array.chosen_strides(array.extents(values), values)
+    return {name: as_scalar(kind, values[name], name) for name, kind in kernel.scalars.items()}
+
+
+def kept(key: str | None) -> list[Path] | None:
+    """Return the objects that are kept under a name; None if there are none."""
+    folder = cache_folder()
+    if key is None or folder is None or not (folder / key).is_dir():
+        return None
+    return sorted(path for path in (folder / key).rglob("*") if path.is_file()) or None
+
+
+def keep(key: str | None, paths: Sequence[Path]) -> None:
+    """Copy objects into the cache; a folder that cannot be written to keeps nothing."""
+    folder = cache_folder()
+    if key is None or folder is None:
+        return
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix="new-", dir=folder))
+        for number, path in enumerate(paths):
+            (made / str(number)).mkdir()
+            shutil.copy(path, made / str(number) / path.name)
+        try:
+            made.replace(folder / key)
+        except OSError:  # another process was faster
+            shutil.rmtree(made, ignore_errors=True)
+        _remove_oldest(folder)
+
+
+def _remove_oldest(folder: Path) -> None:
+    entries = [each for each in folder.iterdir() if each.is_dir()]
+    if len(entries) > MOST_ENTRIES:
+        entries.sort(key=lambda each: each.stat().st_mtime)
+        for each in entries[: len(entries) // 4]:
+            shutil.rmtree(each, ignore_errors=True)
