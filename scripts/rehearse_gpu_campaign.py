@@ -1,0 +1,176 @@
+"""Rehearse ``scripts/gpu_campaign`` on a machine without a GPU.
+
+``python scripts/rehearse_gpu_campaign.py`` does four things, each also alone (``--only``):
+
+- ``devices``: prints what countperf says of CUDA on this machine;
+- ``calls``: compares the calls of CuPy and NVML with the installed packages (pytest);
+- ``kernels``: generates CUDA for every kernel that the campaign checks or times, and compiles it
+  for each ``--capability``: by CuPy's own call of NVRTC with CuPy's options where both are
+  installed, else by ``nvcc``;
+- ``plan``: simulates the campaign on a T4, an A100 and an H100 (`campaign_simulation`).
+
+It exits with 1 if something fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from campaign_simulation import Host, Simulation, stages_text
+from countperf.errors import CountperfError, DeviceError, KernelBuildError
+from countperf.harness.cuda.target import generate_cuda
+from countperf.harness.doctor import examine
+from countperf.harness.nvcc import compile_sources
+from measurement_kernels.catalog import entries
+from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.variants.sets import variant_entries, variant_sets
+
+CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "9.0")
+GPUS = ("nvidia-t4", "nvidia-a100", "nvidia-h100")
+LIMIT_S = 480.0
+_BATCH = 60
+_OPTIONS = ("--std=c++17", "-ftz=true")
+
+Compile = Callable[[str, str], None]
+
+
+def campaign_kernels() -> list[CatalogEntry]:
+    """List the kernels that the campaign checks or times, each once."""
+    listed = [*entries(element_type=None, purpose=None)]
+    listed += [each for family in variant_sets() for each in variant_entries(family)]
+    return list({each.name: each for each in listed}.values())
+
+
+def rehearse_devices() -> bool:
+    """Print what countperf says of CUDA."""
+    found = [each for each in examine().advice if "CUDA" in each or "CuPy" in each]
+    print("\n".join(f"  {each}" for each in found) or "  nothing")
+    return True
+
+
+def rehearse_calls() -> bool:
+    """Run the tests that compare the calls with the installed packages."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "tests/harness/cuda/test_surface.py"]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def nvrtc() -> Compile | None:
+    """Return the compiler that `cupy.RawModule` takes; None without CuPy or NVRTC.
+
+    CuPy's public function asks the GPU for its architecture; this is what it calls then, with the
+    options of CuPy 14.
+    """
+    if importlib.util.find_spec("cupy") is None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from cupy.cuda import compiler  # pyright: ignore[reportMissingImports]
+
+    def compile_one(source: str, capability: str) -> None:
+        program = compiler._NVRTCProgram(source, name="kernel.cu", method="cubin")
+        architecture = f"-arch=sm_{capability.replace('.', '')}"
+        program.compile((*_OPTIONS, architecture, "--device-as-default-execution-space"))
+
+    try:
+        compile_one("", CAPABILITIES[0])
+    except RuntimeError as error:
+        print(f"  NVRTC does not load: {error}")
+        return None
+    return compile_one
+
+
+def rehearse_kernels(capabilities: list[str], every: int) -> bool:
+    """Compile the kernels; print how many, how long each takes, and what fails."""
+    chosen = campaign_kernels()[::every]
+    began, sources, failed = time.process_time(), dict[str, str](), 0
+    for each in chosen:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                sources[each.name] = generate_cuda(each.build()).source
+        except CountperfError as error:
+            failed += 1
+            print(f"  {each.name}: {error}")
+    spent = time.process_time() - began
+    print(f"  {len(sources)} kernels generated, {spent / len(chosen):.2f} s of CPU each")
+    call = nvrtc()
+    for capability in capabilities:
+        began = time.perf_counter()
+        if call is None:
+            failed += _compile_by_nvcc(sources, capability)
+        else:
+            failed += _compile_one_by_one(sources, capability, call)
+        each_s = (time.perf_counter() - began) / len(sources)
+        by = "nvcc" if call is None else "NVRTC"
+        print(f"  {capability}: {len(sources)} kernels compiled by {by}, {each_s:.2f} s each")
+    return failed == 0
+
+
+def _compile_one_by_one(sources: dict[str, str], capability: str, call: Compile) -> int:
+    failed = 0
+    for name, source in sources.items():
+        try:
+            call(source, capability)
+        except Exception as error:  # noqa: BLE001 - the next kernel shall be tried as well
+            failed += 1
+            print(f"  {name}, {capability}: {error}")
+    return failed
+
+
+def _compile_by_nvcc(sources: dict[str, str], capability: str) -> int:
+    failed, names = 0, list(sources)
+    for start in range(0, len(names), _BATCH):
+        batch = {name: sources[name] for name in names[start : start + _BATCH]}
+        try:
+            compile_sources(batch, capability)
+        except (KernelBuildError, DeviceError) as error:
+            failed += 1
+            print(f"  {capability}: {error}")
+    return failed
+
+
+def rehearse_plan() -> bool:
+    """Simulate the campaign; it has to end in time and to have a fit."""
+    fine = True
+    for gpu in GPUS:
+        with tempfile.TemporaryDirectory() as folder:
+            progress, seconds = Simulation(gpu=gpu, host=Host(), folder=Path(folder)).run()
+        print(f"  {gpu}: {seconds:.0f} s, of {LIMIT_S:.0f} at most")
+        print(stages_text(progress))
+        fine = fine and seconds <= LIMIT_S and "fit" in progress.finished
+    return fine
+
+
+def main() -> int:
+    """Rehearse."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["devices", "calls", "kernels", "plan"])
+    parser.add_argument("--capability", action="append", default=[], metavar="X.Y")
+    parser.add_argument("--every", type=int, default=1, help="compile every n-th kernel only")
+    options = parser.parse_args()
+    parts: dict[str, Callable[[], bool]] = {
+        "devices": rehearse_devices,
+        "calls": rehearse_calls,
+        "kernels": lambda: rehearse_kernels(
+            options.capability or list(CAPABILITIES), options.every
+        ),
+        "plan": rehearse_plan,
+    }
+    fine = True
+    for name, rehearse in parts.items():
+        if options.only in (None, name):
+            print(f"{name}:")
+            fine = rehearse() and fine
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
