@@ -13,6 +13,7 @@ from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.classes import BARRIER, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers, profile_kernel
 from countperf.mechanistic.gpumech import GpuMechModel
+from countperf.mechanistic.memory_costs import with_dram_ratio
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.model import MechanisticModel, MechanisticPrediction
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
@@ -139,7 +140,7 @@ def predict_all(
     )
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
-    adapted, unknown = with_known_classes(device, names)
+    adapted, unknown = with_known_classes(with_dram_ratio(device, _dram_ratio(launches)), names)
     found: dict[str, Answer] = {}
     for model in map(with_free_barriers, chosen(adapted)):
         try:
@@ -160,6 +161,17 @@ def predict_all(
         measured={k: v for each, _ in launches for k, v in each.profile.measured.items()},
         note=profiler.note,
     )
+
+
+def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
+    """Return DRAM's bytes over those that launches access; None where nobody measured it."""
+    known = [
+        ((profile.total_bytes or 0.0) * times, profile.dram_ratio)
+        for profile, times in ((each.profile, times) for each, times in launches)
+        if profile.dram_ratio
+    ]
+    accessed = sum(moved / ratio for moved, ratio in known)
+    return sum(moved for moved, _ in known) / accessed if accessed else None
 
 
 def model_names() -> tuple[str, ...]:

@@ -226,6 +226,8 @@ class KernelProfile(ShortRepr):
         Static resources.
     work, span, transactions : float or None
         Operations, critical path and memory transactions of the whole kernel (TMM).
+    dram_ratio : float or None
+        Bytes that DRAM moved, as measured, over bytes that the kernel accesses in global memory.
     measured : Mapping from str to str
         Fields (and ``occupancy``) that a profiler measured: where from. The others are counted.
 
@@ -264,6 +266,7 @@ class KernelProfile(ShortRepr):
     work: float | None = None
     span: float | None = None
     transactions: float | None = None
+    dram_ratio: float | None = None
     measured: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
@@ -372,7 +375,7 @@ class KernelProfile(ShortRepr):
         given = ", ".join(
             entry.name
             for entry in fields(self)
-            if entry.name not in ("name", "measured")
+            if entry.name not in ("name", "measured", "dram_ratio")
             and getattr(self, entry.name) not in (None, {}, False)
         )
         message = (

@@ -20,6 +20,9 @@ field                        metrics (Nsight Compute; nvprof)
 ``registers_per_work_item``  ``launch__registers_per_thread``
 ``local_bytes_per_group``    ``launch__shared_mem_per_block_static`` and ``..._dynamic``
 ===========================  =================================================================
+
+``dram_ratio`` is the first of these over the counted bytes; costs of global memory follow from it
+(`countperf.mechanistic.memory_costs`).
 """
 
 from __future__ import annotations
@@ -287,6 +290,9 @@ def with_measured(
     if "ins_issued" in changes:
         changes["ins_issued"] /= sub_groups
     if "total_bytes" in changes:
+        if profiled.profile.total_bytes:
+            changes["dram_ratio"] = changes["total_bytes"] / profiled.profile.total_bytes
+            marks["dram_ratio"] = f"{changes['dram_ratio']:.3g}: {marks['total_bytes']}"
         changes["gmem_bytes"] = changes["total_bytes"] / sub_groups
         marks["gmem_bytes"] = marks["total_bytes"]
     for whole in ("registers_per_work_item", "local_bytes_per_group"):

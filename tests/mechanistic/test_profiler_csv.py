@@ -111,7 +111,8 @@ def test_measured_numbers_take_the_place_of_counts_and_are_marked() -> None:
     assert found.profile.registers_per_work_item == 40
     assert found.launch.occupancy == 0.25 * 64
     assert found.profile.alpha == counted.profile.alpha
-    marked = ("total_bytes", "gmem_bytes", "ins_issued", "registers_per_work_item", "occupancy")
+    measured = ("total_bytes", "gmem_bytes", "dram_ratio", "ins_issued")
+    marked = (*measured, "registers_per_work_item", "occupancy")
     assert set(found.profile.measured) == set(marked)
     answers = predict_all(profiler, K620, SIZES)
     assert answers.measured["total_bytes"] == "dram__bytes.sum"
