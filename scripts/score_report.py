@@ -22,6 +22,8 @@ def write(
 ) -> None:
     """Print the table; draw the figure and write all scores, if wanted.
 
+    Spaces on which a search has no score yet are left out of table and figure.
+
     Parameters
     ----------
     rows : sequence of Mapping
@@ -33,9 +35,8 @@ def write(
     by_label: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         by_label.setdefault(row["strategy"], {})[row["space"]] = row
-    whole = {label: each for label, each in by_label.items() if len(each) == len(names)}
-    for label in sorted(by_label.keys() - whole.keys()):
-        print(f"left out, {len(by_label[label])} of {len(names)} spaces: {label}")
+    names = [name for name in names if all(name in each for each in by_label.values())]
+    whole = {label: {name: each[name] for name in names} for label, each in by_label.items()}
     order = sorted(whole, key=lambda label: -mean_score(whole[label]))
     print("| search | " + " | ".join(names) + " | mean | 95 % interval | CPU s a run |")
     print("| --- |" + " ---: |" * (len(names) + 3))
@@ -98,7 +99,7 @@ def draw(
     bars.barh(list(reversed(order)), means, color=colors, xerr=reach, error_kw={"linewidth": 0.8})
     bars.tick_params(axis="y", labelsize=7)
     bars.axvline(0, color="black", linewidth=0.8)
-    bars.set(xlabel="score, mean over spaces", xlim=(min(-0.6, min(means)), 1))
+    bars.set(xlabel="score, mean over spaces", xlim=(max(-1.0, min(means)), 1))
     fig.tight_layout()
     fig.savefig(figure)
     plt.close(fig)

@@ -112,6 +112,44 @@ def convolution(data: Path, device: str) -> RecordedSpace:
     return RecordedSpace.read_file(path).where(use_shmem=1)
 
 
+def data_sheet(gpu: str, counts: Path) -> Callable[[Mapping[str, Any]], float]:
+    """Return the prediction of convolutions by the data sheet of a GPU and occupancy, s.
+
+    Parameters
+    ----------
+    gpu : str
+        Its name.
+    counts : Path
+        Counts of the variants, which ``rank_published_convolution.py --counts`` writes.
+    """
+    from rank_published_convolution import GPUS, sheet_s
+
+    from convolution_features import GroupCounts
+    from countperf.hardware.library import load_device
+
+    known = {
+        tuple(map(int, name.split(","))): GroupCounts(**each)
+        for name, each in json.loads(counts.read_text()).items()
+    }
+    device = load_device(GPUS[gpu])
+
+    def cost(configuration: Mapping[str, Any]) -> float:
+        block_x, block_y, tile_x, tile_y, padding = (
+            int(configuration[name])
+            for name in (
+                "block_size_x",
+                "block_size_y",
+                "tile_size_x",
+                "tile_size_y",
+                "use_padding",
+            )
+        )
+        choice = (block_x, block_y, tile_x, tile_y, padding)
+        return sheet_s(choice, known[choice], device)
+
+    return cost
+
+
 def geometric_mean(values: Sequence[float]) -> float:
     """Return the geometric mean."""
     return float(np.exp(np.mean(np.log(values))))
@@ -158,7 +196,7 @@ def score(options: argparse.Namespace) -> None:
         if options.space and options.space != name:
             continue
         judge = Judge(name, path, keep)
-        for label, strategy, hyper in judge.strategies(options.data):
+        for label, strategy, hyper in judge.strategies(options.data, options.counts):
             file = options.output / f"{name} {label}.json".replace(" ", "-").replace(",", "")
             if file.exists() or (options.strategy and options.strategy not in label):
                 continue
@@ -235,11 +273,16 @@ class Judge:
             total += self.curve(np.cumsum(self.costs_s[drawn]), self.values[drawn])
         return total / RANDOM_RUNS
 
-    def strategies(self, data: Path) -> Iterator[tuple[str, Callable[[int], Any], dict[str, Any]]]:
+    def strategies(
+        self, data: Path, counts: Path | None = None
+    ) -> Iterator[tuple[str, Callable[[int], Any], dict[str, Any]]]:
         """Return names of strategies, functions that make them by a seed, hyperparameters."""
         yield "countperf, no model", lambda seed: PosteriorStrategy(seed=seed), {}
         cost = self._other_gpu(data)
         yield "countperf, another GPU", lambda seed: PosteriorStrategy(cost, seed=seed), {}
+        if counts is not None and self.name.startswith("convolution"):
+            sheet = data_sheet(self.name.rpartition(" ")[2], counts)
+            yield "countperf, data sheet", lambda seed: PosteriorStrategy(sheet, seed=seed), {}
         size = {"max_fevals": self.simulation.space.size}  # else 100, whatever the budget
         given: dict[str, dict[str, Any]] = {
             "random_sample": {"fraction": 1.0},  # else a tenth of the space at most
@@ -344,6 +387,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="folder of scores, a file per space and search")
     parser.add_argument("--space", help="score on this space only")
     parser.add_argument("--strategy", help="score strategies only whose name has this text")
+    parser.add_argument("--counts", type=Path, help="counts of the convolutions, for data sheets")
     parser.add_argument("--figure", type=Path, help="where the figure is drawn")
     parser.add_argument("--compressed", type=Path, help="where all scores are written (.json.gz)")
     options = parser.parse_args()
