@@ -63,8 +63,10 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
     Returns
     -------
     str or None
-        None if no code can be generated.
+        None if no code can be generated, or nothing is kept.
     """
+    if cache_folder() is None:
+        return None
     if not isinstance(unit.target, lp.PyOpenCLTarget):
         unit = unit.copy(target=lp.PyOpenCLTarget())
     try:

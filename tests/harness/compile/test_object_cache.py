@@ -32,7 +32,10 @@ def scaled(factor: int = 2, items: int = 32) -> Any:
     return lp.split_iname(unit, "i", items, outer_tag="g.0", inner_tag="l.0")
 
 
-def test_names_tell_apart_what_is_compiled_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_tell_apart_what_is_compiled_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
     name = key_of(scaled(), {"n": 1000}, DEVICE)
 
     assert name == key_of(scaled(), {"n": 2000}, DEVICE)
