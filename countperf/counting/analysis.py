@@ -149,7 +149,7 @@ def _analyzed(domains: Domains, given: Statistics) -> KernelAnalysis:
     for number, program in enumerate(schedule_of(kernel).programs):
         for instruction in (kernel.id_to_insn[i] for i in program.instruction_ids):
             if not isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-                require_rule(kernel, instruction)
+                require_rule(kernel, instruction, can_supply=False)
         grid = domains.grid(program.instruction_ids)
         regions = tuple(outline for outline in outlines if outline.program == number)
         for outline in regions:

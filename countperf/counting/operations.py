@@ -4,7 +4,8 @@ Rules (each handler states its own):
 
 1. What counts is the generated code, with the foldings that every compiler makes: constant
    subexpressions are free, ``x**2`` is ``x*x`` (its operand is emitted twice), other integer
-   exponents call a helper whose multiplications are counted, a multiplication by -1 is ``neg``.
+   exponents call a helper whose multiplications are counted (one ``special``, ``pown``, where the
+   exponent is no constant), a multiplication by -1 is ``neg``.
 2. Types are those of the generated C: untyped constants take the type of the context (that of the
    assignee, an argument, a comparison), operands follow C's usual conversions, and an operand that
    is converted between integer and real types or real sizes counts a ``convert``.
@@ -526,11 +527,14 @@ class InstructionCounter(RefusingMapper):
         return result
 
     def _integer_power(self, expr: Any, base: DType | None, result: DType | None) -> None:
-        """Count the loop of the helper ``loopy_pow``: squarings, products, a reciprocal."""
+        """Count the loop of the helper ``loopy_pow``: squarings, products, a reciprocal.
+
+        Where the exponent is no constant, data decides its length: a call of OpenCL's ``pown``.
+        """
         if not _is_literal(expr.exponent):
-            raise self._refusal(
-                f"the integer power {expr} with a variable exponent", "use a real exponent"
-            )
+            self.rec(expr.exponent)
+            self._operation("special", result, name="pown")
+            return
         exponent = abs(int(expr.exponent))
         squarings = exponent.bit_length() - 1
         self._operation("mul", base if base is not None else result, squarings)

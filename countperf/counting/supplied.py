@@ -69,8 +69,15 @@ def reason_of(instruction_id: str) -> str:
     return f"the caller's counts for instruction '{instruction_id}'"
 
 
-def require_rule(kernel: Any, instruction: Any) -> None:
+def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> None:
     """Refuse an instruction that has no counting rule.
+
+    Parameters
+    ----------
+    kernel, instruction
+        The instruction, and its kernel.
+    can_supply : bool, optional
+        Whether the caller may say what it does, instead.
 
     Raises
     ------
@@ -83,9 +90,10 @@ def require_rule(kernel: Any, instruction: Any) -> None:
         kind = "atomic updates, whose number of attempts depends on the run"
     else:
         kind = f"a {type(instruction).__name__}"
+    supplying = f", or {HOW_TO_SUPPLY.format(id=instruction.id)}" if can_supply else ""
     raise UnsupportedExpressionError(
         f"kernel '{kernel.name}', instruction '{instruction.id}': no counting rule for {kind}; "
-        f"write it as plain assignments, or {HOW_TO_SUPPLY.format(id=instruction.id)}",
+        f"write it as plain assignments{supplying}",
         kernel=kernel.name,
         where=instruction.id,
     )

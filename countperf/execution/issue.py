@@ -67,7 +67,7 @@ _MINOR = frozenset({"neg", "select", "compare", "convert", "minmax"})
 _MINOR_FUNCTIONS = frozenset(
     {"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign", "clamp", "dot", "isnan"}
 )
-_LONG_INTEGER_FUNCTIONS = ("philox", "threefry")
+_LONG_INTEGER_FUNCTIONS = ("philox", "threefry", "pown")
 """Of integers, all others are a few instructions."""
 _PASSED: Mapping[Level, tuple[Serving, ...]] = {
     "l1": (),

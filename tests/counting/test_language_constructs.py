@@ -372,3 +372,22 @@ def test_callees_that_loopy_cannot_inline_are_refused() -> None:
     assert count_kernel(lp.merge([caller, external])).evaluate(n=N)["gmem.load.32.uniform"] == 4 * N
     with pytest.raises(CountingError):
         count_kernel(caller)
+
+
+@pytest.mark.oclgrind
+@pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_integer_powers_with_a_variable_exponent_are_calls(dtype: Any, tmp_path: Path) -> None:
+    kernel = _make(
+        "{ [i] : 0 <= i < n }",
+        "z[i] = 2*a[i]**k[i]",
+        lp.GlobalArg("a,z", dtype, shape="n"),
+        lp.GlobalArg("k", np.int32, shape="n"),
+    )
+    name = "i32" if dtype is np.int32 else "f64"
+    executed = oclgrind.run(kernel, {"n": N}, tmp_path).instructions
+    counts = count_kernel(kernel).evaluate(n=N)
+    helper = f"call loopy_pow_{np.dtype(dtype).name}_int32()"
+    family = "iop" if dtype is np.int32 else "flop"
+    assert counts[f"{family}.special.{name}.pown"] == executed[helper] == N
+    assert counts[f"{family}.mul.{name}"] == N
