@@ -73,6 +73,7 @@ _GROUP_COLORS: Mapping[str, str] = dict(
 _PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
 _REASON = 70  # letters of a reason in a figure
 _REASON_LINE = 40
+_COMPARISON_COLUMNS = 4
 _LEVEL_MARKS = {"published": ("o", BLUE), "scaled": ("^", ORANGE), "fitted": ("s", GREEN)}
 _NEAR = 1.6  # a factor between predicted and measured times
 _ACROSS = 4  # panels
@@ -408,10 +409,14 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
     if not shown:
         raise ParameterError("no model predicts anything: nothing to draw", parameter="figure")
     models = list(dict.fromkeys(m.model for c in shown for m in c.models))
-    figure = new_figure((4.5 * len(shown) + 2, 1.5 + 0.3 * len(models)))
-    panels = figure.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False)[0]
+    columns = min(len(shown), _COMPARISON_COLUMNS)
+    rows = -(-len(shown) // columns)
+    figure = new_figure((4.5 * columns + 2, 1.2 + (0.3 + 0.3 * len(models)) * rows))
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for unused in panels[len(shown) :]:
+        unused.set_axis_off()
     drawn: dict[str, Any] = {}
-    for panel, comparison in zip(panels, shown, strict=True):
+    for panel, comparison in zip(panels[: len(shown)], shown, strict=True):
         for level, (marker, color) in _LEVEL_MARKS.items():
             points = [
                 (100 * overall.value, models.index(m.model))
@@ -419,9 +424,9 @@ def comparisons_figure(comparisons: Sequence[Comparison]) -> Figure:
                 if m.level == level and (overall := m.overall()) is not None
             ]
             if points:
-                errors, rows = zip(*points, strict=True)
+                errors, places = zip(*points, strict=True)
                 (line,) = panel.plot(
-                    errors, rows, marker, color=color, label=level, linestyle="none", gid=level
+                    errors, places, marker, color=color, label=level, linestyle="none", gid=level
                 )
                 drawn.setdefault(level, line)
         panel.set_xscale("log")
