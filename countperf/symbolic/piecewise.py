@@ -237,13 +237,11 @@ class PiecewiseQuasiPolynomial(Formula):
         CountingError
             A text is no quasi-polynomial.
         """
-        return PiecewiseQuasiPolynomial(
-            Term(
-                frozenset(parse_polynomial(g) for g in entry.get("nonnegative", ())),
-                frozenset(parse_polynomial(g) for g in entry.get("zero", ())),
-                parse_polynomial(entry["value"]),
+        return _from_texts(
+            tuple(
+                (entry["value"], tuple(entry.get("nonnegative", ())), tuple(entry.get("zero", ())))
+                for entry in document
             )
-            for entry in document
         )
 
     def __str__(self) -> str:
@@ -373,6 +371,21 @@ def _too_many_parts(number: int) -> CountingError:
     return CountingError(
         f"a minimum or class splits into more than {number} parts; state more assumptions on the "
         "parameters (such as divisibility by the tile sizes)"
+    )
+
+
+@kept_in_process(16384)
+def _from_texts(
+    terms: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
+) -> PiecewiseQuasiPolynomial:
+    """Parse terms of value and guards; of stored measurements, one in six counts is a new one."""
+    return PiecewiseQuasiPolynomial(
+        Term(
+            frozenset(map(parse_polynomial, nonnegative)),
+            frozenset(map(parse_polynomial, zero)),
+            parse_polynomial(value),
+        )
+        for value, nonnegative, zero in terms
     )
 
 
