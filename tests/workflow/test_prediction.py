@@ -194,7 +194,7 @@ def test_models_are_looked_up_among_those_there_are(
     (line,) = printed.err.splitlines()
     assert line.endswith(
         f"{SLUG} has no weights of a model {model!r};"
-        " there are: compiled, linear, plain, structural"
+        " there are: compiled, linear, structural, uncorrected"
     )
 
 
