@@ -95,6 +95,10 @@ def short_html(value: object) -> str:
     return f"<p>{type(value).__name__}</p><table>{''.join(rows)}</table>"
 
 
+def _short_repr_of(self: object) -> str:
+    return short_repr(self)
+
+
 class ShortRepr:
     """A class whose objects are shown field by field: in at most 25 lines, long values cut.
 
@@ -116,7 +120,7 @@ class ShortRepr:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__repr__" not in cls.__dict__:
-            cls.__repr__ = short_repr
+            cls.__repr__ = _short_repr_of
 
     def _repr_html_(self) -> str:
         return short_html(self)

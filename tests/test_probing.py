@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from countperf.errors import DeviceError
 from countperf.harness.device import Device
 from countperf.measurements import KernelCase
+from countperf.models import library
 from countperf.models.fit_summaries import NOTABLE_FACTOR, Probe
 from countperf.models.library import load_weights
 from countperf.report.weights_table import checks_text
@@ -68,5 +72,32 @@ def test_a_factor_either_way_is_noticed() -> None:
 
 
 def test_a_device_without_weights_is_not_checked() -> None:
-    assert check_device(DEVICE) is None
+    assert check_device(DEVICE) == ()
     assert checks_text([]).startswith("no weights to check")
+
+
+def test_own_fits_are_checked_beside_shipped_ones_and_kernels_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three_times = [
+        weight.model_copy(update={"value_s": 3 * weight.value_s}) for weight in WEIGHTS.weights
+    ]
+    scaled = WEIGHTS.model_copy(update={"weights": tuple(three_times), "correction": None})
+    own = tmp_path / "fits" / "scaled" / "weights.json"
+    own.parent.mkdir(parents=True)
+    scaled.write_file(own)
+    monkeypatch.setattr(library, "user_fits_folder", lambda: tmp_path / "fits")
+    device = replace(DEVICE, identity=WEIGHTS.device)
+    ran: list[str] = []
+
+    def fastest_run(_: Device, case: KernelCase) -> float:
+        ran.append(case.name)
+        return _predicted(next(n for n, _ in PROBES.values() if case.name.startswith(n)))
+
+    checks = {check.weights: check for check in check_device(device, fastest_run=fastest_run)}
+
+    assert list(checks) == ["pocl-epyc-zen5", "mine/scaled"]
+    assert checks["pocl-epyc-zen5"].fits
+    assert not checks["mine/scaled"].fits
+    assert len(ran) == len(PROBES)
+    assert "weights mine/scaled on pocl:0: bandwidth" in checks_text(list(checks.values()))

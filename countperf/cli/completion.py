@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 import shtab
 
@@ -35,7 +36,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """
     names = " ".join(sorted(named_fits()))
     fits = {**shtab.FILE, "bash": "_countperf_fits", "zsh": f"({names})"}
-    preamble = {
+    preamble: Any = {
         "bash": f'_countperf_fits() {{ compgen -W "{names}" -- "$1"; compgen -f -- "$1"; }}',
     }
     for action in _actions(parser):
@@ -49,7 +50,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:  # pyright: ignore[reportPrivateUsage] - as shtab walks them
+    for action in parser._actions:  # as shtab walks them
         yield action
         if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
             for command in action.choices.values():
