@@ -8,28 +8,41 @@ by how its address changes:
   compilers unroll it, for it has at most 32 iterations (all such loops around together), known
   beforehand, else ``loop``;
 - *shape*: work items of a group along local axis 0, times the others;
-- *lane*, of an access: how its address changes from one item to the next along local axis 0;
-- *walk*, of an access in a loop: how it changes in the innermost such loop.
+- *step between items*, of an access: how its address changes from one item to the next along local
+  axis 0; where a row has at most 8 items, so that compilers may unroll it, the step along local
+  axis 1 follows: ``l1_reuse-next``;
+- *step in the loop*, of an access in a loop: how its address changes in the innermost such loop.
 
-Steps of an address are ``same`` (0 elements), ``next`` (1), ``offset`` (1, of a local array, from a
-constant on that is no multiple of 16 elements), ``shifted`` (the same where it depends on other
-loop variables, as with a pitch that is no multiple), ``masked`` (``shifted``, of an instruction
-that not all items execute), ``near`` (less than a line of 64 bytes; of a step by symbols, where
-they are so small, if it is known to be positive or negative), ``far`` (more, or any symbol else),
-``wide``, ``vast`` or ``data`` (read from data, or uneven). Of steps to other lines, ``far`` are
-those that lead back to the first one while a first-level cache still keeps it, ``wide`` those that
-do while a second-level one does, ``vast`` the others; a number from 1 to 3 says that lines share
-sets of a cache, and how many more there are than these keep (`countperf.execution.reuse`). Data
-leads to arrays that a first-level cache keeps, or within a few lines (``data``), that a
-second-level one keeps (``widedata``), or to larger ones (``vastdata``). Where a row has at most 8
-items, so that compilers may unroll it, the step along local axis 1 follows: ``far_next``. Divisions
-of integers by constant powers of two are shifts.
+========================  =========================================================================
+step                      meaning
+========================  =========================================================================
+``same``, ``next``        0 elements, 1 element
+``offset``                1 element of a local array, from a constant on that is no multiple of 16
+                          elements
+``shifted``               the same, where the first element depends on other loop variables, as with
+                          a pitch that is no multiple of 16
+``masked``                ``shifted``, of an instruction that not all items execute
+``near``                  less than a line of 64 bytes; of a step by symbols, where they are so
+                          small, if it is known to be positive or negative
+``l1_reuse``              to another line (also any step by symbols that is not known to be
+                          ``near``), and back to the first one while a first-level cache keeps it
+``l2_reuse``              likewise, and back while a second-level cache keeps it
+``beyond_l2``             likewise, and back later than that, or never
+``..._conflict1`` to 3    lines share sets of a cache: how many more there are than these keep
+``data``                  read from data, or uneven; within a few lines, or in an array that a
+                          first-level cache keeps
+``data_l2_reuse``         likewise, in an array that a second-level cache keeps
+``data_beyond_l2``        likewise, in a larger array
+========================  =========================================================================
 
-Special functions and powers under a condition that tells items apart are ``conditional``: compilers
-that have no masked form of one call it for each item. Accesses under a condition that tells
-neighbors apart are ``guarded`` besides: that of an instruction, or bounds of loops that groups do
-not divide, whether or not they do at the sizes at hand, for the code is the same. Neighbors are
-items along local axis 0, and along axis 1 too where rows are narrow.
+`countperf.execution.reuse` says how reuse is found, and which caches are assumed.
+
+Divisions of integers by constant powers of two are counted as shifts. Special functions and powers
+under a condition that tells items apart are ``conditional``: compilers that have no masked form of
+one call it for each item. Accesses under a condition that tells neighbors apart are counted as
+``guarded`` besides: a condition of the instruction, or bounds of loops that groups do not divide.
+The guard counts at every size, because it is compiled in even where the size divides. Neighbors are
+items along local axis 0, and along axis 1 too where rows have at most 8 items.
 """
 
 from __future__ import annotations
