@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from countperf.errors import (
     ParameterError,
 )
@@ -78,7 +80,8 @@ def compare(
     profile_options : mapping, optional
         As for `countperf.predict_all`, for this kernel.
     every : int, optional
-        Mechanistic models are calibrated on each so-manieth measurement, which takes less time.
+        Mechanistic models are calibrated on one of so many measurements, which takes less time.
+        They are drawn at random, always the same ones.
     progress : callable from str to None, optional
         Is told what is being calibrated.
 
@@ -110,10 +113,7 @@ def compare(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
         )
     profiles: Profiler = _CatalogueProfiles(device)
-    cases = (
-        *[each for each in found if each.purpose == "measurement"][::every],
-        *(each for each in found if each.purpose != "measurement"),
-    )
+    cases = _thinned(tuple(found), every)
     if kernel is not None or timing is not None:
         own = _own_cases(kernel, timing, found.device.slug)
         cases = (*(each for each in cases if each.purpose == "measurement"), *own)
@@ -133,6 +133,21 @@ def compare(
     if kernel is not None or (models and "linear" not in models) or "fitted" not in levels:
         return comparison
     return comparison.with_models(linear_results(found, purposes))
+
+
+def _thinned(measurements: Sequence[Measurement], every: int) -> tuple[Measurement, ...]:
+    """Return one of `every` measurements of measurement kernels, and all others.
+
+    They are drawn, since each Nth one would always have the same step of the sizes.
+    """
+    places = [p for p, each in enumerate(measurements) if each.purpose == "measurement"]
+    drawn = np.random.default_rng(0).permutation(places)[: -(-len(places) // every)]
+    kept = set(drawn.tolist())
+    return tuple(
+        each
+        for place, each in enumerate(measurements)
+        if place in kept or each.purpose != "measurement"
+    )
 
 
 def _described(slug: str, place: object) -> DeviceParameters:

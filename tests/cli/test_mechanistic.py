@@ -144,3 +144,12 @@ def test_predict_takes_instructions_from_ptx(capsys: pytest.CaptureFixture[str])
 def test_calibrating_on_no_measurement_is_refused() -> None:
     with pytest.raises(ParameterError, match="every = 0: pass 1 or more"):
         compare("pocl-epyc-zen5", every=0)
+
+
+def test_few_measurements_calibrate_and_all_test_kernels_judge() -> None:
+    found = compare("intel-epyc-zen3", models=["roofline"], levels=["published"], every=10**4)
+
+    assert found.measurement_cases == 1
+    assert found.test_cases == 15
+    (result,) = found.models
+    assert result.cases or result.lacking

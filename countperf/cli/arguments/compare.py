@@ -52,7 +52,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         type=natural,
         default=1,
         metavar="N",
-        help="calibrate mechanistic models on each Nth measurement, in less time (default: 1)",
+        help="calibrate mechanistic models on one of N measurements, in less time (default: 1)",
     )
     command.add_argument("--output", metavar="FILE", help="also write the comparison as a document")
     command.add_argument(
