@@ -122,10 +122,9 @@ def data_sheet(gpu: str, counts: Path) -> Callable[[Mapping[str, Any]], float]:
     counts : Path
         Counts of the variants, which ``rank_published_convolution.py --counts`` writes.
     """
-    from rank_published_convolution import GPUS, sheet_s
-
     from convolution_features import GroupCounts
     from countperf.hardware.library import load_device
+    from rank_published_convolution import GPUS, sheet_s
 
     known = {
         tuple(map(int, name.split(","))): GroupCounts(**each)

@@ -47,6 +47,17 @@ def test_the_published_devices_are_there() -> None:
     assert wanted | papers | ranked | cpus == set(available_devices())
 
 
+@pytest.mark.parametrize("slug", available_devices())
+def test_peaks_are_two_operations_per_core_and_cycle(slug: str) -> None:
+    device = load_device(slug)
+    if None in (device.peak_flops, device.cores_per_compute_unit, device.clock_hz):
+        pytest.skip("no peak, cores or clock is stated")
+    cores = device.require("num_compute_units") * device.require("cores_per_compute_unit")
+
+    # data sheets round to three digits
+    assert device.peak_flops == pytest.approx(2 * cores * device.require("clock_hz"), rel=5e-3)
+
+
 @pytest.mark.parametrize(
     ("slug", "rate"),
     [("nvidia-c2050", 89.6), ("nvidia-k620", 22.6), ("nvidia-gtx-1060", 160.6)],
