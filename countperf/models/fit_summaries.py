@@ -129,7 +129,8 @@ class WeightsCheck(ShortRepr):
             return "run countperf doctor to see whether the device works"
         return (
             "stop other programs and check again; if it stays so, this machine is another one than"
-            " was measured: countperf measure --store mine.jsonl, then countperf fit mine.jsonl"
+            f" was measured: countperf calibrate --refresh {self.weights} scales these weights in"
+            " half a minute, countperf calibrate fits new ones in three"
         )
 
     def to_object(self) -> dict[str, Any]:
