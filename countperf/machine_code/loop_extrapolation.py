@@ -47,6 +47,8 @@ _STEPS = re.compile(
 """Instructions whose results do not grow linearly when their operands do."""
 _IMPLIED = re.compile(r"^i?(?:div|mul)")
 _SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
+_BITWISE = re.compile(r"^(?:and|or|xor)[lq]?$")
+_NARROW = re.compile(r"^%(?:e|r\d+d)")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
 _VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
@@ -312,17 +314,34 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
             machine.journal.stepped.append((None, tuple(lanes)))
 
         return note_vectors
-    constant = _CONSTANT.match(parts[0]) if parts else None
-    is_shift = _SHIFT_RIGHT.match(mnemonic) is not None and (constant or len(parts) == 1)
-    shift = (int(constant[1], 0) if constant else 1) if is_shift else None
+    shift = _low_bits(mnemonic, parts)
     implied = ("%rax", "%rdx") if _IMPLIED.match(mnemonic) else ()
-    named = parts[-1:] if is_shift else (*parts, *implied)
+    named = (*parts, *implied) if shift is None else parts[-1:]
     reads = [reader(part, 64 if part in REGISTERS else 32) for part in named]
 
     def note(machine: Machine) -> None:
         machine.journal.stepped.append((shift, tuple(read(machine) for read in reads)))
 
     return note
+
+
+def _low_bits(mnemonic: str, parts: Sequence[str]) -> int | None:
+    """Return how many low bits of an operand an instruction changes in its own way.
+
+    What grows by multiples of ``1 << bits`` leaves them as they are, so that the result grows
+    evenly: of shifts to the right by constants, and of ``and``, ``or`` and ``xor`` with constants
+    whose other bits are all zeros or all ones. None for other instructions.
+    """
+    constant = _CONSTANT.match(parts[0]) if parts else None
+    if _SHIFT_RIGHT.match(mnemonic) and (constant or len(parts) == 1):
+        return int(constant[1], 0) if constant else 1
+    if constant is None or len(parts) != 2 or not _BITWISE.match(mnemonic):
+        return None
+    value = int(constant[1], 0)
+    width = 32 if mnemonic.endswith("l") or _NARROW.match(parts[1]) else 64
+    if value >> (width - 1):
+        value = ~value & ((1 << width) - 1)
+    return value.bit_length()
 
 
 def _even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:

@@ -131,13 +131,42 @@ cmp %rdi,%rax
 jne 2
 ret
 """
+BY_LOW_BITS = """
+f:
+xor %eax,%eax
+xor %ebx,%ebx
+mov %rbx,%rcx
+or $0x1,%rcx
+and $0xfffffffffffffff8,%rcx
+cmp %rsi,%rcx
+jl 8
+nop
+add $0x18,%rbx
+inc %rax
+cmp %rdi,%rax
+jne 2
+ret
+"""
+BY_UNEVEN_BITS = BY_LOW_BITS.replace("$0xfffffffffffffff8", "$0x1e")
+"""What is kept of a value that grows by 24 goes up and down."""
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 40, 1000])
 @pytest.mark.parametrize(
     "code",
-    [NESTED, GUARDED, TILED, IN_MEMORY, BY_TABLE, BY_BITS, BY_HIGH_HALF, EVERY_THIRD],
-    ids=range(8),
+    [
+        NESTED,
+        GUARDED,
+        TILED,
+        IN_MEMORY,
+        BY_TABLE,
+        BY_BITS,
+        BY_HIGH_HALF,
+        EVERY_THIRD,
+        BY_LOW_BITS,
+        BY_UNEVEN_BITS,
+    ],
+    ids=range(10),
 )
 def test_counts_are_those_of_single_steps(
     code: str, length: int, monkeypatch: pytest.MonkeyPatch
@@ -147,7 +176,7 @@ def test_counts_are_those_of_single_steps(
     assert skipped == executed(code, rdi=length, rsi=length // 2)
 
 
-@pytest.mark.parametrize("code", [NESTED, GUARDED, TILED, IN_MEMORY], ids=range(4))
+@pytest.mark.parametrize("code", [NESTED, GUARDED, TILED, IN_MEMORY, BY_LOW_BITS], ids=range(5))
 def test_long_loops_take_few_steps(code: str) -> None:
     found = executed(code, most=2000, rdi=16 * 10**6, rsi=8 * 10**6)
     assert max(found.values()) >= 10**6
