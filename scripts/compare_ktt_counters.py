@@ -24,6 +24,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -136,13 +137,15 @@ def coulomb(group: tuple[int, int], iterations: int, unrolled: bool) -> dict[str
     }
 
 
-def compared(data: Path) -> pd.DataFrame:
-    """Compare all configurations and counters.
+def compared(data: Path, every: int = 1) -> pd.DataFrame:
+    """Compare configurations and counters.
 
     Parameters
     ----------
     data : Path
         Folder with ``ktt/``.
+    every : int, optional
+        Every n-th configuration of the convolution only.
 
     Returns
     -------
@@ -172,7 +175,7 @@ def compared(data: Path) -> pd.DataFrame:
             for name, number in found.items()
         )
 
-    for choice, counters, compiled in results(data / CONVOLUTION):
+    for choice, counters, compiled in islice(results(data / CONVOLUTION), 0, None, every):
         wide, high = choice["BLOCK_SIZE_X"], choice["BLOCK_SIZE_Y"]
         columns, lines = choice["TILE_SIZE_X"], choice["TILE_SIZE_Y"]
         variant = wide, high, columns, lines, 0
@@ -213,9 +216,10 @@ def main() -> None:
     """Compare, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with ktt/ in it")
+    parser.add_argument("--every", type=int, default=1, help="every n-th convolution only")
     parser.add_argument("--exceptions", action="store_true", help="list the cases beyond 1 %%")
     options = parser.parse_args()
-    cases = compared(options.data)
+    cases = compared(options.data, options.every)
     with pd.option_context("display.width", 250, "display.max_rows", None, "max_colwidth", None):
         print(summary(cases).to_string())
         if options.exceptions:
