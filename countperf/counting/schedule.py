@@ -8,6 +8,7 @@ from typing import Any
 
 import loopy as lp
 from loopy.check import pre_codegen_checks
+from loopy.kernel.array import SeparateArrayArrayDimTag
 from loopy.kernel.data import GroupInameTag
 from loopy.kernel.function_interface import CallableKernel
 from loopy.schedule import (
@@ -134,8 +135,9 @@ def prepared(t_unit: Any) -> tuple[Any, Any]:
 def _check_for_code(kernel: Any, t_unit: Any) -> None:
     """Refuse what Loopy schedules, but generates no code for: ask its own checks.
 
-    Code is generated where loops of different lengths are mapped to one group axis: whether Loopy
-    can tell their groups apart shows there only.
+    Code is generated where loops of different lengths are mapped to one group axis, and where an
+    array has an axis of separate arguments, whose subscripts have to be constants in the code:
+    whether Loopy can do that shows there only.
 
     Raises
     ------
@@ -145,7 +147,7 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
     try:
         with unattended():
             pre_codegen_checks(t_unit)
-            if _shares_group_axes(kernel):
+            if _shares_group_axes(kernel) or _has_separate_axes(kernel):
                 lp.generate_code_v2(with_half(t_unit))
     except Exception as error:  # in many ways
         said = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
@@ -154,6 +156,15 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
             f"{said}",
             kernel=kernel.name,
         ) from error
+
+
+def _has_separate_axes(kernel: Any) -> bool:
+    """Whether an array has an axis along which each place is an argument of its own."""
+    return any(
+        isinstance(tag, SeparateArrayArrayDimTag)
+        for variable in (*kernel.args, *kernel.temporary_variables.values())
+        for tag in getattr(variable, "dim_tags", None) or ()
+    )
 
 
 def _shares_group_axes(kernel: Any) -> bool:

@@ -112,3 +112,23 @@ def test_a_kernel_that_loopy_cannot_schedule_is_refused_without_a_question(
     t_unit = lp.split_iname(t_unit, "j", 2, inner_tag="ilp")
     with pytest.raises(CountingError, match="no valid schedules found"):
         count_kernel(t_unit)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("view", ["source", "compiled", "structure"])
+def test_places_along_separate_axes_have_to_be_constants(view: Any) -> None:
+    kernel = lp.make_kernel(
+        "{[d, i]: 0 <= d < 3 and 0 <= i < n}",
+        "o[i] = sum(d, u[d, i])",
+        [
+            lp.GlobalArg("o", "float64", shape="n"),
+            lp.GlobalArg("u", "float64", shape="3,n", dim_tags="sep,C"),
+            lp.ValueArg("n", "int32"),
+        ],
+        lang_version=(2018, 2),
+    )
+    with pytest.raises(CountingError, match=r"no code for it.*unroll the iname\(s\) 'd'"):
+        count_kernel(kernel, view=view)
+    # as Loopy advises
+    counts = count_kernel(lp.tag_inames(kernel, {"d": "unr"}), view=view).evaluate(n=10)
+    assert sum(n for name, n in counts.items() if name.startswith("gmem.load")) == 30
