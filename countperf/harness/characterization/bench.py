@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from countperf.errors import MeasurementError
 from countperf.harness.backend import Program, Session
 from countperf.harness.characterization.timing import Estimate, time_per_turn
 from countperf.harness.clock import Clock
+from countperf.harness.environment import read_clocks
 
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
@@ -59,8 +61,8 @@ class Bench:
         Compute units, and work items of a sub-group.
     group : int
         Work items of a group at full occupancy.
-    clock_hz : float
-        Clock that cycles are of, Hz.
+    known_clock_hz : float
+        Clock that cycles are of, Hz; 0 where it is not known.
     """
 
     def __init__(self, session: Session, clock: Clock, effort: Effort) -> None:
@@ -71,7 +73,23 @@ class Bench:
         self.units = session.device.identity.compute_units
         self.lanes = max(1, limits.sub_group_size)
         self.group = min(_GROUP, limits.max_group_size)
-        self.clock_hz = limits.max_clock_mhz * 1e6
+        host_mhz = max(read_clocks().values(), default=0.0) if self.is_cpu else 0.0
+        self.known_clock_hz = 1e6 * (limits.max_clock_mhz or host_mhz)
+
+    @property
+    def clock_hz(self) -> float:
+        """The clock, Hz.
+
+        Raises
+        ------
+        MeasurementError
+            It is not known: no counter has shown it, and the driver does not state it.
+        """
+        if self.known_clock_hz > 0:
+            return self.known_clock_hz
+        raise MeasurementError(
+            "cycles are not known: the device has no cycle counter, and its driver states no clock"
+        )
 
     @property
     def is_cpu(self) -> bool:

@@ -42,7 +42,7 @@ def measure_clock(bench: Bench) -> Iterator[Finding]:
 
     Sets the bench's clock.
     """
-    declared = bench.clock_hz
+    declared = bench.known_clock_hz
     program = bench.session.load(COMMON_SOURCE)
     out = bench.output(bench.lanes)
 
@@ -57,7 +57,7 @@ def measure_clock(bench: Bench) -> Iterator[Finding]:
             (few, short), (many, long) = run(_CLOCK_TURNS), run(3 * _CLOCK_TURNS)
             ratios.append((many - few) / (long - short) if long > short else 0.0)
     if ratios:
-        measured = estimate(ratios)
+        measured = estimate(ratios).checked("the device's cycle counter")
         yield make_finding(
             "clock",
             measured,
@@ -67,7 +67,7 @@ def measure_clock(bench: Bench) -> Iterator[Finding]:
             highest=1.1 * declared if declared else float("inf"),
             why="the driver's highest clock",
         )
-        bench.clock_hz = measured.value
+        bench.known_clock_hz = measured.value
     elif declared:
         yield make_finding("clock", Estimate(value=declared, spread=0.0), "Hz", "declared")
 

@@ -131,7 +131,7 @@ def characterize(
     state = _resumed(session, store)
     found = {each.name: each for each in state.findings}
     if "clock" in found:
-        bench.clock_hz = found["clock"].value
+        bench.known_clock_hz = found["clock"].value
     began = clock.now()
     plan = [each for each in experiments(bench) if not only or each.name in only]
     for done, experiment in enumerate(plan):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from countperf.errors import IncompatibleMeasurementsError
+from countperf.errors import IncompatibleMeasurementsError, MeasurementError
 from countperf.hardware.library import load_device
-from countperf.harness.characterization.bench import QUICK
+from countperf.harness.characterization import bench as bench_module
+from countperf.harness.characterization.bench import QUICK, Bench
 from countperf.harness.characterization.compute import FAST, MIX_RATIOS, MIXED
 from countperf.harness.characterization.document import Characterization
 from countperf.harness.characterization.kernels import (
@@ -50,7 +51,31 @@ def found() -> Characterization:
 def test_findings_are_a_table(found: Characterization) -> None:
     frame = found.to_frame()
     assert list(frame["name"]) == [each.name for each in found.findings]
-    assert frame.set_index("name")["value"]["fma.f32 latency"] == value(found, "fma.f32 latency")
+    values = dict(zip(frame["name"], frame["value"], strict=True))
+    assert values["fma.f32 latency"] == value(found, "fma.f32 latency")
+
+
+def test_what_is_in_cycles_is_left_out_where_no_clock_is_known() -> None:
+    session = SyntheticSession(Truth())
+    limits = replace(session.device.limits, max_clock_mhz=0)
+    session.device = replace(session.device, limits=limits)
+    bench = Bench(session, SyntheticClock(session), EFFORT)
+
+    with pytest.raises(MeasurementError, match="no cycle counter, and its driver states no clock"):
+        _ = bench.clock_hz
+
+
+def test_processors_whose_driver_states_no_clock_have_that_of_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench_module, "read_clocks", lambda: {"cpu": 2600.0})
+    session = SyntheticSession(Truth(), device_type="cpu")
+    limits = replace(session.device.limits, max_clock_mhz=0)
+    session.device = replace(session.device, limits=limits)
+
+    bench = Bench(session, SyntheticClock(session), EFFORT)
+
+    assert bench.clock_hz == pytest.approx(2.6e9)
 
 
 def value(found: Characterization, name: str) -> float:
@@ -251,7 +276,7 @@ def test_a_real_device(device: Device) -> None:
 def test_what_is_for_gpus_runs_as_well(device: Device) -> None:
     session = open_session(device)
     identity = device.identity.model_copy(update={"device_type": "gpu"})
-    limits = replace(device.limits, sub_group_size=32, max_group_size=256)
+    limits = replace(device.limits, sub_group_size=32, max_group_size=256, max_clock_mhz=2000)
     session.device = replace(device, identity=identity, limits=limits)  # pyright: ignore[reportAttributeAccessIssue]
     effort = replace(
         QUICK, shortest_s=1e-5, array_bytes=2**20, repetitions=1, tries=1, chase_hops=2**10,
