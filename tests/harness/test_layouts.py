@@ -96,6 +96,8 @@ def test_every_element_is_written_in_its_place_and_nothing_else(
         flat = session.download(memory, given.dtype, memory.size // given.dtype.itemsize)
         expected = np.zeros_like(flat)
         expected[list(elements)] = list(elements.values())
+        if name == "vectors of 3":  # OpenCL leaves open whether the fourth component is written
+            flat[3::4] = 0
         np.testing.assert_array_equal(flat, expected)
 
 
