@@ -41,3 +41,14 @@ def test_kernels_of_the_catalogue_are_predicted() -> None:
     sizes = {"n": 512, "m": 4096, "l": 512}  # a size that the paper timed: 9.6 ms on its K40c
     found = predict("matmul-skinny/16x16/f32", sizes, weights="nvidia-k40c")
     assert found.time_s == pytest.approx(8.1e-3, abs=0.05e-3)
+
+
+def test_intervals_hold_as_often_as_the_page_says() -> None:
+    def held(slug: str) -> int:
+        cases = Evaluation.read_file(ROOT / "fits" / slug / "held-out.json").cases
+        return round(100 * sum(bool(case.is_covered) for case in cases) / len(cases))
+
+    shares = {slug: held(slug) for slug in COMPUTE_UNITS}
+
+    assert (shares.pop("nvidia-gtx-970"), shares.pop("nvidia-titan-x")) == (79, 82)
+    assert (min(shares.values()), max(shares.values())) == (86, 99)
