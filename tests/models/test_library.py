@@ -9,9 +9,15 @@ import pytest
 
 from countperf.errors import DocumentError, ParameterError
 from countperf.execution.policy import ExecutionPolicy
+from countperf.fitting.selection import numbered
+from countperf.mechanistic.predict_all import model_names
 from countperf.models import library
+from countperf.models.compiled import compiled_candidates
 from countperf.models.library import find_fit, fits_folders, load_weights, named_fits, policy_of
+from countperf.models.shipped import MODELS
 from countperf.models.standard import from_expression
+from countperf.models.structural import candidates
+from countperf.models.weights import WeightSet
 from tests.models.builders import make_device, make_weights
 
 
@@ -154,3 +160,19 @@ def test_policies_are_those_of_shipped_fits_whatever_the_user_has(
 
     assert shipped == library.shipped_policies()
     assert len(set(shipped)) == len(shipped) >= 2
+
+
+def test_names_of_models_are_short() -> None:
+    shipped = named_fits(own="/nowhere").values()
+    documents = [WeightSet.read_file(path) for fit in shipped for path in fit.models.values()]
+    names = {
+        *MODELS,
+        *model_names(),
+        *numbered(candidates()),
+        *compiled_candidates(),
+        *(name for fit in shipped for name in fit.model_names),
+        *(candidate.model for each in documents for candidate in each.candidates),
+    }
+
+    assert {"uncorrected", "structural-1", "compiled-lanes", "volkov"} <= names
+    assert max(map(len, names)) <= 20
