@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ import numpy as np
 from loopy import ValueArg
 
 from countperf.errors import (
-    DeviceMismatchError,
     KernelBuildError,
     MeasurementError,
     ParameterError,
@@ -37,19 +35,8 @@ from countperf.report.timing import timing_html, timing_records, timing_text
 from countperf.report.timing_figure import timing_figure
 from countperf.sizes import Sizes, combine_sizes, given_sizes
 from countperf.workflow.kernels import is_in_catalogue, kernel_and_arguments, kernel_statistics
-from countperf.workflow.target import (
-    COMPILED_CHOICE,
-    Target,
-    choice_text,
-    failed_reading,
-    reading_weights,
-)
-from countperf.workflow.timing_predictions import (
-    KernelAtPoints,
-    PredictedTime,
-    count_digests,
-    predict_times,
-)
+from countperf.workflow.target import Target
+from countperf.workflow.timing_predictions import KernelAtPoints, count_digests, predict_by_choice
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
@@ -246,7 +233,7 @@ def time_kernel(
         incomplete_ok=incomplete_ok,
         level=level,
     )
-    found, choice, predicted = _predicted(work, target, progress)
+    found, choice, predicted = predict_by_choice(work, target, progress)
     counts = count_digests(work)
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         measured = measure(
@@ -366,47 +353,6 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
 def _runner(device: str | Device | None, clock: Clock | None, *, cold: bool) -> CaseRunner:
     kind = ColdRunner if cold else KernelRunner
     return kind.open(device if isinstance(device, Device) else find_device(device), clock)
-
-
-_Choices = list[tuple["WeightSet | str", str]]
-"""Weights, or why there are none, and what to say of the choice; the best ones first."""
-
-
-def _choices(target: Target) -> _Choices:
-    """Return what may predict, as `predict` chooses it; weights that were named have to be right.
-
-    Weights that read compiled code come first. Nothing is chosen where a model or a document is
-    named.
-    """
-    try:
-        usual = target.loaded()
-    except DeviceMismatchError as error:
-        if target.weights is not None:
-            raise
-        return [(str(error), "")]
-    usual.check_device(target.identity, force=target.force)
-    if not target.has_choice:
-        return [(usual, "")]
-    reading = reading_weights(target.weights, target.identity)
-    if isinstance(reading, str):
-        return [(usual, choice_text(usual.model, reading))]
-    return [(reading, COMPILED_CHOICE), (usual, "")]
-
-
-def _predicted(
-    work: KernelAtPoints, target: Target, progress: Progress
-) -> tuple[WeightSet | str, str, list[PredictedTime]]:
-    """Predict by the first weights that predict all sizes, else by the last; and say why."""
-    *better, (last, choice) = _choices(target)
-    for weights, said in better:
-        strict = replace(target, incomplete_ok=False)
-        found = predict_times(work, weights, strict, progress)
-        reason = next((each.reason for each in found if each.time_s is None), None)
-        if reason is None:
-            return weights, said, found
-        if not isinstance(last, str):
-            choice = choice_text(last.model, failed_reading(reason))
-    return last, choice, predict_times(work, last, target, progress)
 
 
 def _check_some(measured: MeasurementSet) -> None:

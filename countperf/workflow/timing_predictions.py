@@ -5,20 +5,26 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from countperf.display import ShortRepr
-from countperf.errors import CountingError, CountperfError
+from countperf.errors import CountingError, CountperfError, DeviceMismatchError
 from countperf.hardware.parameters import some_of
 from countperf.harness.progress import Progress, ProgressEvent
 from countperf.measurements import InstructionCounts, KernelCase, Statistic, counts_digest
 from countperf.sizes import size_arrays
 from countperf.workflow.kernels import counted
 from countperf.workflow.prediction import predict
-from countperf.workflow.target import Target
+from countperf.workflow.target import (
+    COMPILED_CHOICE,
+    Target,
+    choice_text,
+    failed_reading,
+    reading_weights,
+)
 
 if TYPE_CHECKING:
     from countperf.measurements.cases import MakeArguments, Reference
@@ -26,7 +32,13 @@ if TYPE_CHECKING:
     from countperf.predictions import Prediction
     from countperf.properties.taxonomy import View
 
-__all__ = ["KernelAtPoints", "PredictedTime", "count_digests", "predict_times"]
+__all__ = [
+    "KernelAtPoints",
+    "PredictedTime",
+    "count_digests",
+    "predict_by_choice",
+    "predict_times",
+]
 
 _VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
 
@@ -106,6 +118,66 @@ class PredictedTime:
     time_s: float | None = None
     interval_s: tuple[float, float] | None = None
     reason: str = ""
+
+
+_Choices = list[tuple["WeightSet | str", str]]
+"""Weights, or why there are none, and what to say of the choice; the best ones first."""
+
+
+def _choices(target: Target) -> _Choices:
+    """Return what may predict, as `predict` chooses it; weights that were named have to be right.
+
+    Weights that read compiled code come first. Nothing is chosen where a model or a document is
+    named.
+    """
+    try:
+        usual = target.loaded()
+    except DeviceMismatchError as error:
+        if target.weights is not None:
+            raise
+        return [(str(error), "")]
+    usual.check_device(target.identity, force=target.force)
+    if not target.has_choice:
+        return [(usual, "")]
+    reading = reading_weights(target.weights, target.identity)
+    if isinstance(reading, str):
+        return [(usual, choice_text(usual.model, reading))]
+    return [(reading, COMPILED_CHOICE), (usual, "")]
+
+
+def predict_by_choice(
+    work: KernelAtPoints, target: Target, progress: Progress
+) -> tuple[WeightSet | str, str, list[PredictedTime]]:
+    """Predict by the first weights that predict all sizes, else by the last; and say why.
+
+    Parameters
+    ----------
+    work : KernelAtPoints
+        The kernel.
+    target : Target
+        What predicts, for which device.
+    progress : callable
+        Is told of each prediction that begins.
+
+    Returns
+    -------
+    weights : WeightSet or str
+        What predicts; or why nothing does.
+    choice : str
+        Which model was chosen and why; empty if there was no choice.
+    times : list of PredictedTime
+        One for each point.
+    """
+    *better, (last, choice) = _choices(target)
+    for weights, said in better:
+        strict = replace(target, incomplete_ok=False)
+        found = predict_times(work, weights, strict, progress)
+        reason = next((each.reason for each in found if each.time_s is None), None)
+        if reason is None:
+            return weights, said, found
+        if not isinstance(last, str):
+            choice = choice_text(last.model, failed_reading(reason))
+    return last, choice, predict_times(work, last, target, progress)
 
 
 def predict_times(

@@ -34,7 +34,6 @@ from countperf.models.records import Calibration, FitQuality
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
-from countperf.workflow import timing as timing_module
 from countperf.workflow.target import COMPILED_CHOICE
 from countperf.workflow.timing import Timing, time_kernel
 from tests.harness.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
@@ -328,7 +327,7 @@ def test_the_model_is_chosen_as_for_a_prediction(
     older = {} if reads else {"counting_rules": 1}
     reading = make_weights(values, device=IDENTITY, model="compiled", **older)
     monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
-    monkeypatch.setattr(timing_module, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr("countperf.workflow.timing_predictions.reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
 
     predicted_s = timing.sizes[0].predicted_s
@@ -349,7 +348,7 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
     def fails(*_: object) -> WeightSet:
         raise AssertionError("asked for weights that read code")
 
-    monkeypatch.setattr(timing_module, "reading_weights", fails)
+    monkeypatch.setattr("countperf.workflow.timing_predictions.reading_weights", fails)
     monkeypatch.setattr("countperf.workflow.target.default_weights", lambda *_, **__: linear())
     assert timed({1000: 3.3e-6}).model_choice == ""
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
