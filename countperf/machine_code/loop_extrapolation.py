@@ -47,6 +47,8 @@ _STEPS = re.compile(
 """Instructions whose results do not grow linearly when their operands do."""
 _IMPLIED = re.compile(r"^i?(?:div|mul)")
 _SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
+_MOST_WRITES = 100_000
+"""Known values that are written for iterations that are not followed."""
 _BITWISE = re.compile(r"^(?:and|or|xor)[lq]?$")
 _NARROW = re.compile(r"^%(?:e|r\d+d)")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
@@ -71,13 +73,23 @@ class _State(NamedTuple):
     flags: Flags | None
 
 
+class _Write(NamedTuple):
+    """A known value that iterations write: the last one, and growth of value and place."""
+
+    address: int
+    bits: int
+    value: int
+    grown: int
+    step: int
+
+
 class _Growth(NamedTuple):
     """Growth of the state per iteration."""
 
     registers: tuple[int, ...]
     vectors: dict[int, tuple[int, ...]]
     flags: tuple[int, int]
-    written: list[tuple[int, int, int, int]]
+    written: list[_Write]
     iterations: int
 
 
@@ -191,26 +203,31 @@ class Loops:
             or vectors is None
             or written is None
             or iterations is None
+            or (any(e.step for e in written) and iterations * len(written) > _MOST_WRITES)
         ):
             return None
         return _Growth(registers, vectors, flags, written, iterations)
 
-    def _written(self, states: Sequence[_State]) -> list[tuple[int, int, int, int]] | None:
-        """Return what is written to which places: address, bits, the last value, its growth."""
+    def _written(self, states: Sequence[_State]) -> list[_Write] | None:
+        """Return what is written to which places; None if that does not grow evenly."""
         log = self.machine.journal.written
         slices = [log[a.written : b.written] for a, b in itertools.pairwise(states)]
         if len({len(each) for each in slices}) > 1:
             return None
-        found: list[tuple[int, int, int, int]] = []
+        found: list[_Write] = []
         for writes in zip(*slices, strict=True):
             values = [value for _, _, value in writes]
             if all(value is None for value in values):
                 continue
-            places = {(address, bits) for address, bits, _ in writes}
+            step = _even([(address,) for address, _, _ in writes], 64)
             grown = _even([(value,) for value in values], 64)
-            if len(places) > 1 or grown is None or values[-1] is None:
+            same_bits = len({bits for _, bits, _ in writes}) == 1
+            if step is None or grown is None or not same_bits:
                 return None
-            found.append((*writes[-1][:2], values[-1], grown[0]))
+            address, bits, value = writes[-1]
+            if value is None:
+                return None
+            found.append(_Write(address, bits, value, grown[0], step[0]))
         return found
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
@@ -284,8 +301,11 @@ class Loops:
             )
         if machine.flags is not None:
             machine.flags = grown_flags(machine.flags, *growth.flags, times)
-        for address, bits, value, by in growth.written:
-            machine.store(address, bits, (value + by * times) % (1 << bits))
+        moves = any(each.step for each in growth.written)
+        for number in range(1, times + 1) if moves else (times,):
+            for each in growth.written:
+                value = (each.value + each.grown * number) % (1 << each.bits)
+                machine.store(each.address + each.step * number, each.bits, value)
         found: Counter[int] = Counter()
         for place, _, number in self._way[before.passed : now.passed]:
             found[place] += number * times

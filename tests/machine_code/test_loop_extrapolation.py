@@ -147,6 +147,25 @@ cmp %rdi,%rax
 jne 2
 ret
 """
+BY_WRITTEN = """
+f:
+xor %eax,%eax
+mov %rax,%rcx
+mov %rcx,-0x10000(%rsp,%rax,8)
+inc %rax
+cmp %rdi,%rax
+jne 1
+xor %eax,%eax
+mov -0x10000(%rsp,%rax,8),%rdx
+cmp %rsi,%rdx
+jl 10
+nop
+inc %rax
+cmp %rdi,%rax
+jne 7
+ret
+"""
+"""Numbers are written side by side, and decide when they are read."""
 BY_UNEVEN_BITS = BY_LOW_BITS.replace("$0xfffffffffffffff8", "$0x1e")
 """What is kept of a value that grows by 24 goes up and down."""
 
@@ -165,8 +184,9 @@ BY_UNEVEN_BITS = BY_LOW_BITS.replace("$0xfffffffffffffff8", "$0x1e")
         EVERY_THIRD,
         BY_LOW_BITS,
         BY_UNEVEN_BITS,
+        BY_WRITTEN,
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_counts_are_those_of_single_steps(
     code: str, length: int, monkeypatch: pytest.MonkeyPatch
