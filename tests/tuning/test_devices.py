@@ -112,7 +112,7 @@ def test_each_device_gets_a_result_and_a_journal(tmp_path: Path) -> None:
     assert device_results_text(results).count("numbers checked") == 2
     frame = results.to_frame()
     assert set(frame["device"]) == {"fake:0", "fake:1"}
-    assert frame["is_winner"].sum() == 2
+    assert list(frame["is_winner"]).count(True) == 2
     assert len(repr(results).splitlines()) <= MOST_LINES
 
 
