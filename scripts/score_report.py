@@ -87,7 +87,7 @@ def draw(
         share, curve = mean_curve(whole[label])
         over_time.plot(share, curve, label=label, linewidth=2.2 if ours else 1.1, zorder=3 + ours)
     over_time.axhline(0, color="black", linewidth=1, linestyle=":")
-    over_time.text(1, 0.01, "random search", ha="right", va="bottom", fontsize=8)
+    over_time.text(0.98, 0.01, "random search", ha="right", va="bottom", fontsize=8)
     over_time.set(
         xlabel="share of the budget", ylabel="0: random search, 1: optimum", ylim=(-0.5, 1)
     )
