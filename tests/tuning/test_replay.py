@@ -447,7 +447,7 @@ def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
     if find_spec("kernel_tuner") is None:
         pytest.skip("needs the extra 'tuners'")
     output = tmp_path / "tuning.json"
-    options = ["--points", "8", "--sizes", "n=256", "m=256", "--repetitions", "2"]
+    options = ["--points", "12", "--sizes", "n=256", "m=256", "--repetitions", "2"]
     options += ["--strategies", "random_sample", "genetic_algorithm"]
 
     printed = _run("benchmark_tuning.py", tmp_path, output, *options)
