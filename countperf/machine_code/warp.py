@@ -135,7 +135,7 @@ class WarpProgram:
         self.name = name
 
     @cached_property
-    def _block_ends(self) -> tuple[int, ...]:
+    def block_ends(self) -> tuple[int, ...]:
         """Place behind the block that an instruction is in, by the place of the instruction."""
         starts = {each.target for each in self.instructions if each.target is not None}
         ends = [0] * len(self.instructions)
@@ -147,7 +147,7 @@ class WarpProgram:
         return tuple(ends)
 
     @cached_property
-    def _needed(self) -> frozenset[int]:
+    def needed(self) -> frozenset[int]:
         """Instructions whose results may decide a branch or a predicate."""
         count = len(self.instructions)
         before: list[frozenset[str]] = [frozenset()] * (count + 1)
@@ -222,7 +222,7 @@ class _Walk:
         self.idle: Counter[int] = Counter()
 
     def walk(self) -> Executed:
-        ends = self.program._block_ends
+        ends = self.program.block_ends
         for _ in range(MOST_BLOCKS):
             if not self.alive.any():
                 return self._counted()
@@ -246,7 +246,7 @@ class _Walk:
             if each.guard or each.base == "BRA":
                 own = self._condition(place, active)
                 self.idle[place] += int((active & ~own).sum())
-            if place in self.program._needed:
+            if place in self.program.needed:
                 execute(each.opcode, each.operands, self.state, own)
             elif each.base in _SCOPES and each.target is not None:
                 self.scopes[each.base].append(each.target)

@@ -514,7 +514,7 @@ def _combine_predicates(
     modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes] | None:
     """Follow Maxwell's ``PSETP.AND.AND``; others of them mix two operations, and are unknown."""
-    if modifiers != {"AND"}:
+    if modifiers != frozenset({"AND"}):
         return None
     inputs = [state.read(each) for each in operands[2:5]]
     value = _combined("AND", _combined("AND", inputs[0], inputs[1]), inputs[2])
@@ -561,7 +561,7 @@ def _to_float(
 def _reciprocal(
     modifiers: frozenset[str], operands: Sequence[str], state: WarpState
 ) -> dict[str, Lanes] | None:
-    if modifiers != {"RCP"}:
+    if modifiers != frozenset({"RCP"}):
         return None
     value = state.read(operands[1])
     number = (value & _MASK).astype(np.uint32).view(np.float32)

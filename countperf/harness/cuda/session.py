@@ -179,7 +179,7 @@ class CudaSession:
             with self.driver.guarded(what):
                 yield
         except self.driver.cupy.cuda.compiler.CompileException as error:
-            raise KernelBuildError(f"{what}: {_compilers_words(str(error))}") from error
+            raise KernelBuildError(f"{what}: {compilers_words(str(error))}") from error
         except MeasurementError as error:
             raise KernelBuildError(str(error)) from error
         except (RuntimeError, OSError) as error:  # NVRTC's library is not there
@@ -308,7 +308,8 @@ class CudaSession:
         }
 
 
-def _compilers_words(text: str) -> str:
+def compilers_words(text: str) -> str:
+    """Return the errors among the lines of a compiler, or all that it says, at most so long."""
     lines = [line.strip() for line in text.splitlines() if "error" in line]
     message = "; ".join(lines) or " ".join(text.split())
     return message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 3] + "..."

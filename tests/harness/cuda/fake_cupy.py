@@ -111,11 +111,11 @@ class FakeCupy:
             get_elapsed_time=lambda begin, end: end.time_ms - begin.time_ms,
         )
 
-    def RawModule(self, *, code: str, options: tuple[str, ...], backend: str) -> _RawModule:
+    def RawModule(self, *, code: str, options: tuple[str, ...], backend: str) -> FakeRawModule:
         """Return a module that compiles when asked to."""
         assert backend == "nvrtc"
         assert all(option.startswith("-") for option in options)
-        return _RawModule(self, code)
+        return FakeRawModule(self, code)
 
     def compile(self, code: str) -> tuple[EmulatedModule, str]:
         """Compile for the host."""
@@ -219,7 +219,7 @@ class _Memory:
         assert memory is None or memory.is_intact, "a kernel wrote outside its arrays"
 
 
-class _RawModule:
+class FakeRawModule:
     def __init__(self, cupy: FakeCupy, code: str) -> None:
         self._cupy = cupy
         self._code = code
@@ -229,16 +229,16 @@ class _RawModule:
         self._cupy.fail("compile")
         self._built = self._cupy.compile(self._code)
 
-    def get_function(self, name: str) -> _RawKernel:
+    def get_function(self, name: str) -> FakeRawKernel:
         if self._built is None:
             self.compile()
         assert self._built is not None
         if not re.search(rf"\b{name}\(", self._code):
             raise CUDADriverError(500, "CUDA_ERROR_NOT_FOUND: named symbol not found")
-        return _RawKernel(self._cupy, self._built, self._code, name)
+        return FakeRawKernel(self._cupy, self._built, self._code, name)
 
 
-class _RawKernel:
+class FakeRawKernel:
     num_regs = 32
     local_size_bytes = 0
     max_threads_per_block = 1024

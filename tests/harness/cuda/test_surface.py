@@ -16,7 +16,7 @@ import pytest
 from countperf.errors import DeviceError
 from countperf.harness.cuda import driver
 from countperf.harness.cuda.driver import has_nvidia_gpu, load_driver
-from countperf.harness.cuda.session import _compilers_words
+from countperf.harness.cuda.session import compilers_words
 from tests.harness.cuda import fake_cupy
 from tests.harness.cuda.fake_cupy import FakeCupy, FakeNvml
 from tests.harness.cuda.surface import (
@@ -77,8 +77,8 @@ def _fake(name: str, folder: Path) -> Any:
     """Return what the fake has in the place of a name."""
     cupy = FakeCupy(folder)
     code = 'extern "C" __global__ void nothing(int *a) { }'
-    built = fake_cupy._RawModule(cupy, code)
-    kernel = SimpleNamespace(__call__=fake_cupy._RawKernel.kernel.__get__(built))
+    built = fake_cupy.FakeRawModule(cupy, code)
+    kernel = SimpleNamespace(__call__=fake_cupy.FakeRawKernel.kernel.__get__(built))
     stand_ins: dict[str, Any] = {
         "cupy.RawModule": cupy.RawModule,
         "cupy.RawModule.compile": built.compile,
@@ -179,7 +179,7 @@ def test_nvrtcs_errors_are_read() -> None:
     with pytest.raises(compiler.CompileException) as caught:
         program.compile(("-arch=compute_80",))
 
-    words = _compilers_words(str(caught.value))
+    words = compilers_words(str(caught.value))
     assert words.startswith('k.cu(1): error: identifier "a" is undefined; 1 error detected')
 
 
