@@ -10,8 +10,6 @@ ROOT = Path(__file__).parents[1]
 MOST = 60
 
 LONGER = {
-    "countperf.fitting.fit:fit": "being taken apart with the solver",
-    "countperf.fitting.selection:select_model": "being taken apart with the solver",
     "countperf.mechanistic.mwp_cwp:mwp_cwp_cycles": "the formulas of the paper, one after another",
     "countperf.mechanistic.simulation:in_order": "literal twin of what Numba compiles",
     "countperf.mechanistic.simulation:any_order": "literal twin of what Numba compiles",

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-
-import numpy as np
 
 from countperf.errors import FitError, FitNotConvergedError, RankDeficientFitError
 from countperf.execution.memory_hierarchy import MemoryHierarchy
 from countperf.fitting import verdicts
-from countperf.fitting.correcting import learn
 from countperf.fitting.design import (
     Observation,
     check_counting_rules,
@@ -21,41 +18,33 @@ from countperf.fitting.design import (
     inputs_of,
 )
 from countperf.fitting.estimate import Estimate, estimate, recipe_of, weighted_by_noise
-from countperf.fitting.exercise import exercise
-from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
+from countperf.fitting.fitted_document import correction_of, fit_quality, weight_set
 from countperf.fitting.keeping import keep_largest
 from countperf.fitting.nonlinear import Recipe
-from countperf.fitting.result import FitResult
-from countperf.fitting.selection import REFINEMENT, held_out_figure, numbered, select_model
+from countperf.fitting.result import FitResult, Verdict
+from countperf.fitting.selection import numbered, select_model
 from countperf.fitting.validation import (
     HeldOutCase,
     corrected,
     leave_one_family_out,
-    log_scatter,
 )
+from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.measurements import Measurement, MeasurementSet
-from countperf.metrics import mean_error
 from countperf.models import structural
 from countperf.models.compiled import COMPILED, compiled_candidates
-from countperf.models.correction import Correction, without_support
+from countperf.models.correction import Correction
 from countperf.models.definition import CODE, Loss, ModelDefinition, Residual
 from countperf.models.library import shipped_policies
 from countperf.models.records import (
     Candidate,
     FitQuality,
-    FittedParameter,
-    MeasurementSource,
-    Range,
-    Support,
-    Weight,
 )
 from countperf.models.shipped import MODELS, fitted_model
 from countperf.models.structural import STRUCTURAL
-from countperf.models.units import DERIVED
 from countperf.models.weights import WeightSet
 from countperf.properties.group_shape import says_group_shape
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
+from countperf.properties.taxonomy import View
 from countperf.properties.transactions import transaction_roots
 from countperf.properties.vector import PropertyVector
 
@@ -64,9 +53,6 @@ AUTO = "auto"
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
 """No processor executes more: what was followed in the code of such a case is not what ran."""
-
-_SUPPLIERS = 5
-"""Kernels that are stored for each feature without a weight."""
 
 UNSETTLED_NOISE = 0.35
 """Noise of a case that never settled is at least that of two levels a factor of two apart: half of
@@ -167,14 +153,72 @@ def fit(
     wanted = [m for m in measurements if m.purpose == "measurement"]
     kept = [m for m in wanted if m.stable or not leave_out_unstable]
     view = common_view(kept)
-    observations = counted = observations_of(kept)
+    counted = observations_of(kept)
+    reads_code = model == COMPILED or (isinstance(model, ModelDefinition) and model.reads_code)
+    observations = _with_code(counted) if reads_code else counted
+    definition, candidates = _chosen(
+        model, observations, measurements.device, view, memory, weigh_noise, executor
+    )
+    observations = _with_what_it_names(observations, definition)
+    if nonnegative:
+        definition = _nonnegative(definition)
+    recipe = recipe_of(definition, max_evaluations=max_evaluations, **changes)
+    definition = definition.model_copy(
+        update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
+    )
+    solved = _solve(
+        observations,
+        definition,
+        recipe,
+        weigh_noise=weigh_noise,
+        correct=correct,
+        executor=executor,
+    )
+    is_emitted = solved.definition.policy is None and not solved.definition.named_shape
+    weights = weight_set(
+        measurements,
+        "source" if view == "structure" and is_emitted else view,
+        observations,
+        solved.fitted,
+        solved.quality,
+        exercising_kernels(solved.definition) if exercising_kernels else {},
+        candidates,
+        solved.correction,
+    )
+    known = {case.name for case in observations}
+    result = FitResult(
+        weights=weights,
+        verdicts=_verdicts(
+            solved,
+            weights,
+            observations,
+            unstable=len(wanted) - len(kept),
+            uncounted=tuple(dict.fromkeys(m.kernel for m in kept if m.properties is None)),
+            unused=tuple(case.kernel for case in counted if case.name not in known),
+        ),
+        observations=observations,
+        estimate=solved.fitted,
+        held_out=solved.held_out,
+    )
+    _require_usable(result, solved, require_full_rank=require_full_rank)
+    return result
+
+
+def _chosen(
+    model: str | ModelDefinition,
+    observations: Sequence[Observation],
+    device: DeviceIdentity,
+    view: View,
+    memory: MemoryHierarchy | None,
+    weigh_noise: bool,
+    executor: Executor | None,
+) -> tuple[ModelDefinition, tuple[Candidate, ...]]:
+    """Return the model to fit, and those among which left-out families chose it."""
     candidates: tuple[Candidate, ...] = ()
-    if model == COMPILED or (isinstance(model, ModelDefinition) and model.reads_code):
-        observations = _with_code(observations)
     if model in (AUTO, STRUCTURAL, COMPILED):
         available = dict(MODELS) if model == AUTO else {}
-        units = measurements.device.compute_units
-        caches = memory or memory_hierarchy_of(measurements.device)
+        units = device.compute_units
+        caches = memory or memory_hierarchy_of(device)
         if model == COMPILED:
             _require_structure(view, COMPILED)
             available = compiled_candidates(units, memory=caches)
@@ -195,14 +239,31 @@ def fit(
         _require_structure(view, definition.name)
     if definition.named_shape:
         _require_structure(view, definition.name, "names the shape of work groups")
-    observations = _with_what_it_names(observations, definition)
-    known = {case.name for case in observations}
-    if nonnegative:
-        definition = _nonnegative(definition)
-    recipe = recipe_of(definition, max_evaluations=max_evaluations, **changes)
-    definition = definition.model_copy(
-        update={"residual": recipe.residual, "loss": recipe.loss, "loss_scale": recipe.loss_scale}
-    )
+    return definition, candidates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Solved:
+    """A model fitted to all cases, and what fits without some families say of it."""
+
+    definition: ModelDefinition
+    fitted: Estimate
+    quality: FitQuality
+    correction: Correction | None
+    held_out: tuple[HeldOutCase, ...]
+    stopped: FitNotConvergedError | None
+
+
+def _solve(
+    observations: Sequence[Observation],
+    definition: ModelDefinition,
+    recipe: Recipe,
+    *,
+    weigh_noise: bool,
+    correct: bool,
+    executor: Executor | None,
+) -> _Solved:
+    """Fit a model, keep its largest weights, leave families out, and correct by similar kernels."""
     inputs = inputs_of(observations, definition)
     if weigh_noise:
         recipe = weighted_by_noise(observations, definition, recipe, inputs=inputs)
@@ -226,59 +287,62 @@ def fit(
             )
     except FitNotConvergedError as error:
         stopped = error
-    is_emitted = definition.policy is None and not definition.named_shape
-    fitted_view = "source" if view == "structure" and is_emitted else view
     support = fitted.support([case.family for case in observations])
-    quality = _quality(fitted, held_out, recipe.model_error, support)
-    correction = _correction(observations, fitted, held_out, quality)
+    quality = fit_quality(fitted, held_out, recipe.model_error, support)
+    correction = correction_of(observations, fitted, held_out, quality)
     if correction is not None:
         held_out = corrected(held_out)
-        quality = _quality(fitted, held_out, recipe.model_error, support)
-    weights = _weight_set(
-        measurements,
-        fitted_view,
-        observations,
-        fitted,
-        quality,
-        exercising_kernels(definition) if exercising_kernels else {},
-        candidates,
-        correction,
-    )
-    result = FitResult(
-        weights=weights,
-        verdicts=(
-            verdicts.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
-            verdicts.condition_verdict(fitted.diagnosis),
-            verdicts.exercise_verdict(fitted.design),
-            verdicts.error_verdict(observations, fitted.relative_errors),
-            verdicts.held_out_verdict(held_out),
-            *([] if correction is None else [verdicts.correction_verdict(correction)]),
-            verdicts.coverage_verdict(quality.coverage),
-            verdicts.sign_verdict(weights.weights),
-            verdicts.bound_verdict(fitted),
-            verdicts.significance_verdict(weights.weights),
-            verdicts.stability_verdict(observations, len(wanted) - len(kept)),
-            verdicts.counting_verdict(
-                tuple(dict.fromkeys(m.kernel for m in kept if m.properties is None)),
-                tuple(case.kernel for case in counted if case.name not in known),
-            ),
-            verdicts.convergence_verdict(fitted),
-            verdicts.unseen_verdict(fitted),
-            *([] if definition.memory is None else [verdicts.memory_verdict(definition.memory)]),
-        ),
-        observations=observations,
-        estimate=fitted,
+        quality = fit_quality(fitted, held_out, recipe.model_error, support)
+    return _Solved(
+        definition=definition,
+        fitted=fitted,
+        quality=quality,
+        correction=correction,
         held_out=held_out,
+        stopped=stopped,
     )
-    if not fitted.converged:
-        verdict = verdicts.convergence_verdict(fitted)
+
+
+def _verdicts(
+    solved: _Solved,
+    weights: WeightSet,
+    observations: Sequence[Observation],
+    *,
+    unstable: int,
+    uncounted: tuple[str, ...],
+    unused: tuple[str, ...],
+) -> tuple[Verdict, ...]:
+    """Return what is to be said of a fit; the verdict on its rank is the first."""
+    fitted, correction, memory = solved.fitted, solved.correction, solved.definition.memory
+    return (
+        verdicts.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
+        verdicts.condition_verdict(fitted.diagnosis),
+        verdicts.exercise_verdict(fitted.design),
+        verdicts.error_verdict(observations, fitted.relative_errors),
+        verdicts.held_out_verdict(solved.held_out),
+        *([] if correction is None else [verdicts.correction_verdict(correction)]),
+        verdicts.coverage_verdict(solved.quality.coverage),
+        verdicts.sign_verdict(weights.weights),
+        verdicts.bound_verdict(fitted),
+        verdicts.significance_verdict(weights.weights),
+        verdicts.stability_verdict(observations, unstable),
+        verdicts.counting_verdict(uncounted, unused),
+        verdicts.convergence_verdict(fitted),
+        verdicts.unseen_verdict(fitted),
+        *([] if memory is None else [verdicts.memory_verdict(memory)]),
+    )
+
+
+def _require_usable(result: FitResult, solved: _Solved, *, require_full_rank: bool) -> None:
+    """Raise an error that carries the result, if the fit did not converge or lacks full rank."""
+    if not solved.fitted.converged:
+        verdict = verdicts.convergence_verdict(solved.fitted)
         raise FitNotConvergedError(f"{verdict.message}; {verdict.remedy}", result=result)
-    if stopped is not None:
-        raise FitNotConvergedError(str(stopped), result=result) from stopped
-    if require_full_rank and fitted.diagnosis.groups:
+    if solved.stopped is not None:
+        raise FitNotConvergedError(str(solved.stopped), result=result) from solved.stopped
+    if require_full_rank and solved.fitted.diagnosis.groups:
         verdict = result.verdicts[0]
         raise RankDeficientFitError(f"{verdict.message}: {verdict.remedy}", result=result)
-    return result
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
@@ -371,146 +435,3 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
             )
         )
     return tuple(observations)
-
-
-def _weight_set(
-    measurements: MeasurementSet,
-    view: View,
-    observations: Sequence[Observation],
-    fitted: Estimate,
-    quality: FitQuality,
-    exercising_kernels: Mapping[str, Sequence[str]],
-    candidates: tuple[Candidate, ...],
-    correction: Correction | None,
-) -> WeightSet:
-    header = measurements.header
-    covariance = fitted.solution.covariance
-    model = fitted.function.model
-    charged = {feature for _, feature in fitted.function.columns}
-    return WeightSet(
-        model=model.name,
-        definition=model,
-        device=header.device,
-        counting_rules=COUNTING_RULES_VERSION,
-        view=view,
-        weights=_weights(fitted),
-        parameters=_parameters(fitted),
-        ranges={
-            name: Range(smallest=float(values[values != 0].min()), largest=float(values.max()))
-            for name, values in fitted.design.variables.items()
-            if np.any(values)
-        },
-        covariance_s2=None
-        if covariance is None
-        else tuple(tuple(row) for row in covariance.astype(np.float32).tolist()),
-        indistinguishable=fitted.diagnosis.groups,
-        quality=quality,
-        source=MeasurementSource(
-            cases=len(observations),
-            unstable_cases=sum(not case.stable for case in observations),
-            families=tuple(dict.fromkeys(case.family for case in observations)),
-            protocol=header.protocol.name,
-            recorded_at=header.environment.recorded_at,
-        ),
-        exercising_kernels={
-            name: tuple(kernels[:_SUPPLIERS])
-            for name, kernels in exercising_kernels.items()
-            if name not in charged
-        },
-        candidates=candidates,
-        exercise=exercise(fitted.function, fitted.solution.coefficients.tolist(), observations),
-        correction=correction,
-        written_by=_version(),
-    )
-
-
-def _standard_error(fitted: Estimate, place: int) -> float | None:
-    """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
-    covariance = fitted.solution.covariance
-    key = fitted.function.keys[place]
-    grouped = {name for group in fitted.diagnosis.groups for name in group.features}
-    if covariance is None or fitted.solution.at_bound[place]:
-        return None
-    if key in grouped or key in fitted.unseen:
-        return None
-    return max(float(covariance[place, place]), 0.0) ** 0.5
-
-
-def _weights(fitted: Estimate) -> tuple[Weight, ...]:
-    design = fitted.design
-    weights: list[Weight] = []
-    for i, (term, feature) in enumerate(fitted.function.columns):
-        exercised = design.counts[:, i][design.counts[:, i] != 0]
-        derived = feature in fitted.function.model.derived
-        weights.append(
-            Weight(
-                feature=feature,
-                term=term,
-                value_s=float(fitted.solution.coefficients[i]),
-                standard_error_s=_standard_error(fitted, i),
-                unit=DERIVED if derived else describe(feature).unit,
-                smallest=float(exercised.min()),
-                largest=float(exercised.max()),
-            )
-        )
-    return tuple(weights)
-
-
-def _parameters(fitted: Estimate) -> tuple[FittedParameter, ...]:
-    first = len(fitted.function.columns)
-    return tuple(
-        FittedParameter(
-            name=name,
-            value=float(fitted.solution.coefficients[i]),
-            standard_error=_standard_error(fitted, i),
-            lower=parameter.lower,
-            upper=parameter.upper,
-            at_bound=bool(fitted.solution.at_bound[i]),
-        )
-        for i, (name, parameter) in enumerate(fitted.function.model.all_parameters.items(), first)
-    )
-
-
-def _quality(
-    fitted: Estimate,
-    held_out: Sequence[HeldOutCase],
-    model_error: float | None,
-    support: Support,
-) -> FitQuality:
-    determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
-    errors = [error for case in held_out if (error := case.relative_error) is not None]
-    return FitQuality(
-        in_sample_error=mean_error(fitted.relative_errors).value,
-        held_out_error=mean_error(errors).value if errors else None,
-        in_sample_scatter=log_scatter(fitted.predicted_s.tolist(), fitted.design.times_s.tolist()),
-        held_out_scatter=log_scatter([p for p, _ in determined], [m for _, m in determined]),
-        calibration=interval_calibration(held_out, support),
-        coverage=coverage_without_own_family(held_out),
-        model_error=model_error,
-    )
-
-
-def _correction(
-    observations: Sequence[Observation],
-    fitted: Estimate,
-    held_out: Sequence[HeldOutCase],
-    quality: FitQuality,
-) -> Correction | None:
-    """Return what corrects predictions, if families that are left out are predicted better so."""
-    with_it = corrected(held_out)
-    if not any(case.predicted_s is not None for case in with_it):
-        return None
-    uncorrected, better = (held_out_figure(cases).factor for cases in (held_out, with_it))
-    learnt = learn(fitted, observations)
-    if learnt is None or np.log(uncorrected / better) <= REFINEMENT:
-        return None
-    return learnt.document(
-        factor=better, uncorrected_factor=uncorrected, without=without_support(quality)
-    )
-
-
-def _version() -> str:
-    try:
-        return version("countperf")
-    except PackageNotFoundError:
-        return "unknown"

@@ -104,56 +104,32 @@ def select_model(
     FitError
         None can be fitted, or no family can be left out.
     """
-    tried: dict[str, ModelDefinition] = {}
-    left_out: dict[str, tuple[HeldOutCase, ...]] = {}
-    in_sample: dict[str, float] = {}
-    failures: dict[str, str] = {}
+    trials: dict[str, _Trial] = {}
     ahead = dict(models)
     reached = np.inf
     while True:
         for name, model in stepped(ahead.items(), "trying models"):
-            tried[name] = model
-            try:
-                recipe = recipe_of(model, starts=_STARTS, tolerance=_TOLERANCE)
-                inputs = inputs_of(observations, model)
-                if weigh_noise:
-                    recipe = weighted_by_noise(observations, model, recipe, inputs=inputs)
-                fitted = estimate(observations, model, recipe, inputs=inputs)
-                if not fitted.converged:
-                    failures[name] = f"the solver stopped early: {fitted.message}"
-                    continue
-                left_out[name] = leave_one_family_out(
-                    observations,
-                    model,
-                    recipe=recipe,
-                    fitted=fitted,
-                    inputs=inputs,
-                    with_difficulty=False,
-                    parts=PARTS,
-                    executor=executor,
-                )
-            except FitError as error:
-                failures[name] = str(error)
-                continue
-            in_sample[name] = mean_error(fitted.relative_errors, floor=_SMALLEST_ERROR).value
+            trials[name] = _try(observations, model, weigh_noise, executor)
+        left_out = {name: each.left_out for name, each in trials.items() if not each.failure}
+        failures = {name: each.failure for name, each in trials.items() if each.failure}
         figures = _figures(left_out, failures)
         ranked = sorted(figures, key=lambda name: figures[name].factor)
         best = float(np.log(figures[ranked[0]].factor))
         if refine is None or best > reached - REFINEMENT:
             break
         reached = best
-        known = list(tried.values())
-        more = [model for model in refine(tried[ranked[0]]) if model not in known]
-        ahead = numbered(more, after=len(tried))
+        known = [each.model for each in trials.values()]
+        more = [model for model in refine(trials[ranked[0]].model) if model not in known]
+        ahead = numbered(more, after=len(trials))
         if not ahead:
             break
     candidates = [
         Candidate(
             model=name,
-            description=tried[name].description,
+            description=trials[name].model.description,
             held_out_error=figures[name].error,
             held_out_factor=figures[name].factor,
-            in_sample_error=in_sample[name],
+            in_sample_error=trials[name].in_sample_error,
             predicted_cases=sum(case.predicted_s is not None for case in left_out[name]),
             cases=len(observations),
             chosen=name == ranked[0],
@@ -163,16 +139,16 @@ def select_model(
     candidates += [
         Candidate(
             model=name,
-            description=tried[name].description,
+            description=trials[name].model.description,
             held_out_error=None,
             in_sample_error=None,
             predicted_cases=0,
             cases=len(observations),
-            failure=text,
+            failure=failure,
         )
-        for name, text in failures.items()
+        for name, failure in failures.items()
     ]
-    return tried[ranked[0]], tuple(candidates)
+    return trials[ranked[0]].model, tuple(candidates)
 
 
 def numbered(models: Iterable[ModelDefinition], *, after: int = 0) -> dict[str, ModelDefinition]:
@@ -186,6 +162,47 @@ def numbered(models: Iterable[ModelDefinition], *, after: int = 0) -> dict[str, 
         How many candidates there are already.
     """
     return {f"{model.name}-{number}": model for number, model in enumerate(models, start=after + 1)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    """A model that was tried: families left out and the error of the fit, or why it failed."""
+
+    model: ModelDefinition
+    left_out: tuple[HeldOutCase, ...] = ()
+    in_sample_error: float | None = None
+    failure: str = ""
+
+
+def _try(
+    observations: Sequence[Observation],
+    model: ModelDefinition,
+    weigh_noise: bool,
+    executor: Executor | None,
+) -> _Trial:
+    """Fit a model to all cases, and without some of the families each."""
+    try:
+        recipe = recipe_of(model, starts=_STARTS, tolerance=_TOLERANCE)
+        inputs = inputs_of(observations, model)
+        if weigh_noise:
+            recipe = weighted_by_noise(observations, model, recipe, inputs=inputs)
+        fitted = estimate(observations, model, recipe, inputs=inputs)
+        if not fitted.converged:
+            return _Trial(model=model, failure=f"the solver stopped early: {fitted.message}")
+        left_out = leave_one_family_out(
+            observations,
+            model,
+            recipe=recipe,
+            fitted=fitted,
+            inputs=inputs,
+            with_difficulty=False,
+            parts=PARTS,
+            executor=executor,
+        )
+    except FitError as error:
+        return _Trial(model=model, failure=str(error))
+    error = mean_error(fitted.relative_errors, floor=_SMALLEST_ERROR).value
+    return _Trial(model=model, left_out=left_out, in_sample_error=error)
 
 
 def _figures(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,26 +29,32 @@ class BuildAhead:
         has_own_clock = runner.clock.timer == "event"
         self._may_build = runner.identity.device_type != "cpu" and has_own_clock
         self._helper = ThreadPoolExecutor(1, "countperf-build")
-        self._last: tuple[str, Future[None]] | None = None
+        self._begun: dict[str, Future[None]] = {}
 
-    def build(self, now: KernelCase, following: KernelCase | None) -> None:
-        """Wait for the kernel of one case if it is being built, and begin to build the next one.
-
-        A kernel that does not build says so when it is checked.
+    def begin(self, now: KernelCase, following: KernelCase | None) -> None:
+        """Begin to build the kernel of the next case, while the case of now is timed.
 
         Parameters
         ----------
-        now : KernelCase
-            The case that is timed now.
-        following : KernelCase, optional
-            The case that is timed next.
+        now, following : KernelCase
+            The cases; there may be no next one.
         """
-        if self._last is not None and self._last[0] == now.kernel:
-            wait([self._last[1]])
         if not self._may_build or following is None or following.kernel == now.kernel:
             return
-        if self._last is None or (self._last[0] != following.kernel and self._last[1].done()):
-            self._last = following.kernel, self._helper.submit(self._runner.prepare, following)
+        if following.kernel not in self._begun:
+            self._begun[following.kernel] = self._helper.submit(self._runner.prepare, following)
+
+    def finish(self, now: KernelCase) -> None:
+        """Wait for the kernel of a case if it is being built.
+
+        Raises
+        ------
+        MeasurementError
+            It does not build.
+        """
+        building = self._begun.pop(now.kernel, None)
+        if building is not None:
+            building.result()
 
     def close(self) -> None:
         """Wait for what is being built."""

@@ -236,10 +236,9 @@ class _Campaign:
                 break
             self._remaining_s = self._estimate.remaining_s([state, *schedule.left()])
             self._tell("round", state.case)
-            self._ahead.build(state.case, schedule.following())
             began = clock.now()
             try:
-                failure = self._run_round(state)
+                failure = self._run_round(state, schedule.following())
             except DeviceLostError as error:
                 # whoever goes on in a new process shall not lose the device to the same case again
                 lost = MeasurementError(f"{state.case.name}: {error}", case=state.case.name)
@@ -287,15 +286,19 @@ class _Campaign:
             )
         )
 
-    def _run_round(self, state: CaseState) -> MeasurementError | None:
+    def _run_round(
+        self, state: CaseState, following: KernelCase | None = None
+    ) -> MeasurementError | None:
         case = state.case
         if case.kernel in self._broken:
             return self._broken[case.kernel]
         try:
+            self._ahead.finish(case)
             self._runner.check(case)
         except MeasurementError as error:
             self._broken[case.kernel] = error
             return error
+        self._ahead.begin(case, following)
         try:
             with self._runner.loaded(case) as run:
                 self._neighbors.look()

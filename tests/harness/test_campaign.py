@@ -580,18 +580,20 @@ def test_kernels_are_built_ahead_where_the_host_is_idle(
     assert runner.prepared == ahead
 
 
-def test_a_kernel_that_does_not_build_ahead_fails_when_it_is_checked(store: Path) -> None:
+def test_a_kernel_that_does_not_build_ahead_is_a_failure(store: Path) -> None:
     class Refusing(FakeRunner):
         def prepare(self, case: Any) -> None:
             super().prepare(case)
             raise KernelBuildError("no", case=case.name)
 
-    runner = Refusing(broken={"b": KernelBuildError("no", case="b")})
+    runner = Refusing()
 
     found = measure(
         CASES, store=store, runner=runner, protocol=PROTOCOL, begin_no_more=lambda: False
     )
 
     assert runner.prepared == ["b"]
+    assert runner.checked[0] == "a"
+    assert "b" not in runner.checked
     assert {each.kernel for each in found} == {"a"}
     assert [each.kernel for each in found.failures] == ["b", "b"]

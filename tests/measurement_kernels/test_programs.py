@@ -95,6 +95,7 @@ def test_draws_never_change() -> None:
         kind = "blocked" if each.family.startswith("blocked-") else kind
         kind = "even" if each.family.endswith("-even-sizes") else kind
         text = f"{each.name} {each.exponents} {each.exponent_steps} {each.builder.args}"
+        text = text.replace(", values=None", "")  # a field that is newer than the draws
         drawn[kind].append(re.sub(r"(<function \w+) at \w+>", r"\1>", text))
     digests = {
         kind: hashlib.sha256("\n".join(some).encode()).hexdigest()[:16]

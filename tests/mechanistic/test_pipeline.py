@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
@@ -371,7 +372,7 @@ def test_the_compiled_core_starts_in_order_only() -> None:
 def test_without_numba_the_same_is_simulated_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = replace(mix_kernel(256), concurrent_groups=20)
     with_numba = simulate(workload)
-    monkeypatch.setattr("countperf.mechanistic.simulation.compiled_core", lambda: None)
+    monkeypatch.setattr("countperf.mechanistic.simulation.compiled_core", cache(lambda: None))
 
     assert simulate(workload) == with_numba
     with pytest.raises(ParameterError, match=r"countperf\[fast\]") as caught:

@@ -1,0 +1,195 @@
+"""The document of a fit: weights, errors, a correction by similar kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from countperf.fitting.correcting import learn
+from countperf.fitting.design import Observation
+from countperf.fitting.estimate import Estimate
+from countperf.fitting.exercise import exercise
+from countperf.fitting.intervals import coverage_without_own_family, interval_calibration
+from countperf.fitting.selection import REFINEMENT, held_out_figure
+from countperf.fitting.validation import HeldOutCase, corrected, log_scatter
+from countperf.measurements import MeasurementSet
+from countperf.metrics import mean_error
+from countperf.models.correction import Correction, without_support
+from countperf.models.records import (
+    Candidate,
+    FitQuality,
+    FittedParameter,
+    MeasurementSource,
+    Range,
+    Support,
+    Weight,
+)
+from countperf.models.units import DERIVED
+from countperf.models.weights import WeightSet
+from countperf.properties.taxonomy import COUNTING_RULES_VERSION, View, describe
+
+_SUPPLIERS = 5
+"""Kernels that are stored for each feature without a weight."""
+
+
+def weight_set(
+    measurements: MeasurementSet,
+    view: View,
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    quality: FitQuality,
+    exercising_kernels: Mapping[str, Sequence[str]],
+    candidates: tuple[Candidate, ...],
+    correction: Correction | None,
+) -> WeightSet:
+    """Return the document of a fit.
+
+    Parameters
+    ----------
+    measurements : MeasurementSet
+        All that was measured, of which the device and the environment are noted.
+    view : str
+        The view in which predicted kernels have to be counted.
+    observations : sequence of Observation
+        The fitted cases.
+    fitted, quality, correction
+        The fit, and what families say of it that are left out.
+    exercising_kernels : Mapping from str to sequence of str
+        Kernels of the catalogue by feature; those of features without a weight are noted.
+    candidates : tuple of Candidate
+        Models among which this one was chosen.
+    """
+    header = measurements.header
+    covariance = fitted.solution.covariance
+    model = fitted.function.model
+    charged = {feature for _, feature in fitted.function.columns}
+    return WeightSet(
+        model=model.name,
+        definition=model,
+        device=header.device,
+        counting_rules=COUNTING_RULES_VERSION,
+        view=view,
+        weights=_weights(fitted),
+        parameters=_parameters(fitted),
+        ranges={
+            name: Range(smallest=float(values[values != 0].min()), largest=float(values.max()))
+            for name, values in fitted.design.variables.items()
+            if np.any(values)
+        },
+        covariance_s2=None
+        if covariance is None
+        else tuple(tuple(row) for row in covariance.astype(np.float32).tolist()),
+        indistinguishable=fitted.diagnosis.groups,
+        quality=quality,
+        source=MeasurementSource(
+            cases=len(observations),
+            unstable_cases=sum(not case.stable for case in observations),
+            families=tuple(dict.fromkeys(case.family for case in observations)),
+            protocol=header.protocol.name,
+            recorded_at=header.environment.recorded_at,
+        ),
+        exercising_kernels={
+            name: tuple(kernels[:_SUPPLIERS])
+            for name, kernels in exercising_kernels.items()
+            if name not in charged
+        },
+        candidates=candidates,
+        exercise=exercise(fitted.function, fitted.solution.coefficients.tolist(), observations),
+        correction=correction,
+        written_by=_version(),
+    )
+
+
+def _standard_error(fitted: Estimate, place: int) -> float | None:
+    """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
+    covariance = fitted.solution.covariance
+    key = fitted.function.keys[place]
+    grouped = {name for group in fitted.diagnosis.groups for name in group.features}
+    if covariance is None or fitted.solution.at_bound[place]:
+        return None
+    if key in grouped or key in fitted.unseen:
+        return None
+    return max(float(covariance[place, place]), 0.0) ** 0.5
+
+
+def _weights(fitted: Estimate) -> tuple[Weight, ...]:
+    design = fitted.design
+    weights: list[Weight] = []
+    for i, (term, feature) in enumerate(fitted.function.columns):
+        exercised = design.counts[:, i][design.counts[:, i] != 0]
+        derived = feature in fitted.function.model.derived
+        weights.append(
+            Weight(
+                feature=feature,
+                term=term,
+                value_s=float(fitted.solution.coefficients[i]),
+                standard_error_s=_standard_error(fitted, i),
+                unit=DERIVED if derived else describe(feature).unit,
+                smallest=float(exercised.min()),
+                largest=float(exercised.max()),
+            )
+        )
+    return tuple(weights)
+
+
+def _parameters(fitted: Estimate) -> tuple[FittedParameter, ...]:
+    first = len(fitted.function.columns)
+    return tuple(
+        FittedParameter(
+            name=name,
+            value=float(fitted.solution.coefficients[i]),
+            standard_error=_standard_error(fitted, i),
+            lower=parameter.lower,
+            upper=parameter.upper,
+            at_bound=bool(fitted.solution.at_bound[i]),
+        )
+        for i, (name, parameter) in enumerate(fitted.function.model.all_parameters.items(), first)
+    )
+
+
+def fit_quality(
+    fitted: Estimate,
+    held_out: Sequence[HeldOutCase],
+    model_error: float | None,
+    support: Support,
+) -> FitQuality:
+    """Return the errors of a fit, in sample and on families that are left out."""
+    determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
+    errors = [error for case in held_out if (error := case.relative_error) is not None]
+    return FitQuality(
+        in_sample_error=mean_error(fitted.relative_errors).value,
+        held_out_error=mean_error(errors).value if errors else None,
+        in_sample_scatter=log_scatter(fitted.predicted_s.tolist(), fitted.design.times_s.tolist()),
+        held_out_scatter=log_scatter([p for p, _ in determined], [m for _, m in determined]),
+        calibration=interval_calibration(held_out, support),
+        coverage=coverage_without_own_family(held_out),
+        model_error=model_error,
+    )
+
+
+def correction_of(
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    held_out: Sequence[HeldOutCase],
+    quality: FitQuality,
+) -> Correction | None:
+    """Return what corrects predictions, if families that are left out are predicted better so."""
+    with_it = corrected(held_out)
+    if not any(case.predicted_s is not None for case in with_it):
+        return None
+    uncorrected, better = (held_out_figure(cases).factor for cases in (held_out, with_it))
+    learnt = learn(fitted, observations)
+    if learnt is None or np.log(uncorrected / better) <= REFINEMENT:
+        return None
+    return learnt.document(
+        factor=better, uncorrected_factor=uncorrected, without=without_support(quality)
+    )
+
+
+def _version() -> str:
+    try:
+        return version("countperf")
+    except PackageNotFoundError:
+        return "unknown"
