@@ -33,7 +33,14 @@ from countperf.mechanistic.checks import check_not_negative, check_positive, che
 from countperf.mechanistic.model import Aspect, Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
-from countperf.mechanistic.simulation import IssueOrder, Scheduler, Simulation, Workload, simulate
+from countperf.mechanistic.simulation import (
+    IssueOrder,
+    Scheduler,
+    Simulation,
+    Workload,
+    simulate,
+    simulate_with_first,
+)
 
 Mapper = Callable[[InstructionClass, KernelProfile, LaunchConfiguration], InstructionClass]
 """Cost of a class in the context of a kernel and its launch (mapper g of the source)."""
@@ -295,8 +302,8 @@ class PipelineModel(MechanisticModel):
         if many >= workload.groups:
             run = simulate(workload)
             return run, run.cycles
-        run = simulate(replace(workload, total_groups=many))
-        rate = (run.cycles - simulate(replace(workload, total_groups=few)).cycles) / (many - few)
+        run, few_alone = simulate_with_first(replace(workload, total_groups=many), few)
+        rate = (run.cycles - few_alone) / (many - few)
         return run, run.cycles + rate * (workload.groups - many)
 
 

@@ -25,8 +25,9 @@ is installed (``countperf[fast]``); the results are the same.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import accumulate
@@ -56,7 +57,8 @@ Engine = Literal["auto", "compiled", "python"]
 _DENOMINATOR = 10**6
 _REBASE = 512
 _WORTH_COMPILING = 2_000
-_WORTH_LOADING = 120_000  # instructions; loading the compiled core takes as long as 200,000 of them
+_WORTH_LOADING = 300_000  # instructions of a process; loading the core takes as long as they do
+_simulated: Counter[str] = Counter()  # instructions of this process, by engine
 _SCHEDULERS = {"rr": ROUND_ROBIN, "oldest": OLDEST, "gto": GREEDY}
 
 
@@ -263,14 +265,72 @@ def simulate(workload: Workload, *, record: bool = False, engine: Engine = "auto
     return run.result()
 
 
+def simulate_with_first(
+    workload: Workload, first: int, *, engine: Engine = "auto"
+) -> tuple[Simulation, float]:
+    """Simulate a workload, and its first groups alone.
+
+    Both runs are the same until the group after the first ones starts; where Python simulates
+    in-order starts, they share that part.
+
+    Parameters
+    ----------
+    workload : Workload
+        As for `simulate`.
+    first : int
+        Number of groups, at least those that are resident at a time and fewer than all.
+    engine : {"auto", "compiled", "python"}, optional
+        As for `simulate`.
+
+    Returns
+    -------
+    Simulation
+        Simulation of all groups.
+    float
+        Cycles of the first groups if there are no others.
+
+    Raises
+    ------
+    ParameterError
+        As `simulate`; or `first` is out of range.
+
+    Examples
+    --------
+    >>> fma = InstructionClass(name="fma", subsystem="alu", cpi=1, latency=4, kind="compute")
+    >>> chain = InstructionGraph.chain(["fma"] * 3)
+    >>> workload = Workload(programs=(chain,), classes={"fma": fma}, total_groups=3)
+    >>> simulated, alone = simulate_with_first(workload, 1)
+    >>> simulated.cycles, alone
+    (36.0, 12.0)
+    """
+    if not workload.concurrent_groups <= first < workload.groups:
+        message = (
+            f"first = {first}: pass at least concurrent_groups = {workload.concurrent_groups} and"
+            f" less than all {workload.groups} groups"
+        )
+        raise ParameterError(message, parameter="first")
+    _check_choice(engine, "engine", ("auto", "compiled", "python"))
+    compiled = _compile(workload)
+    if workload.issue_order != "in_order" or _core(workload, compiled, engine) is not None:
+        alone = simulate(replace(workload, total_groups=first), engine=engine)
+        return simulate(workload, engine=engine), alone.cycles
+    run = _Run(workload, compiled, record=False)
+    alone_end = run.in_order(first)
+    return run.result(), alone_end / compiled.ticks_per_cycle
+
+
 def _core(workload: Workload, compiled: _Compiled, engine: Engine) -> Core | None:
     """Return the compiled core if the workload is to run in it."""
     if engine == "python":
         return None
     instructions = workload.groups * sum(len(program.cpi) for program in compiled.programs)
     is_loaded = compiled_core.cache_info().currsize > 0
-    if engine == "auto" and instructions < (_WORTH_COMPILING if is_loaded else _WORTH_LOADING):
+    if engine == "auto" and is_loaded and instructions < _WORTH_COMPILING:
         return None
+    if engine == "auto" and not is_loaded:
+        _simulated["python"] += instructions
+        if _simulated["python"] < _WORTH_LOADING:
+            return None
     reason = ""
     core = None
     if workload.issue_order != "in_order":
@@ -356,6 +416,46 @@ def _waits(
     return found
 
 
+class _State(NamedTuple):
+    """State of an in-order simulation between two of its steps."""
+
+    position: list[int]
+    finishes: list[list[int]]
+    free: list[int]
+    ready: list[int]  # bit k: sub-group base + k
+    base: int
+    wakes: list[int]  # time * total + number
+    slots: list[int]
+    launched: int
+    left: list[int]
+    ends: list[int]
+    arrived: list[int]
+    to_issue: int
+    now: int
+    valve: int
+    last: int
+
+    def copied(self, *, without: int) -> _State:
+        """Return a copy in which `without` fewer instructions are to be issued."""
+        return _State(
+            position=self.position[:],
+            finishes=[own[:] for own in self.finishes],
+            free=self.free[:],
+            ready=self.ready[:],
+            base=self.base,
+            wakes=self.wakes[:],
+            slots=self.slots[:],
+            launched=self.launched,
+            left=self.left[:],
+            ends=self.ends[:],
+            arrived=self.arrived[:],
+            to_issue=self.to_issue - without,
+            now=self.now,
+            valve=self.valve,
+            last=self.last,
+        )
+
+
 class _Run:
     """State of a simulation: times in ticks; sub-groups numbered in their order."""
 
@@ -438,39 +538,80 @@ class _Run:
         if self.trace is not None:
             self.trace = [(start[0], start[1], start[2], start[3]) for start in trace.tolist()]
 
-    def in_order(self) -> None:
+    def _start(self) -> _State:
+        """Return the state of an in-order simulation before its first step."""
+        groups = self.workload.groups
+        each_group = sum(len(program.cpi) for program in self.compiled.programs)
+        return _State(
+            position=[0] * self.total,
+            finishes=[[]] * self.total,
+            free=[0] * len(self.compiled.subsystems),
+            ready=[0] * len(self.compiled.subsystems),
+            base=0,
+            wakes=[],
+            slots=[0] * min(self.workload.concurrent_groups, groups),
+            launched=0,
+            left=[each_group] * groups,
+            ends=[0] * groups,
+            arrived=[0] * groups,
+            to_issue=each_group * groups,
+            now=0,
+            valve=0,
+            last=-1,
+        )
+
+    def _alone(self, state: _State, first: int) -> int:
+        """Return when the first groups end without the others, from the state at their launch."""
+        alone = _Run(self.workload, self.compiled, record=False)
+        alone.end = self.end
+        others = self.workload.groups - first
+        each_group = sum(len(program.cpi) for program in self.compiled.programs)
+        alone.in_order(state=state.copied(without=others * each_group))
+        return alone.end
+
+    def in_order(self, first: int = 0, state: _State | None = None) -> int:
         """Simulate sub-groups that start their instructions in program order.
 
         Each sub-group then has one candidate. Those that are ready are bits in an integer per
         subsystem, so that the choice of any scheduler is a few operations on integers; those that
         will be are in a heap.
+
+        Parameters
+        ----------
+        first : int
+            Of how many groups alone the end is wanted; 0: of none.
+        state : _State, optional
+            Where to go on, without further launches; by default from the start.
+
+        Returns
+        -------
+        int
+            End of the first groups alone, ticks.
         """
         compiled, size, trace = self.compiled, self.size, self.trace
         programs, valve_step, launch_step = compiled.programs, compiled.valve, compiled.launch
-        subsystems = range(len(compiled.subsystems))
+        of_subsystem = [program.subsystem for program in programs]
+        subsystems = tuple(range(len(compiled.subsystems)))
         total, busy = self.total, self.busy
         scheduler = self.workload.scheduler
         round_robin, greedy = scheduler == "rr", scheduler == "gto"
-        position = [0] * total
-        finishes: list[list[int]] = [[]] * total
-        free = [0 for _ in subsystems]
-        ready = [0 for _ in subsystems]  # bit k: sub-group base + k
-        base = 0
-        wakes: list[int] = []  # time * total + number
-        slots = [0] * min(self.workload.concurrent_groups, self.workload.groups)
-        launched, groups = 0, self.workload.groups
-        left = [sum(len(program.cpi) for program in programs)] * groups
-        ends = [0] * groups
-        arrived = [0] * groups
-        to_issue = left[0] * groups
-        now = valve = 0
-        last = -1
+        begin = self._start() if state is None else state
+        position, finishes, free, ready, base, wakes, slots, launched, left, ends = begin[:10]
+        arrived, to_issue, now, valve, last = begin[10:]
+        groups = self.workload.groups if state is None else launched
+        alone_end = 0
         once = twice = reach_once = reach_twice = 0
         while to_issue:
             while launched < groups and slots and slots[0] <= now:
+                if launched == first and first:
+                    reached = _State(
+                        position, finishes, free, ready, base, wakes, slots, launched, left, ends,
+                        arrived, to_issue, now, valve, last,
+                    )  # fmt: skip
+                    alone_end = self._alone(reached, first)
                 heappop(slots)
-                first = launched * size
-                if first - base > _REBASE:
+                start = launched * size
+                if start - base > _REBASE:
                     oldest = next(
                         number
                         for number in range(base, total)
@@ -479,23 +620,23 @@ class _Run:
                     ready = [mask >> (oldest - base) for mask in ready]
                     base = oldest
                 for index in range(size):
-                    finishes[first + index] = [0] * len(programs[index].cpi)
-                    ready[programs[index].subsystem[0]] |= 1 << (first + index - base)
+                    finishes[start + index] = [0] * len(programs[index].cpi)
+                    ready[programs[index].subsystem[0]] |= 1 << (start + index - base)
                 launched += 1
             bound = (now + 1) * total
             while wakes and wakes[0] < bound:
                 number = heappop(wakes) % total
-                subsystem = programs[number % size].subsystem[position[number]]
-                ready[subsystem] |= 1 << (number - base)
+                ready[of_subsystem[number % size][position[number]]] |= 1 << (number - base)
             able = 0
             if valve <= now:
                 for subsystem in subsystems:
                     if free[subsystem] <= now:
                         able |= ready[subsystem]
             if not able:
-                following = min(
-                    (free[subsystem] for subsystem in subsystems if ready[subsystem]), default=-1
-                )
+                following = -1
+                for subsystem in subsystems:
+                    if ready[subsystem] and (following < 0 or free[subsystem] < following):
+                        following = free[subsystem]
                 if 0 <= following < valve:
                     following = valve
                 if wakes and (following < 0 or wakes[0] // total < following):
@@ -527,9 +668,9 @@ class _Run:
                 once += cpi
                 reach_once = over
             else:
-                shared = min(over, reach_once)
+                shared = over if over < reach_once else reach_once
                 if shared > reach_twice:
-                    twice += shared - max(now, reach_twice)
+                    twice += shared - (now if now > reach_twice else reach_twice)
                     reach_twice = shared
                 if over > reach_once:
                     once += over - reach_once
@@ -574,6 +715,7 @@ class _Run:
                 for other in range(group * size, group * size + size):
                     finishes[other] = []
         self.covered_once, self.covered_twice = once, twice
+        return alone_end
 
     def any_order(self) -> None:
         """Simulate sub-groups that start any instruction that is ready, the earliest first."""

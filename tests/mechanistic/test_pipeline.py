@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -23,7 +24,14 @@ from countperf.mechanistic.pipeline import (
     mix_throughput,
 )
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.simulation import Engine, IssueOrder, Scheduler, Workload, simulate
+from countperf.mechanistic.simulation import (
+    Engine,
+    IssueOrder,
+    Scheduler,
+    Workload,
+    simulate,
+    simulate_with_first,
+)
 from countperf.mechanistic.simulation_core import compiled_core, in_order
 from countperf.mechanistic.volkov import latency_from_graph
 from tests.mechanistic.builders import (
@@ -347,6 +355,49 @@ def test_the_compiled_core_agrees_on_a_long_program_of_many_groups(scheduler: Sc
     assert simulate(long, engine="compiled") == simulate(long, engine="python")
 
 
+@given(workload=workloads(), more=st.integers(1, 5), waves=st.integers(1, 2))
+@settings(max_examples=150, deadline=None)
+def test_the_first_groups_alone_end_as_in_a_simulation_of_their_own(
+    workload: Workload, more: int, waves: int
+) -> None:
+    first = waves * workload.concurrent_groups
+    longer = replace(workload, total_groups=first + more)
+
+    for engine in ("auto", "python"):
+        found, alone = simulate_with_first(longer, first, engine=engine)
+
+        assert found == simulate(longer, engine="python")
+        assert alone == float(reference(replace(workload, total_groups=first))[0])
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_the_first_of_many_groups_alone_end_as_in_a_simulation_of_their_own(
+    scheduler: Scheduler,
+) -> None:
+    # more than 512 sub-groups: the bits of those that are ready are moved on
+    many = replace(
+        mix_kernel(4, issue_limit=1),
+        sub_groups_per_group=8,
+        concurrent_groups=5,
+        total_groups=200,
+        scheduler=scheduler,
+    )
+
+    for first in (5, 100, 199):
+        found, alone = simulate_with_first(many, first, engine="python")
+
+        assert found == simulate(many, engine="python")
+        assert alone == simulate(replace(many, total_groups=first), engine="python").cycles
+
+
+@pytest.mark.parametrize("first", [2, 5])
+def test_the_first_groups_are_those_resident_at_least_and_not_all(first: int) -> None:
+    with pytest.raises(ParameterError, match=f"first = {first}: pass at least") as caught:
+        simulate_with_first(example(3, total_groups=5), first)
+
+    assert caught.value.parameter == "first"
+
+
 def test_times_beyond_64_bits_are_simulated_in_python() -> None:
     # the common denominator of seven primes near a million is about 1e42
     primes = (999983, 999979, 999961, 999959, 999953, 999931, 999917)
@@ -378,6 +429,29 @@ def test_without_numba_the_same_is_simulated_in_python(monkeypatch: pytest.Monke
     with pytest.raises(ParameterError, match=r"countperf\[fast\]") as caught:
         simulate(workload, engine="compiled")
     assert caught.value.parameter == "engine"
+
+
+def test_the_core_is_loaded_when_a_process_has_simulated_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loads: list[int] = []
+
+    @cache
+    def loading() -> None:
+        loads.append(1)
+
+    monkeypatch.setattr("countperf.mechanistic.simulation.compiled_core", loading)
+    monkeypatch.setattr("countperf.mechanistic.simulation._WORTH_LOADING", 1000)
+    monkeypatch.setattr("countperf.mechanistic.simulation._simulated", Counter())
+    workload = replace(mix_kernel(64), concurrent_groups=1)
+    each = simulate(workload, engine="python").instructions
+    for _ in range(999 // each):
+        simulate(workload)
+
+    assert not loads
+    simulate(workload)
+
+    assert loads == [1]
 
 
 def test_a_missing_numba_is_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
