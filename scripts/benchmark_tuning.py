@@ -14,7 +14,8 @@ Kernel Tuner, which build one after the other, in that fraction of the time. A
 search's result is the fastest variant's time as a fraction of the time of the variant that it
 found: the median of the repetitions, and the geometric mean over the families. How often our own's
 bound of its regret holds is judged by what was recorded. Written to
-``fits/<device>/tuning.json``, and printed as a table.
+``fits/<device>/tuning.json``, and printed as a table. Kernel Tuner's strategies use no weights:
+where only those have changed, ``--strategies`` without a name keeps what the file says of them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.errors import DocumentError
 from countperf.harness.clock import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
@@ -53,6 +55,7 @@ STRATEGIES = (
 population is larger than the space."""
 
 _ERROR = "CompilationFailedConfig"
+_KERNEL_TUNER = "Kernel Tuner, "
 
 
 def records(options: argparse.Namespace) -> dict[str, Record]:
@@ -151,8 +154,8 @@ def results(recording: Recording, options: argparse.Namespace) -> dict[str, Any]
     evaluations: dict[str, float] = {"tune": median(len(found.tried) for found in tuned)}
     for strategy in options.strategies:
         pairs = [kernel_tuner_quality(record, strategy, seconds, seed, workers) for seed in seeds]
-        quality[f"Kernel Tuner, {strategy}"] = [found for found, _ in pairs]
-        evaluations[f"Kernel Tuner, {strategy}"] = median(count for _, count in pairs)
+        quality[f"{_KERNEL_TUNER}{strategy}"] = [found for found, _ in pairs]
+        evaluations[f"{_KERNEL_TUNER}{strategy}"] = median(count for _, count in pairs)
     ranking_s = recording.count_s / workers
     return {
         "variants": len(record.variants),
@@ -170,6 +173,31 @@ def results(recording: Recording, options: argparse.Namespace) -> dict[str, Any]
         "repetitions": quality,
         "evaluations": evaluations,
     }
+
+
+def keep_strategies(families: dict[str, dict[str, Any]], path: Path) -> None:
+    """Take results of Kernel Tuner's strategies, which use no weights, from an earlier file.
+
+    Raises
+    ------
+    DocumentError
+        The file is of other budgets or variants.
+    """
+    earlier = json.loads(path.read_text(encoding="utf-8"))["families"] if path.exists() else {}
+    if not set(families) <= set(earlier):
+        return
+    for name, family in families.items():
+        before = earlier[name]
+        for field in ("variants", "best_s", "budget_s"):
+            if not math.isclose(before[field], family[field]):
+                message = (
+                    f"{path}: $.families.{name}.{field} is {before[field]}, and"
+                    f" {family[field]} now: name --strategies to play them again"
+                )
+                raise DocumentError(message, path=str(path), field=f"$.families.{name}.{field}")
+        for field in ("quality", "repetitions", "evaluations"):
+            kept = {k: v for k, v in before[field].items() if k.startswith(_KERNEL_TUNER)}
+            family[field].update(kept)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -218,12 +246,15 @@ def main() -> None:
     options = command.parse_args()
     found = records(options)
     families = {name: results(predicted(each, options), options) for name, each in found.items()}
+    device = next(iter(found.values())).device
+    path = Path(options.output or Path("fits") / device.slug / "tuning.json")
+    if not options.strategies:
+        keep_strategies(families, path)
     searches = next(iter(families.values()))["quality"]
     means = {
         name: geometric_mean([family["quality"][name] for family in families.values()])
         for name in searches
     }
-    device = next(iter(found.values())).device
     content = {
         "format": "countperf-tuning-benchmark",
         "version": 1,
@@ -232,7 +263,6 @@ def main() -> None:
         "families": families,
         "geometric_mean": means,
     }
-    path = Path(options.output or Path("fits") / device.slug / "tuning.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(table(families, means))

@@ -32,6 +32,7 @@ MOST = 2000
 _WORTH_WAITING = 0.2  # gain of a variant that is built already, in that of the most promising
 _DISTURBED = 2.0  # how much slower a variant is beside somebody else's thread on the same core
 _CHEAP = 0.2  # of the time of building a small variant: what another look at one may take
+_SLOW_BUILD = 8.0  # medians up to which building times count as equal
 _PATIENCE = 0.05  # share of what is left of the budget against which times are small
 
 
@@ -232,8 +233,10 @@ class Candidates:
 
         They are those of the largest expected improvement, where seconds are scarce by the time
         that it takes to find out (Snoek, Larochelle, Adams 2012, section 3.2, arXiv:1206.2944);
-        times that are small against what is left count as equal. Before anything is measured, an
-        improvement is one over the median of the predictions.
+        times that are small against what is left count as equal, and so do building times of up to
+        eight medians: long code is slow to build, and where its loops are unrolled, it is what
+        predictions know least of. Before anything is measured, an improvement is one over the
+        median of the predictions.
 
         Parameters
         ----------
@@ -276,16 +279,17 @@ class Candidates:
         """Return what trying each candidate promises; below zero where there is no time for it."""
         times = self._times
         run_s = FEWEST_RUNS * times.center_s + self._warming_s(times.center_s)
-        cost_s = self._builds.expected_s(self._written) + run_s
+        build_s = self._builds.expected_s(self._written)
         eligible = self.remaining
         if self.tried or self.refused:  # the first one is always tried
-            needed_s = cost_s.copy()
+            needed_s = build_s + run_s
             there = self._found_at(begun)
             needed_s[there] = run_s[there]
             eligible = eligible & (needed_s <= left_s)
         gain = self._gain()
         if left_s < np.inf:
-            gain = gain / (cost_s + _PATIENCE * left_s)
+            alike_s = np.maximum(np.median(build_s), build_s / _SLOW_BUILD)
+            gain = gain / (alike_s + run_s + _PATIENCE * left_s)
         return np.where(eligible, gain, -1.0)
 
     def _warming_s(self, run_s: Array | float) -> Array:

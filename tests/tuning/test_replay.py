@@ -473,6 +473,31 @@ def test_the_benchmark_compares_all_searches(tmp_path: Path) -> None:
         assert [each["tried"] > 0 for each in family["repetitions"]] == [True]
 
 
+def test_results_of_strategies_without_weights_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of our own searches are new; a file of other budgets is refused."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    benchmark = importlib.import_module("benchmark_tuning")
+    told = ("quality", "repetitions", "evaluations")
+    names = ("tune", "Kernel Tuner, mls")
+
+    def family(*values: float) -> dict[str, Any]:
+        each = dict(zip(names, values, strict=False))
+        return {"variants": 9, "best_s": 1e-3, "budget_s": 2.0, **{f: dict(each) for f in told}}
+
+    path = tmp_path / "tuning.json"
+    benchmark.keep_strategies({"stencil": family(0.9)}, path)  # of no earlier file
+    path.write_text(json.dumps({"families": {"stencil": family(0.7, 0.5)}}))
+    new = {"stencil": family(0.9)}
+    benchmark.keep_strategies(new, path)
+    assert all(new["stencil"][field] == family(0.9, 0.5)[field] for field in told)
+
+    other = {"stencil": {**family(0.9), "budget_s": 2.1}}
+    with pytest.raises(DocumentError, match=r"families\.stencil\.budget_s is 2.0, and 2.1 now"):
+        benchmark.keep_strategies(other, path)
+
+
 def test_of_variants_that_are_as_fast_luck_makes_none_the_fastest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
