@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from amaris_data import GPUS, SOURCE, Gpu, timings
+from countperf.fitting.fit import observations_of
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.measurements.tables import identity_elsewhere
 from countperf.models.definition import ModelDefinition
@@ -32,6 +33,7 @@ from countperf.properties.transactions import TransactionCounts
 from countperf.workflow.evaluating import evaluate
 from countperf.workflow.fitting import fit
 from measurement_kernels.catalog import entry
+from published_left_out import FitsWithout
 
 COMPUTE_UNITS = {
     "nvidia-gtx-680": 8,
@@ -145,19 +147,37 @@ def fitted_and_judged(measurements: MeasurementSet) -> tuple[WeightSet, Any, flo
     return weights, judged, 100 * exp(sum(map(log, errors)) / len(errors))
 
 
+def left_out_kernels(measurements: MeasurementSet, gpu: Gpu) -> list[dict[str, object]]:
+    """Return the errors of kernels, each left out of a fit to all sizes, a row per kernel."""
+    return [
+        {
+            "gpu": gpu.slug,
+            "name": part.name,
+            "cases": len(part.cases),
+            "error_percent": None if part.error is None else round(100 * part.error, 1),
+            "without_weight": " ".join(part.without_weight),
+        }
+        for part in FitsWithout.of(observations_of(measurements), MODEL).kernels()
+    ]
+
+
 def main() -> None:
     """Fit, write and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with amaris/ in it")
     parser.add_argument("--output", type=Path, help="folder of fits to write to")
+    parser.add_argument("--left-out", type=Path, help="CSV file of kernels left out, to write")
     parser.add_argument("--gpus", nargs="*", default=list(GPUS), help="only these")
     parser.add_argument("--sizes-only", action="store_true", help="leave out no tile widths")
     options = parser.parse_args()
     table = timings(options.data)
     rows: list[tuple[float, float]] = []
+    left_out: list[dict[str, object]] = []
     for name in options.gpus:
         gpu = GPUS[name]
         found = measurements_of(table.drop(index=table.index[table["gpu"] != name]), gpu)
+        if options.left_out is not None:
+            left_out += left_out_kernels(found, gpu)
         weights, judged, sizes = fitted_and_judged(found)
         if options.output is not None:
             folder = options.output / gpu.slug
@@ -175,6 +195,8 @@ def main() -> None:
         rows.append((sizes, exp(sum(map(log, widths)) / len(widths))))
         listed = " ".join(f"{error:.1f}" for error in widths)
         print(f"{gpu.name:24} {len(found):5} cases  {sizes:5.1f} {rows[-1][1]:5.1f}  ({listed})")
+    if options.left_out is not None:
+        pd.DataFrame(left_out).to_csv(options.left_out, index=False)
     if options.sizes_only:
         return
     means = [exp(sum(map(log, column)) / len(column)) for column in zip(*rows, strict=True)]

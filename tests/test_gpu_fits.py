@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from math import exp, log
 from pathlib import Path
@@ -52,3 +53,12 @@ def test_intervals_hold_as_often_as_the_page_says() -> None:
 
     assert (shares.pop("nvidia-gtx-970"), shares.pop("nvidia-titan-x")) == (79, 82)
     assert (min(shares.values()), max(shares.values())) == (86, 99)
+
+
+def test_the_page_has_the_errors_of_kernels_that_were_left_out() -> None:
+    page = (ROOT / "docs" / "gpu-fits.md").read_text()
+    rows = re.findall(r"^\| nvidia-[^|]* \| (.*) \|$", page, re.M)
+    printed = [float(cell) for row in rows for cell in row.split(" | ")[:-1]]
+    with (ROOT / "docs" / "gpu_left_out.csv").open() as file:
+        errors = [row["error_percent"] for row in csv.DictReader(file)]
+    assert sorted(printed) == sorted(float(error) for error in errors if error)
