@@ -1,39 +1,43 @@
 """Fit ten GPUs to times that others published, and judge the fits on cases that they have not seen.
 
 ``python scripts/fit_published_gpus.py --data DIR [--output fits]`` writes ``fits/<gpu>/`` with
-``identity.json``, ``weights.json`` (fitted to the smaller 70 % of the sizes of each kernel),
-``held-out.json`` (the larger 30 %), and prints a table with those errors and with those of the
-tiled product when one tile width at a time is left out. DIR holds ``amaris/`` (see `amaris_data`).
+``identity.json``, ``weights.json`` (fitted to the smaller 70 % of the sizes of each kernel) and
+``held-out.json`` (the larger 30 %), and prints the errors of the latter, and those of tile widths
+and of kernels that are left out, which ``--left-out FILE`` writes. DIR holds ``amaris/`` (see
+`amaris_data`).
 
-The model was chosen among three on four of the GPUs (GTX 680, GTX 970, K40c, Titan X) by both ways
-of leaving out: this one 5.9 and 7.7 %; with local accesses, store instructions and lines stored
-besides 5.8 and 8.3 %; with memory overlapped with all else 5.7 and 7.8 %.
+The model was chosen among 18 with occupancy and three without on four of the GPUs (GTX 680,
+GTX 970, K40c, Titan X) by larger sizes times tile widths; `docs/gpu-fits.md` has the figures.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from math import exp, log
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from amaris_data import GPUS, SOURCE, Gpu, timings
 from countperf.fitting.fit import observations_of
+from countperf.hardware.capabilities import capability_device
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.measurements.tables import identity_elsewhere
+from countperf.metrics import Evaluation
 from countperf.models.definition import ModelDefinition
 from countperf.models.weights import WeightSet
 from countperf.properties.transactions import TransactionCounts
 from countperf.workflow.evaluating import evaluate
 from countperf.workflow.fitting import fit
 from measurement_kernels.catalog import entry
-from published_left_out import FitsWithout
+from published_left_out import (
+    LARGER,
+    FitsWithout,
+    geometric_mean,
+    with_calibrated_intervals,
+)
 
 COMPUTE_UNITS = {
     "nvidia-gtx-680": 8,
@@ -64,33 +68,59 @@ CHARGED = {
 }
 """Features that the model charges beside the launch."""
 
-MODEL = ModelDefinition.from_object(
-    {
-        "format": "countperf-model",
-        "version": 1,
-        "name": "sub-groups",
-        "description": "What sub-groups of 32 execute, sectors and lines, passes, distinct bytes",
-        "residual": "log",
-        "loss": "soft_l1",
-        "loss_scale": 0.2,
-        "ignored": [
-            *("gmem.*", "lmem.*", "flop.*", "iop.*", "barrier.*"),
-            *("subgroups.32.local", "subgroups.32.store", "transactions.32x128.store"),
-        ],
-        "terms": {"launch": ["launches"]},
-        "expression": " + ".join(
-            ["launch", *(f"{w}*{name.replace('.', '_')}" for w, name in CHARGED.items())]
-        ),
-    }
-)
+IN_A_ROW = {
+    "w_arithmetic_in_a_row": "arithmetic_in_a_row",
+    "w_barrier_in_a_row": "barriers_in_a_row",
+    "w_barrier_alone": "barriers_by_group",
+}
+"""Features of the occupancy that the model charges."""
 
-HELD_OUT = 0.7
-"""Sizes of a kernel beyond this quantile are held out."""
+
+@cache
+def model_of(slug: str) -> ModelDefinition:
+    """Return the model with the limits of a GPU in its formulas.
+
+    Resident groups are as many as the limits of groups and of sub-groups allow. Registers and local
+    memory limit none of the kernels: a work item has at most 27 registers and 8 bytes, and each of
+    the 2048 that a multiprocessor holds could have 32 and 24.
+    """
+    capability = next(gpu.capability for gpu in GPUS.values() if gpu.slug == slug)
+    limits = capability_device(capability)
+    most, sub_groups = limits.max_groups_per_compute_unit, limits.max_sub_groups_per_compute_unit
+    units = COMPUTE_UNITS[slug]
+    launched = "subgroups_32_launched"
+    charged = CHARGED | IN_A_ROW
+    return ModelDefinition.from_object(
+        {
+            "format": "countperf-model",
+            "version": 1,
+            "name": "sub-groups",
+            "description": "Work of sub-groups of 32, and how many are resident at a time",
+            "residual": "log",
+            "loss": "soft_l1",
+            "loss_scale": 0.2,
+            "ignored": [
+                *("gmem.*", "lmem.*", "flop.*", "iop.*", "barrier.*"),
+                *("subgroups.32.local", "subgroups.32.store", "transactions.32x128.store"),
+            ],
+            "derived": {
+                "resident": f"min({most}, floor({sub_groups}*groups/{launched}))",
+                "waves": f"ceil(groups/({units}*resident))",
+                "arithmetic_in_a_row": f"waves*subgroups_32_arithmetic/{launched}",
+                "barriers_in_a_row": f"waves*subgroups_32_barrier/{launched}",
+                "barriers_by_group": "subgroups_32_barrier/resident",
+            },
+            "terms": {"launch": ["launches"]},
+            "expression": " + ".join(
+                ["launch", *(f"{w}*{name.replace('.', '_')}" for w, name in charged.items())]
+            ),
+        }
+    )
 
 
 @cache
 def _counts(kernel: str) -> TransactionCounts:
-    roots = MODEL.named_transactions
+    roots = model_of("nvidia-k40c").named_transactions  # the same for all
     return TransactionCounts(kernel=entry(kernel).build(), roots=roots, statistics={})
 
 
@@ -110,7 +140,7 @@ def measurements_of(table: pd.DataFrame, gpu: Gpu) -> MeasurementSet:
         Which.
     """
     table = table.sort_values("seconds").drop_duplicates(["kernel", "n", "rows", "groups"])
-    largest = table.groupby("kernel")["size"].transform(lambda sizes: sizes.quantile(HELD_OUT))
+    largest = table.groupby("kernel")["size"].transform(lambda sizes: sizes.quantile(LARGER))
     table = table.assign(purpose=np.where(table["size"] > largest, "test", "measurement"))
     names = list(dict.fromkeys(table["kernel"]))
     found = MeasurementSet.from_table(
@@ -128,36 +158,44 @@ def measurements_of(table: pd.DataFrame, gpu: Gpu) -> MeasurementSet:
     return replace(found, measurements=tuple(map(knowing, found)))
 
 
-def with_purposes(
-    measurements: MeasurementSet, is_held_out: Callable[[Measurement], bool]
-) -> MeasurementSet:
-    """Return measurements of which those that are held out have the purpose ``test``."""
-    lines = tuple(
-        line.model_copy(update={"purpose": "test" if is_held_out(line) else "measurement"})
-        for line in measurements
+def fitted_and_judged(measurements: MeasurementSet) -> tuple[WeightSet, Evaluation]:
+    """Fit the smaller sizes, make intervals of them alone, and evaluate the larger sizes."""
+    model = model_of(measurements.device.slug)
+    found = fit(measurements, model=model, weigh_noise=False)
+    weights = with_calibrated_intervals(found.weights, found.observations)
+    return weights, evaluate(measurements, weights=weights)
+
+
+def rounded(judged: Evaluation) -> Evaluation:
+    """Return an evaluation with times to five digits and intervals to four, for documents."""
+    cases = tuple(
+        case.model_copy(
+            update={
+                "predicted_s": float(f"{case.predicted_s:.5g}"),
+                "interval_s": case.interval_s
+                and tuple(float(f"{end:.4g}") for end in case.interval_s),
+            }
+        )
+        for case in judged.cases
     )
-    return replace(measurements, measurements=lines)
+    return judged.model_copy(update={"cases": cases})
 
 
-def fitted_and_judged(measurements: MeasurementSet) -> tuple[WeightSet, Any, float]:
-    """Fit the measurement kernels; return weights, evaluation and error on the others, %."""
-    weights = fit(measurements, model=MODEL, weigh_noise=False).weights
-    judged = evaluate(measurements, weights=weights)
-    errors = [max(1e-3, abs(c.predicted_s / c.measured_s - 1)) for c in judged.cases]
-    return weights, judged, 100 * exp(sum(map(log, errors)) / len(errors))
-
-
-def left_out_kernels(measurements: MeasurementSet, gpu: Gpu) -> list[dict[str, object]]:
-    """Return the errors of kernels, each left out of a fit to all sizes, a row per kernel."""
+def left_out_rows(measurements: MeasurementSet, gpu: Gpu) -> list[dict[str, object]]:
+    """Return the errors of what is left out of fits to all sizes, a row per part."""
+    fits = FitsWithout.of(observations_of(measurements), model_of(gpu.slug))
+    parts = {"tile width": fits.tile_widths(), "kernel": fits.kernels()}
     return [
         {
             "gpu": gpu.slug,
+            "left_out": kind,
             "name": part.name,
             "cases": len(part.cases),
             "error_percent": None if part.error is None else round(100 * part.error, 1),
             "without_weight": " ".join(part.without_weight),
         }
-        for part in FitsWithout.of(observations_of(measurements), MODEL).kernels()
+        for kind, found in parts.items()
+        for part in found
     ]
 
 
@@ -166,41 +204,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with amaris/ in it")
     parser.add_argument("--output", type=Path, help="folder of fits to write to")
-    parser.add_argument("--left-out", type=Path, help="CSV file of kernels left out, to write")
+    parser.add_argument("--left-out", type=Path, help="CSV file of what was left out, to write")
     parser.add_argument("--gpus", nargs="*", default=list(GPUS), help="only these")
-    parser.add_argument("--sizes-only", action="store_true", help="leave out no tile widths")
     options = parser.parse_args()
     table = timings(options.data)
-    rows: list[tuple[float, float]] = []
-    left_out: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for name in options.gpus:
         gpu = GPUS[name]
         found = measurements_of(table.drop(index=table.index[table["gpu"] != name]), gpu)
-        if options.left_out is not None:
-            left_out += left_out_kernels(found, gpu)
-        weights, judged, sizes = fitted_and_judged(found)
+        weights, judged = fitted_and_judged(found)
         if options.output is not None:
             folder = options.output / gpu.slug
             weights.write_file(folder / "weights.json")
-            judged.write_file(folder / "held-out.json")
+            rounded(judged).write_file(folder / "held-out.json")
             found.device.write_file(folder / "identity.json")
-        tiled = sorted({m.kernel for m in found if m.kernel.startswith("published-matmul/tiled/")})
-        if options.sizes_only:
-            print(f"{gpu.name:24} {len(found):5} cases  {sizes:5.1f}")
-            continue
-        widths = [
-            fitted_and_judged(with_purposes(found, lambda line, k=kernel: line.kernel == k))[2]
-            for kernel in tiled
-        ]
-        rows.append((sizes, exp(sum(map(log, widths)) / len(widths))))
-        listed = " ".join(f"{error:.1f}" for error in widths)
-        print(f"{gpu.name:24} {len(found):5} cases  {sizes:5.1f} {rows[-1][1]:5.1f}  ({listed})")
+        held, number = judged.coverage()
+        error = geometric_mean(case.relative_error for case in judged.cases)
+        rows += left_out_rows(found, gpu)
+        print(
+            f"{gpu.name:24} {len(found):5} cases, larger sizes {100 * error:.1f} %,"
+            f" intervals hold {held} of {number}",
+            flush=True,
+        )
+    left_out = pd.DataFrame(rows)
     if options.left_out is not None:
-        pd.DataFrame(left_out).to_csv(options.left_out, index=False)
-    if options.sizes_only:
-        return
-    means = [exp(sum(map(log, column)) / len(column)) for column in zip(*rows, strict=True)]
-    print(f"{'geometric mean':24} {means[0]:18.1f} {means[1]:5.1f}")
+        left_out.to_csv(options.left_out, index=False)
+    for kind, part in left_out.groupby("left_out"):
+        print(part.pivot_table(index="gpu", columns="name", values="error_percent").to_string())
+        of_gpus = part.dropna().groupby("gpu")["error_percent"]
+        means = of_gpus.apply(lambda errors: geometric_mean(errors / 100))
+        print((100 * means).round(1).to_string())
+        print(f"{kind}: geometric mean {100 * geometric_mean(means):.1f} %")
 
 
 if __name__ == "__main__":

@@ -166,6 +166,8 @@ def titan_x_s(choice: Choice, counts: GroupCounts) -> float:
     """Predict by the shipped weights of the GeForce GTX Titan X, s."""
     passes = counts.local_load_passes + counts.local_store_passes
     number = groups(choice)
+    at_a_time = min(32, 64 // counts.sub_groups)  # as in the model's formula, of the Titan X
+    waves = ceil(number / (24 * at_a_time))
     charged = {
         "w_group": number,
         "w_sub_group": number * counts.sub_groups,
@@ -178,6 +180,9 @@ def titan_x_s(choice: Choice, counts: GroupCounts) -> float:
         "w_barrier": number * counts.sub_groups,
         "w_distinct_load": 4 * IMAGE**2,
         "w_distinct_store": 4 * IMAGE**2,
+        "w_arithmetic_in_a_row": waves * counts.fused_instructions / counts.sub_groups,
+        "w_barrier_in_a_row": waves,
+        "w_barrier_alone": number * counts.sub_groups / at_a_time,
     }
     return sum(value * charged[name] for name, value in _titan_x().items())
 
