@@ -114,3 +114,15 @@ def stepped(items: Iterable[_T], work: str, total: int | None = None) -> Generat
         finally:
             channel.is_busy = False
         report(work, done, total)
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration for people who wait, to the second.
+
+    Examples
+    --------
+    >>> format_duration(7.2), format_duration(125)
+    ('7 s', '2 min 05 s')
+    """
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

@@ -12,7 +12,7 @@ program's work; the nearer one is taken. DIR holds ``amaris/`` (see `amaris_data
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -448,14 +448,16 @@ def compared(data: Path) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def summary(cases: pd.DataFrame) -> pd.DataFrame:
-    """Sum up by kernel, GPU and counter."""
+def summary(
+    cases: pd.DataFrame, by: Sequence[str] = ("kind", "counter", "kernel", "gpu")
+) -> pd.DataFrame:
+    """Sum up the cases whose counter was measured, by kernel, GPU and counter or other columns."""
     known = cases[cases["measured"].notna()].copy()
     same = known["counted"] == known["measured"]
     known["equal"] = same
     known["within"] = same | ((known["counted"] / known["measured"] - 1).abs() <= WITHIN)
     known["ratio"] = (known["counted"] / known["measured"]).where(~same, 1.0)
-    table = known.groupby(["kind", "counter", "kernel", "gpu"], sort=False).agg(
+    table = known.groupby(list(by), sort=False).agg(
         cases=("equal", "size"),
         equal=("equal", "sum"),
         within_1_percent=("within", "sum"),

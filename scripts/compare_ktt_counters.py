@@ -30,6 +30,7 @@ from typing import Any
 
 import pandas as pd
 
+from compare_gpu_counters import WITHIN, summary
 from convolution_features import IMAGE, LANES, SECTOR, Choice, count_group, groups, is_whole
 from countperf.counting.access_analysis import AccessAnalysis
 from countperf.counting.analysis import analyze_kernel
@@ -42,7 +43,6 @@ from measurement_kernels.published.coulomb import coulomb_entry
 CONVOLUTION = "ktt/hub_KTConvolutionOutput_2080Ti.json.gz"
 COULOMB = "ktt/coulomb_2080_full_search_space.json.gz"
 ATOMS, GRID = 64, 256
-WITHIN = 0.01
 _SPILLED = "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"
 
 
@@ -196,22 +196,6 @@ def compared(data: Path, every: int = 1) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def summary(cases: pd.DataFrame) -> pd.DataFrame:
-    """Sum up by kernel and counter, apart for what the compiler explains."""
-    known = cases.copy()
-    known["equal"] = known["counted"] == known["measured"]
-    known["ratio"] = (known["counted"] / known["measured"]).where(~known["equal"], 1.0)
-    known["within"] = (known["ratio"] - 1).abs() <= WITHIN
-    table = known.groupby(["kernel", "counter", "why"], sort=False).agg(
-        cases=("equal", "size"),
-        equal=("equal", "sum"),
-        within_1_percent=("within", "sum"),
-        smallest_ratio=("ratio", "min"),
-        largest_ratio=("ratio", "max"),
-    )
-    return table.reset_index()
-
-
 def main() -> None:
     """Compare, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -221,7 +205,8 @@ def main() -> None:
     options = parser.parse_args()
     cases = compared(options.data, options.every)
     with pd.option_context("display.width", 250, "display.max_rows", None, "max_colwidth", None):
-        print(summary(cases).to_string())
+        # apart for what the compiler explains
+        print(summary(cases, by=("kernel", "counter", "why")).to_string())
         if options.exceptions:
             ratio = cases["counted"] / cases["measured"]
             far = cases[((ratio - 1).abs() > WITHIN) & (cases["why"] == "")]

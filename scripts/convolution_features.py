@@ -1,4 +1,4 @@
-"""What a work group of the published convolution executes, counted by countperf.
+"""Counts of one work group of the published convolution.
 
 All groups do the same, but for the tiles that reach beyond the image: these compute whole tiles,
 and load and store less. Counts are of one whole tile.

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from ablate_models import FITS
 from calibration_data import processor_of
 from countperf.fitting.fit import observations_of
@@ -25,11 +23,9 @@ from countperf.fitting.validation import evaluate
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.harness.protocols import CALIBRATION
 from countperf.measurements import MeasurementSet
-from countperf.metrics import EvaluatedCase
+from countperf.metrics import mean_error
 from countperf.models.weights import WeightSet
-
-JUDGES = ("test", "application", "variant")
-_LEAST_ERROR = 1e-3
+from simulate_calibration import JUDGES, LEAST_ERROR
 
 
 def first_session(measured: MeasurementSet) -> MeasurementSet:
@@ -60,21 +56,16 @@ def calibrated(measured: MeasurementSet) -> Iterator[tuple[str, int, WeightSet]]
 
 def line(judges: MeasurementSet, weights: WeightSet) -> str:
     """Return geometric means of relative errors, and how many intervals hold, as cells."""
-    cases = evaluate(weights, judges).cases
-    cells: list[str] = []
-    for purpose in JUDGES:
-        some = [case for case in cases if case.purpose == purpose]
-        errors = [abs(case.predicted_s / case.measured_s - 1) for case in some]
-        mean = np.exp(np.mean(np.log(np.maximum(errors, _LEAST_ERROR))))
-        cells.append(f"{100 * mean:.1f} %")
-    held = [_is_inside(case) for case in cases if case.interval_s is not None]
-    return " | ".join([*cells, f"{100 * np.mean(held):.0f} %"])
-
-
-def _is_inside(case: EvaluatedCase) -> bool:
-    assert case.interval_s is not None
-    low, high = case.interval_s
-    return low <= case.measured_s <= high
+    evaluation = evaluate(weights, judges)
+    by_purpose = evaluation.by_purpose()
+    errors = [
+        mean_error([c.relative_error for c in by_purpose[purpose].cases], floor=LEAST_ERROR).value
+        for purpose in JUDGES
+    ]
+    held, known = evaluation.coverage()
+    return " | ".join(
+        [*(f"{100 * error:.1f} %" for error in errors), f"{100 * held / known:.0f} %"]
+    )
 
 
 def main() -> None:

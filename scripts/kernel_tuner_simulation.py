@@ -105,7 +105,7 @@ class _Runner(SimulationRunner):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """What a strategy measured in its budget.
+    """Configurations that a strategy measured in its budget, in order.
 
     Attributes
     ----------

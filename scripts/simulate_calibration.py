@@ -39,6 +39,7 @@ from countperf.fitting.transfer.hierarchy import with_columns
 from countperf.fitting.transfer.penalised import Times
 from countperf.fitting.transfer.prior import ExpectedErrors, KnownModel, ModelKind, unknowns_of
 from countperf.hardware.memory import memory_hierarchy_of
+from countperf.metrics import mean_error
 from countperf.models.compiled import COMPILED
 from countperf.models.definition import ModelDefinition
 from countperf.models.validity import NORMAL_QUANTILES
@@ -47,7 +48,7 @@ from countperf.workflow.calibration_cases import cost_s
 JUDGES = ("test", "application", "variant")
 MINUTES = (1.0, 2.5, 5.0)
 _MOST_S = 330.0
-_LEAST_ERROR = 1e-3
+LEAST_ERROR = 1e-3
 
 
 def kernels_within(
@@ -150,7 +151,7 @@ def _is_sampled(kernel: str) -> bool:
 def geometric(rows: Sequence[Mapping[str, Any]], purpose: str) -> float:
     """Return the geometric mean of the relative errors of cases for a purpose."""
     errors = [abs(np.expm1(row["log"])) for row in rows if row["purpose"] == purpose]
-    return float(np.exp(np.mean(np.log(np.maximum(errors, _LEAST_ERROR)))))
+    return mean_error(errors, floor=LEAST_ERROR).value
 
 
 def family_error(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -158,7 +159,7 @@ def family_error(rows: Sequence[Mapping[str, Any]]) -> float:
     by_family: dict[str, list[float]] = {}
     for row in rows:
         if row["purpose"] == "measurement":
-            error = max(abs(np.expm1(row["log"])), _LEAST_ERROR)
+            error = max(abs(np.expm1(row["log"])), LEAST_ERROR)
             by_family.setdefault(row["family"], []).append(np.log(error))
     return float(np.exp(np.mean([np.mean(logs) for logs in by_family.values()])))
 
@@ -304,7 +305,7 @@ def _not_growing(table: Sequence[ExpectedErrors]) -> tuple[ExpectedErrors, ...]:
 
 
 def _mean(errors: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(errors))))
+    return mean_error(errors).value
 
 
 def table_text(found: Sequence[Mapping[str, Any]]) -> str:

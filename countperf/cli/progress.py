@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from countperf.steps import listening
+from countperf.steps import format_duration, listening
 
 if TYPE_CHECKING:
     from countperf.harness.progress import ProgressEvent
@@ -50,7 +50,7 @@ class ProgressBar(_Bar):
     def __call__(self, event: ProgressEvent) -> None:
         """Show an event of a campaign."""
         stage = _STAGES.get(event.kind, "measuring")
-        left = f"about {_duration(event.remaining_s)} left" if event.remaining_s else ""
+        left = f"about {format_duration(event.remaining_s)} left" if event.remaining_s else ""
         said = ", ".join(filter(None, (event.case, left)))
         if event.kind in ("failed", "unstable"):
             self._say(f"{event.kind}: {event.case}: {event.message}")
@@ -105,7 +105,7 @@ class StepDisplay(_Bar):
             left_s = spent_s / step.done * max(0, step.total - step.done)
         if spent_s + (left_s or 0.0) < _SHORT_S or step.done == 0:
             return
-        left = "" if not left_s else f", about {_duration(left_s)} left"
+        left = "" if not left_s else f", about {format_duration(left_s)} left"
         if sys.stderr.isatty():
             self._draw(step, left)
         elif not self._last_line_s or now - self._last_line_s >= _LINE_INTERVAL_S:
@@ -132,8 +132,3 @@ def shown_steps() -> Generator[None]:
     """Show the steps of the work within the block on standard error."""
     with StepDisplay() as display, listening(display):
         yield
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

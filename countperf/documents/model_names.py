@@ -12,7 +12,7 @@ UNCORRECTED = "uncorrected"
 """Name of the model chosen for a device without its correction by similar kernels."""
 
 _PLAIN = "plain"
-"""What that one was called before version 0.2.0: ``plain``, or ``plain-structural``."""
+"""Its name before version 0.2.0, or the first part of it: ``plain-structural``."""
 
 
 def current_model_name(name: str) -> str:

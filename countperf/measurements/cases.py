@@ -42,7 +42,7 @@ Statistic: TypeAlias = int | float | Fraction | str
 """Mean trip count, probability, or access pattern."""
 
 InstructionCounts: TypeAlias = Mapping[str, Mapping[str, int | float | Fraction]]
-"""What one execution of an instruction does, by property name, by instruction id."""
+"""Counts of one execution of an instruction by property name, by the id of the instruction."""
 
 
 MakeArguments: TypeAlias = "Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]"

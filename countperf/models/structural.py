@@ -110,7 +110,7 @@ OVERLAP_TEXTS = {
     "memory3": "; issue, chains, and misses with traffic overlap",
     "memory4": "; issue, accesses, chains, and misses with traffic overlap",
 }
-"""What overlaps, in the words of a model's description."""
+"""Words that a model's description says of its overlap, by the name of the overlap."""
 
 
 def structural(

@@ -6,10 +6,10 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from countperf.report.numbers import format_percent, format_quantity
+from countperf.steps import format_duration
 
 if TYPE_CHECKING:
     from countperf.tuning.watching import SearchState
@@ -44,7 +44,7 @@ def state_text(state: SearchState) -> str:
             f" {format_percent(state.chance)} chance that one left is faster"
         )
     if state.left_s is not None:
-        said.append(f"{_duration(state.left_s)} left")
+        said.append(f"{format_duration(state.left_s)} left")
     return "; ".join(said)
 
 
@@ -74,12 +74,7 @@ class LiveSearch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._erase()
 
     def __call__(self, state: SearchState) -> None:
@@ -136,8 +131,3 @@ class _Line:
 def _write(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

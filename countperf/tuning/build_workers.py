@@ -16,7 +16,6 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExe
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Self
 
 from countperf.errors import MeasurementError
@@ -283,12 +282,7 @@ class BuildWorkers(Builders):
         self._opening = [lane.submit(_open, self._task) for lane in self._lanes]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for lane in self._lanes:
             lane.end()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from statistics import fmean
-from types import TracebackType
 from typing import Self
 
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
@@ -206,12 +205,7 @@ class Bench:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._helper.shutdown()
         self._memory.close()
 

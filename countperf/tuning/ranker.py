@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from functools import cached_property
 from itertools import islice
-from types import TracebackType
 from typing import Self
 
 from countperf.errors import ParameterError, SearchSpaceError
@@ -280,12 +279,7 @@ class Ranker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for task in self._pending:
             task.cancel()
         if isinstance(self._executor, Pool):

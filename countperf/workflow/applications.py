@@ -103,10 +103,7 @@ def measure_application(application: Application, device: str | None = None, /) 
     DeviceError, MeasurementError, CountingError
         The device does not work, or a kernel does not run.
     """
-    steps = steps_of(application)
-    if any(step.device for step in steps):
-        message = "steps are measured on one device: all steps must be on device 0"
-        raise ParameterError(message, parameter="device")
+    steps = steps_on_one_device(application)
     found = find_device(device)
     known: dict[tuple[Any, ...], float] = {}
     durations: list[float] = []
@@ -130,6 +127,21 @@ def steps_of(application: Application) -> tuple[Step, ...]:
         text = read_file_text(Path(application)) if is_path else application
         return parse_application(text)
     return tuple(application)
+
+
+def steps_on_one_device(application: Application) -> tuple[Step, ...]:
+    """Return the steps of an application that is measured, all of them on device 0.
+
+    Raises
+    ------
+    ParameterError
+        As of `parse_application`, or a step is on another device.
+    """
+    steps = steps_of(application)
+    if any(step.device for step in steps):
+        message = "steps are measured on one device: all steps must be on device 0"
+        raise ParameterError(message, parameter="device")
+    return steps
 
 
 def _measured_kernel(step: Step, label: str) -> float:

@@ -9,16 +9,15 @@ from time import perf_counter
 
 import numpy as np
 
-from countperf.errors import ParameterError
 from countperf.harness.devices import find_device
 from countperf.harness.runner import KernelRunner
 from countperf.mechanistic.applications import Schedule, Step, TimedStep, step_name
-from countperf.workflow.applications import Application, check_transfer, steps_of
+from countperf.workflow.applications import Application, check_transfer, steps_on_one_device
 from countperf.workflow.timing import kernel_at_points
 
 _REPETITIONS = 5
 _LOOK_S = 0.05
-"""How often a step that waits for another looks whether a stream has failed, s."""
+"""Time after which a step that waits for another looks again whether a stream has failed, s."""
 
 
 def run_application(application: Application, device: str | None = None, /) -> Schedule:
@@ -49,10 +48,7 @@ def run_application(application: Application, device: str | None = None, /) -> S
     DeviceError, MeasurementError, CountingError
         The device does not work, or a kernel does not run.
     """
-    steps = steps_of(application)
-    if any(step.device for step in steps):
-        message = "steps are measured on one device: all steps must be on device 0"
-        raise ParameterError(message, parameter="device")
+    steps = steps_on_one_device(application)
     found = find_device(device)
     streams: dict[str, list[int]] = {}
     for place, step in enumerate(steps):

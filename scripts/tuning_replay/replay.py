@@ -18,7 +18,6 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 from countperf.errors import KernelBuildError, MeasurementError, TuningError, WrongResultError
@@ -478,14 +477,9 @@ class ReplayBuilders(Builders):
         finally:
             self._processors.clock.sleep(lane.clock.now() - began_s)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for lane in self._lanes:
-            lane.bench.__exit__(kind, error, trace)
+            lane.bench.__exit__(*error)
 
 
 class _Lane:

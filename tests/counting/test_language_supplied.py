@@ -86,7 +86,7 @@ EXECUTED = {
     "gmem.load.32.uniform": 1,
     "gmem.store.32.stride1": 1,
 }
-"""What a compiler leaves of one execution of ``z[i] = exp(x[i])*x[i] + w[0]``, by hand."""
+"""Counts, by hand, of compiled code for one execution of ``z[i] = exp(x[i])*x[i] + w[0]``."""
 
 
 def _one_instruction(*, raw: bool, in_loop: bool, guarded: bool) -> Any:

@@ -167,7 +167,7 @@ ret
 """
 """Numbers are written side by side, and decide when they are read."""
 BY_UNEVEN_BITS = BY_LOW_BITS.replace("$0xfffffffffffffff8", "$0x1e")
-"""What is kept of a value that grows by 24 goes up and down."""
+"""Code whose masked value goes up and down while the value itself grows by 24."""
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 40, 1000])
