@@ -23,17 +23,9 @@ from functools import cached_property
 import numpy as np
 
 from countperf.errors import CountingError
-from countperf.machine_code.warp_unit import (
-    LANES,
-    UNKNOWN,
-    Bits,
-    WarpState,
-    execute,
-    is_followed,
-    lanes_of,
-    reads_of,
-    results_of,
-)
+from countperf.machine_code.warp_registers import reads_of, results_of
+from countperf.machine_code.warp_state import LANES, UNKNOWN, Bits, WarpState, lanes_of
+from countperf.machine_code.warp_unit import execute, is_followed
 
 MOST_BLOCKS = 300_000
 """Runs of instructions without a branch after which a sub-group is given up."""

@@ -10,7 +10,9 @@ import pytest
 from countperf.errors import CountingError
 from countperf.machine_code.classify_sass import classify_sass
 from countperf.machine_code.warp import Executed, WarpInstruction, WarpProgram, launched
-from countperf.machine_code.warp_unit import LANES, WarpState, execute, lanes_of, results_of
+from countperf.machine_code.warp_registers import results_of
+from countperf.machine_code.warp_state import LANES, WarpState, lanes_of
+from countperf.machine_code.warp_unit import execute
 
 _ALL = np.ones(LANES, dtype=bool)
 _MASK = 0xFFFF_FFFF
@@ -52,6 +54,11 @@ def test_single_instructions(
     opcode: str, operands: str, registers: dict[str, int], expected: int
 ) -> None:
     assert _value(opcode, operands.split(), **registers)["R1"] == expected & _MASK
+
+
+def test_moves_of_64_bits_take_both_registers() -> None:
+    found = _value("MOV.64", ["R2", "R4"], R4=7, R5=9)
+    assert (found["R2"], found["R3"]) == (7, 9)
 
 
 def test_three_short_products_are_a_long_one() -> None:

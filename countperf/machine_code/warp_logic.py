@@ -1,0 +1,194 @@
+"""Shifts, functions of bits, comparisons and choices of NVIDIA's machine code, for 32 lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from countperf.machine_code.warp_state import (
+    LANES,
+    MASK,
+    PREDICATES,
+    UNKNOWN,
+    Bits,
+    Handler,
+    Lanes,
+    WarpState,
+    joined,
+    lanes_of,
+    register_of,
+    signed,
+)
+
+_COMPARISONS: Mapping[str, Callable[[Lanes, Lanes], Bits]] = {
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+    "EQ": np.equal,
+    "NE": np.not_equal,
+}
+
+
+def _shift(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState, *, left: bool
+) -> dict[str, Lanes]:
+    value, by = state.read(operands[1]), state.read(operands[2])
+    shift = np.minimum(np.where(by == UNKNOWN, 0, by), 32)
+    right = value if "U32" in modifiers else signed(value)
+    moved = value << shift if left else right >> shift
+    return {register_of(operands[0]): joined(moved, value, by)}
+
+
+def _shift_left(m: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
+    return _shift(m, operands, state, left=True)
+
+
+def _shift_right(m: frozenset[str], operands: Sequence[str], state: WarpState) -> dict[str, Lanes]:
+    return _shift(m, operands, state, left=False)
+
+
+def _funnel_shift(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    """Follow shifts of 64 bits, lower half first, of which one half is kept."""
+    low, by, high = (state.read(each) for each in operands[1:4])
+    is_signed = bool(modifiers & {"S32", "S64"})
+    keeps_high = "HI" in modifiers
+    found: list[int] = []
+    for a, shift, b in zip(low, by, high, strict=True):
+        needs = (a, b) if modifiers & {"U64", "S64"} else ((b,) if keeps_high else (a,))
+        if shift == UNKNOWN or UNKNOWN in needs:
+            found.append(UNKNOWN)
+            continue
+        upper = int(b) - (1 << 32) if is_signed and b >= 1 << 31 else int(b)
+        whole = (max(0, upper) if b == UNKNOWN else upper) << 32 | (0 if a == UNKNOWN else int(a))
+        moved = whole << int(shift) if "L" in modifiers else whole >> int(shift)
+        found.append(moved >> 32 & MASK if keeps_high else moved & MASK)
+    return {register_of(operands[0]): np.array(found, dtype=np.int64)}
+
+
+def _bitwise(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    name, first, second = operands[0], state.read(operands[1]), state.read(operands[2])
+    operation = next((each for each in ("AND", "OR", "XOR") if each in modifiers), None)
+    if operation is None or len(operands) != 3:
+        return None
+    value = {"AND": first & second, "OR": first | second, "XOR": first ^ second}[operation]
+    return {register_of(name): joined(value, first, second)}
+
+
+def _lookup(table: int, inputs: Sequence[Lanes], bits: int) -> Lanes:
+    """Return the function of three bits that a table of eight says, bit by bit."""
+    whole = (1 << bits) - 1
+    found = np.zeros(LANES, dtype=np.int64)
+    for number in range(8):
+        if table >> number & 1:
+            term = np.full(LANES, whole, dtype=np.int64)
+            for place, value in enumerate(inputs):
+                term &= value if number >> (2 - place) & 1 else ~value & whole
+            found |= term
+    known = np.all([each != UNKNOWN for each in inputs], axis=0)
+    return np.where(known, found, UNKNOWN)
+
+
+def _table_of_bits(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes]:
+    del modifiers
+    rest = list(operands)
+    predicate = register_of(rest.pop(0)) if PREDICATES.match(rest[0]) else None
+    name, *texts = rest
+    value = _lookup(int(texts[3], 0), [state.read(each) for each in texts[:3]], 32)
+    found = {register_of(name): value}
+    if predicate is not None:
+        also = state.read(texts[4]) if len(texts) > 4 else lanes_of(0)
+        found[predicate] = np.where(value == UNKNOWN, UNKNOWN, (value != 0) | (also == 1))
+    return found
+
+
+def _table_of_predicates(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes]:
+    del modifiers
+    inputs = [state.read(each) for each in operands[2:5]]
+    return {operands[place]: _lookup(int(operands[5 + place], 0), inputs, 1) for place in (0, 1)}
+
+
+def _combined(operation: str, one: Lanes, other: Lanes) -> Lanes:
+    value = {"AND": one & other, "OR": one | other, "XOR": one ^ other}[operation]
+    known = (one != UNKNOWN) & (other != UNKNOWN)
+    if operation == "AND":
+        return np.where(known, value, np.where((one == 0) | (other == 0), 0, UNKNOWN))
+    if operation == "OR":
+        return np.where(known, value, np.where((one == 1) | (other == 1), 1, UNKNOWN))
+    return np.where(known, value, UNKNOWN)
+
+
+def _compare(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    comparison = next((each for each in _COMPARISONS if each in modifiers), None)
+    if comparison is None:
+        return None
+    first, second, also = (state.read(each) for each in operands[2:5])
+    one, other = (first, second) if "U32" in modifiers else (signed(first), signed(second))
+    outcome = _COMPARISONS[comparison](one, other)
+    known = (first != UNKNOWN) & (second != UNKNOWN)
+    if "EX" in modifiers:  # upper halves; if they are equal, lower ones decide
+        lower = state.read(operands[5])
+        outcome = np.where(one == other, lower == 1, outcome)
+        known &= lower != UNKNOWN
+    found = np.where(known, outcome.astype(np.int64), UNKNOWN)
+    operation = next((each for each in ("AND", "OR", "XOR") if each in modifiers), "AND")
+    inverse = np.where(found == UNKNOWN, UNKNOWN, 1 - found)
+    return {
+        operands[0]: _combined(operation, found, also),
+        operands[1]: _combined(operation, inverse, also),
+    }
+
+
+def _combine_predicates(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes] | None:
+    """Follow Maxwell's ``PSETP.AND.AND``; others of them mix two operations, and are unknown."""
+    if modifiers != frozenset({"AND"}):
+        return None
+    inputs = [state.read(each) for each in operands[2:5]]
+    value = _combined("AND", _combined("AND", inputs[0], inputs[1]), inputs[2])
+    return {operands[0]: value}
+
+
+def _select(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes]:
+    del modifiers
+    first, second, choice = (state.read(each) for each in operands[1:4])
+    chosen = np.where(choice == 1, first, second)
+    return {register_of(operands[0]): np.where(choice == UNKNOWN, UNKNOWN, chosen)}
+
+
+def _extreme(
+    modifiers: frozenset[str], operands: Sequence[str], state: WarpState
+) -> dict[str, Lanes]:
+    first, second, is_least = (state.read(each) for each in operands[1:4])
+    one, other = (first, second) if "U32" in modifiers else (signed(first), signed(second))
+    value = np.where(is_least == 1, np.minimum(one, other), np.maximum(one, other))
+    return {register_of(operands[0]): joined(value, first, second, is_least)}
+
+
+LOGIC: Mapping[str, Handler] = {
+    **dict.fromkeys(("LOP", "LOP32I"), _bitwise),
+    **dict.fromkeys(("IMNMX", "VIMNMX"), _extreme),
+    "SHL": _shift_left,
+    "SHR": _shift_right,
+    "SHF": _funnel_shift,
+    "LOP3": _table_of_bits,
+    "PLOP3": _table_of_predicates,
+    "PSETP": _combine_predicates,
+    "ISETP": _compare,
+    "SEL": _select,
+}
+"""Handlers of these instructions by name without modifiers."""
