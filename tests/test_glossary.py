@@ -15,9 +15,7 @@ from countperf.documents.model_names import UNCORRECTED
 from countperf.execution import issue_keys, keys
 from countperf.measurements.cases import Purpose
 from countperf.mechanistic.predict_all import model_names
-from countperf.models.compiled import COMPILED
-from countperf.models.linear import LINEAR
-from countperf.models.structural import STRUCTURAL
+from countperf.models.library import named_fits
 from countperf.properties.taxonomy import PROPERTY_ROOTS, VIEWS
 
 ROOT = Path(countperf.__file__).parent
@@ -44,6 +42,9 @@ def _verdicts() -> Iterator[str]:
                     yield str(keyword.value.value)
 
 
+SHIPPED = tuple(sorted({model for fit in named_fits().values() for model in fit.models}))
+
+
 NAMES: dict[str, tuple[str, ...]] = {
     "roots of properties": tuple(sorted(PROPERTY_ROOTS)),
     "contexts": get_args(keys.Context),
@@ -55,7 +56,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "issued events": get_args(issue_keys.IssuedEvents),
     "views": VIEWS,
     "purposes": get_args(Purpose),
-    "fitted models": (LINEAR.name, COMPILED, STRUCTURAL, UNCORRECTED),
+    "fitted models": (*SHIPPED, UNCORRECTED),
     "mechanistic models": model_names(),
     "verdicts": tuple(sorted(set(_verdicts()))),
 }

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from amaris_data import GPUS, Gpu
+from countperf.errors import UnmeasuredPropertyError
 from countperf.hardware.capabilities import capability_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.metrics import Evaluation
@@ -45,10 +46,33 @@ def test_weights_are_of_the_model_and_say_where_times_come_from(slug: str) -> No
     assert not list((ROOT / "fits" / slug).glob("measurements.jsonl*"))
 
 
-def test_kernels_of_the_catalogue_are_predicted() -> None:
-    sizes = {"n": 512, "m": 4096, "l": 512}  # a size that the paper timed: 9.6 ms on its K40c
-    found = predict("matmul-skinny/16x16/f32", sizes, weights="nvidia-k40c")
-    assert found.time_s == pytest.approx(7.6e-3, abs=0.05e-3)
+@pytest.mark.parametrize(
+    ("slug", "kernel", "sizes", "predicted_ms", "measured_ms"),
+    [
+        ("nvidia-k40c", "finite-differences", {"n": 16384}, 27.5, 37.34),
+        ("nvidia-titan-x", "finite-differences", {"n": 16384}, 13.8, 15.33),
+        ("nvidia-k40c", "convolution", {"n": 1024, "images": 3}, 9.3, 13.30),
+        ("nvidia-titan-x", "convolution", {"n": 2048, "images": 3}, 14.5, 19.32),
+        ("nvidia-k40c", "matmul-skinny", {"n": 512, "m": 4096, "l": 512}, 7.6, 9.62),
+        ("nvidia-titan-x", "matmul-skinny", {"n": 1024, "m": 8192, "l": 1024}, 22.6, 27.23),
+    ],
+)
+def test_kernels_that_the_paper_timed_are_predicted(
+    slug: str, kernel: str, sizes: dict[str, int], predicted_ms: float, measured_ms: float
+) -> None:
+    found = predict(f"{kernel}/16x16/f32", sizes, weights=slug)
+    assert found.time_s == pytest.approx(1e-3 * predicted_ms, abs=0.05e-3)
+    assert found.interval_s is not None
+    low, high = found.interval_s
+    assert low <= 1e-3 * measured_ms <= high
+
+
+@pytest.mark.parametrize("slug", ["nvidia-k40c", "nvidia-titan-x"])
+def test_what_has_no_weight_is_named_and_not_guessed(slug: str) -> None:
+    with pytest.raises(UnmeasuredPropertyError, match=r"flop\.special\.f32\.rsqrt"):
+        predict("n-body/256x1/f32", {"n": 8192}, weights=slug)
+    assert predict("finite-differences/16x16/f32", {"n": 4096}, weights=slug).complete
+    assert predict("convolution/16x16/f32", {"n": 512, "images": 3}, weights=slug).complete
 
 
 def test_intervals_hold_as_often_as_the_page_says() -> None:

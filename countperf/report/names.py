@@ -356,6 +356,28 @@ _RULES = (
         GLOBAL,
         "transactions of {size} items x bytes {direction}",
     ),
+    _rule(r"subgroups\.\d+\.arithmetic", COMPUTE, "arithmetic instructions of sub-groups"),
+    _rule(
+        r"subgroups\.\d+\.(?:local|passes)", LOCAL, "instructions of sub-groups, or passes of banks"
+    ),
+    _rule(r"subgroups\.\d+\.(?P<direction>load|store)", GLOBAL, "{direction} of sub-groups"),
+    _rule(r"subgroups\.\d+\.launched", OVERHEAD, "sub-groups"),
+    _rule(r"subgroups\.\d+\.barrier", OVERHEAD, "barriers of sub-groups"),
+    # parameters of the model of GPUs (docs/gpu-fits.md)
+    _rule("w_group", OVERHEAD, "starting work groups on a GPU"),
+    _rule("w_sub_group", OVERHEAD, "starting sub-groups"),
+    _rule("w_barrier", OVERHEAD, "barriers of sub-groups"),
+    _rule("w_barrier_alone", OVERHEAD, "barriers while few groups are resident"),
+    _rule("w_arithmetic", COMPUTE, "arithmetic instructions of sub-groups"),
+    _rule("w_arithmetic_in_a_row", CHAINS, "arithmetic of a sub-group, wave after wave"),
+    _rule("w_barrier_in_a_row", CHAINS, "barriers of a sub-group, wave after wave"),
+    _rule("w_load", GLOBAL, "load instructions of sub-groups"),
+    _rule("w_line_load", GLOBAL, "lines of 128 bytes, loaded"),
+    _rule("w_sector_load", GLOBAL, "sectors of 32 bytes, loaded"),
+    _rule("w_sector_store", GLOBAL, "sectors of 32 bytes, stored"),
+    _rule("w_distinct_load", GLOBAL, "distinct bytes, loaded"),
+    _rule("w_distinct_store", GLOBAL, "distinct bytes, stored"),
+    _rule("w_pass", LOCAL, "passes over the banks of local memory"),
     # mechanistic models
     _rule(r"compute|issue|busy", COMPUTE, "arithmetic and issue"),
     _rule(r"memory", GLOBAL, "traffic to global memory"),

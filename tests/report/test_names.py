@@ -15,11 +15,14 @@ from countperf.report.names import (
 
 
 def _features() -> set[str]:
+    """Return all features and parameters of the shipped models."""
+    shipped = [
+        load_weights(fit.name, model=model) for fit in named_fits().values() for model in fit.models
+    ]
     return {
         name
-        for fit in named_fits().values()
-        for model in fit.models
-        for name in load_weights(fit.name, model=model).by_feature
+        for weights in shipped
+        for name in (*weights.by_feature, *(each.name for each in weights.parameters))
     }
 
 
