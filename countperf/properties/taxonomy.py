@@ -113,7 +113,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (
             r"miss\.conflict\.(?:load|store)",
             "access",
-            "accesses of compiled code that miss a first-level cache: their lines share a set",
+            "accesses of compiled code that miss a first-level cache by set conflicts",
         ),
         (
             r"spill\.beyond_l1\.(?:load|store)",

@@ -1,7 +1,7 @@
 """Plain names of the parts of a time, and the group that each belongs to.
 
 Models name parts by features, such as ``issue.scalar.gmem.load.set_conflict``. People read "scalar
-loads that miss L1: their lines share its sets", in the group "memory: L2". A table maps them.
+loads that miss L1 by set conflicts", in the group "memory: L2". A table maps them.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ _WORDS = {
     "select": "selections",
     "convert": "conversions",
     "neg": "negations",
-    "dense": "side by side",
-    "sparse": "with gaps",
+    "dense": "contiguous",
+    "sparse": "non-contiguous",
     "gmem": "global",
     "lmem": "local",
     "beyond_l2": "beyond L2",
@@ -158,19 +158,19 @@ _WORDS = {
     "": "",
 }
 _STEPS = {
-    "same": "of one address for all items",
-    "next": "of neighbors side by side",
-    "offset": "of neighbors, not aligned",
-    "shifted": "of neighbors, shifted",
-    "masked": "of neighbors, masked",
-    "near": "within a line",
-    "walk": "item by item, in the same lines",
-    "l1_reuse": "item by item, from line to line",
+    "same": "of one address by all items",
+    "next": "of consecutive addresses",
+    "offset": "of consecutive unaligned addresses",
+    "shifted": "of consecutive addresses at any offset",
+    "masked": "of consecutive addresses with idle lanes",
+    "near": "of several addresses in a cache line",
+    "walk": "item by item within a cache line",
+    "l1_reuse": "of another cache line per item",
     "data": "at addresses read from data",
-    "strided": "of neighbors, from line to line between iterations",
+    "strided": "of consecutive addresses in another cache line per iteration",
     "l2_reuse": "that miss L1",
     "beyond_l2": "that miss L2",
-    "set_conflict": "that miss L1: their lines share its sets",
+    "set_conflict": "that miss L1 by set conflicts",
 }
 
 
@@ -198,9 +198,17 @@ _RULES = (
     _rule(r"rows", OVERHEAD, "starting rows of work items"),
     _rule(r"barrier\.local", OVERHEAD, "local barriers"),
     _rule(r"barrier\.global", LAUNCH, "global barriers"),
-    _rule(rf"issue\.{_UNIT}\.passes\.(?P<where>\w+)", OVERHEAD, "{unit} passes of groups {where}"),
-    _rule(rf"issue\.{_UNIT}\.rows\.(?P<where>\w+)", OVERHEAD, "{unit} rows of items {where}"),
-    _rule(rf"issue\.{_UNIT}\.carried", OVERHEAD, "{unit} values that loops carry in memory"),
+    _rule(
+        rf"issue\.{_UNIT}\.passes\.(?P<where>\w+)",
+        OVERHEAD,
+        "{unit} loops over the items of groups {where}",
+    ),
+    _rule(
+        rf"issue\.{_UNIT}\.rows\.(?P<where>\w+)",
+        OVERHEAD,
+        "{unit} loops over rows of items {where}",
+    ),
+    _rule(rf"issue\.{_UNIT}\.carried", OVERHEAD, "loop-carried {unit} values kept in memory"),
     _rule(rf"issue\.{_UNIT}\.live_across_barrier", OVERHEAD, "{unit} values live across barriers"),
     _rule(
         rf"issue\.{_UNIT}\.pmem\.(?P<direction>load|store|gather|scatter)",
@@ -246,66 +254,70 @@ _RULES = (
         LOCAL,
         "{unit} local {direction} {step}",
     ),
-    _rule(rf"bytes\.group\.{_DIRECTION}\.(?P<how>\w+)", L1, "bytes of groups' {direction} {how}"),
-    _rule(rf"segments\.group\.{_DIRECTION}", L1, "separate pieces of groups' {direction}"),
-    _rule(rf"{_DIRECTION}_(?P<level>beyond_l\w+)", FAR, "{direction}: bytes from {level}"),
+    _rule(rf"bytes\.group\.{_DIRECTION}\.(?P<how>\w+)", L1, "{how} bytes of groups' {direction}"),
+    _rule(rf"segments\.group\.{_DIRECTION}", L1, "contiguous segments of groups' {direction}"),
+    _rule(rf"{_DIRECTION}_(?P<level>beyond_l\w+)", FAR, "bytes of {direction} {level}"),
     _rule(
         rf"{_DIRECTION}_segments_(?P<level>beyond_l\w+)",
         FAR,
-        "{direction}: separate pieces from {level}",
+        "contiguous segments of {direction} {level}",
     ),
     _rule(
         rf"{_DIRECTION}_beyond_streams(?P<number>\d+)",
         FAR,
-        "{direction}: bytes in more than {number} streams per group",
+        "bytes of {direction} in more than {number} streams per group",
     ),
     _rule(
         rf"{_UNIT}_{_DIRECTION}_(?P<step>[a-z]\w*)_out_of_reach",
         TRANSLATION,
-        "{unit} {direction} {step}: address translation",
+        "address translation of {unit} {direction} {step}",
     ),
     # sums of the model that reads compiled code
-    _rule("waiting_cycles", CHAINS, "cycles that wait for results"),
-    _rule(r"divisions_(?P<type>f\d+)", COMPUTE, "{type} divisions in the code"),
-    _rule("square_roots", COMPUTE, "square roots in the code"),
-    _rule(rf"{_DIRECTION}_lines_l2", L2, "lines of {direction} that miss L1"),
-    _rule(rf"{_DIRECTION}_lines_conflict", L2, "lines of {direction} that share sets of L1"),
+    _rule("waiting_cycles", CHAINS, "stall cycles of dependent instructions"),
+    _rule(r"divisions_(?P<type>f\d+)", COMPUTE, "{type} divisions in machine code"),
+    _rule("square_roots", COMPUTE, "square roots in machine code"),
+    _rule(rf"{_DIRECTION}_lines_l2", L2, "cache lines of {direction} that miss L1"),
+    _rule(
+        rf"{_DIRECTION}_lines_conflict",
+        L2,
+        "cache lines of {direction} that miss L1 by set conflicts",
+    ),
     _rule(rf"{_DIRECTION}_bytes", L1, "bytes of groups' {direction}"),
-    _rule(rf"{_DIRECTION}_(?P<level>beyond_l2|beyond_llc)", FAR, "bytes of {direction} {level}"),
-    _rule(rf"{_DIRECTION}_segments_(?P<level>beyond_l2)", FAR, "pieces of {direction} {level}"),
     _rule(rf"{_DIRECTION}_beyond_streams", FAR, "bytes of {direction} in many streams"),
     _rule(
         rf"{_DIRECTION}_(?P<level>lines|memory_lines|data)_out_of_reach",
         TRANSLATION,
-        "{level} of {direction}: address translation",
+        "address translation of {level} of {direction}",
     ),
     _rule(
-        rf"miss\.conflict\.{_DIRECTION}", L2, "{direction} that miss L1: their lines share its sets"
+        rf"miss\.conflict\.{_DIRECTION}",
+        L2,
+        "{direction} in machine code that miss L1 by set conflicts",
     ),
     _rule(rf"spill\.beyond_l1\.{_DIRECTION}", L2, "{direction} of private values that miss L1"),
     # chains
     _rule(
         rf"issue\.{_UNIT}\.chain\.{_TYPE}\.(?P<kind>\w+)",
         CHAINS,
-        "{unit} {type} {kind} that wait for each other",
+        "dependent {unit} {type} {kind}",
     ),
     # instructions of compiled code
     _rule(r"code\.all", COMPUTE, "instructions of all kinds"),
-    _rule(r"code\.arithmetic_(?P<unit>\w+)", COMPUTE, "{unit} add, multiply, fma in the code"),
+    _rule(r"code\.arithmetic_(?P<unit>\w+)", COMPUTE, "{unit} add, multiply, fma in machine code"),
     _rule(r"code\.iop_(?P<unit>\w+)", COMPUTE, "{unit} integer instructions"),
     _rule(
         r"code\.(?P<kind>div|sqrt|special)_(?P<type>f\d+)_(?P<unit>\w+)",
         COMPUTE,
-        "{unit} {type} {kind} in the code",
+        "{unit} {type} {kind} in machine code",
     ),
     _rule(r"code\.branch", COMPUTE, "branches"),
     _rule(r"code\.broadcast", COMPUTE, "broadcasts to lanes"),
     _rule(r"code\.call", COMPUTE, "calls of functions"),
     _rule(r"code\.convert", COMPUTE, "conversions"),
-    _rule(r"code\.cycles", COMPUTE, "cycles of the code"),
+    _rule(r"code\.cycles", COMPUTE, "cycles of machine code"),
     _rule(r"code\.cycles_loop", COMPUTE, "cycles of innermost loops"),
     _rule(r"code\.cycles_operations", COMPUTE, "micro-operations"),
-    _rule(r"code\.cycles_throughput", COMPUTE, "cycles of the code if nothing waits"),
+    _rule(r"code\.cycles_throughput", COMPUTE, "cycles of machine code without stalls"),
     _rule(r"code\.extract", COMPUTE, "extractions from vectors"),
     _rule(r"code\.insert", COMPUTE, "insertions into vectors"),
     _rule(r"code\.mask", COMPUTE, "instructions on masks"),
@@ -318,7 +330,9 @@ _RULES = (
     _rule(r"code\.scatter", L1, "scatter instructions"),
     _rule(r"code\.scatter_lanes", L1, "lanes that scatters store"),
     _rule(r"code\.load_constant", L1, "loads of constants"),
-    _rule(r"code\.(?P<direction>load|store)_(?P<unit>\w+)", L1, "{unit} {direction} of the code"),
+    _rule(
+        r"code\.(?P<direction>load|store)_(?P<unit>\w+)", L1, "{unit} {direction} in machine code"
+    ),
     _rule(
         r"code\.spill_(?P<direction>load|store)_(?P<unit>\w+)", L1, "{unit} {direction} of spills"
     ),
@@ -333,7 +347,7 @@ _RULES = (
     _rule(
         r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.stride1",
         GLOBAL,
-        "{bits}-bit {direction} of neighbors",
+        "unit-stride {bits}-bit {direction}",
     ),
     _rule(
         r"gmem\.(?P<direction>load|store|min)\.(?P<bits>\d+)\.indirect",
@@ -369,8 +383,8 @@ _RULES = (
     _rule("w_barrier", OVERHEAD, "barriers of sub-groups"),
     _rule("w_barrier_alone", OVERHEAD, "barriers while few groups are resident"),
     _rule("w_arithmetic", COMPUTE, "arithmetic instructions of sub-groups"),
-    _rule("w_arithmetic_in_a_row", CHAINS, "arithmetic of a sub-group, wave after wave"),
-    _rule("w_barrier_in_a_row", CHAINS, "barriers of a sub-group, wave after wave"),
+    _rule("w_arithmetic_in_a_row", CHAINS, "arithmetic of one sub-group in all waves"),
+    _rule("w_barrier_in_a_row", CHAINS, "barriers of one sub-group in all waves"),
     _rule("w_load", GLOBAL, "load instructions of sub-groups"),
     _rule("w_line_load", GLOBAL, "lines of 128 bytes, loaded"),
     _rule("w_sector_load", GLOBAL, "sectors of 32 bytes, loaded"),
@@ -381,6 +395,6 @@ _RULES = (
     # mechanistic models
     _rule(r"compute|issue|busy", COMPUTE, "arithmetic and issue"),
     _rule(r"memory", GLOBAL, "traffic to global memory"),
-    _rule(r"latency", CHAINS, "latency that nothing hides"),
+    _rule(r"latency", CHAINS, "exposed latency"),
     _rule(r"transfer\.(?P<direction>\w+)", LAUNCH, "transfer {direction}"),
 )

@@ -98,8 +98,8 @@ def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
         ),
         pytest.param(
             {"issue.vector.arithmetic.f32": 4.5, "issue.vector.chain.f32.add": 4.0, "groups": 1.5},
-            "bound by compute and latency chains: vector f32 add, multiply, fma (45 %), vector f32"
-            " additions that wait for each other (40 %)",
+            "bound by compute and latency chains: vector f32 add, multiply, fma (45 %), dependent"
+            " vector f32 additions (40 %)",
             id="two kinds of parts, neither half of the time",
         ),
     ],

@@ -44,9 +44,9 @@ WEIGHTS = make_weights({"flop.add.f32": 1e-12, "gmem.load.32.stride1": 4e-12, "l
 def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
     assert prediction_text(WEIGHTS.predict(VECTOR, n=10**6)) == (
         "10.0 µs (95 % interval: 7.61 µs to 12.7 µs)\n"
-        "bound by memory: 32-bit loads of neighbors (80 %)\n"
+        "bound by memory: unit-stride 32-bit loads (80 %)\n"
         "axpy on pocl-testchip, n = 1000000; linear model, warm caches\n"
-        "  memory: global  8.00 µs  80 %  32-bit loads of neighbors\n"
+        "  memory: global  8.00 µs  80 %  unit-stride 32-bit loads\n"
         "  compute         1.00 µs  10 %  f32 additions\n"
         "  launch          1.00 µs  10 %  launching\n"
         "not charged by this model: i32 additions"
@@ -349,18 +349,18 @@ def test_two_predictions_are_compared_part_by_part_largest_difference_first() ->
 
     assert comparison_text(WEIGHTS.predict(VECTOR, n=10**6), WEIGHTS.predict(other)) == (
         "adds: 0.7 times the time of axpy\n"
-        "  axpy: bound by memory: 32-bit loads of neighbors (80 %)\n"
+        "  axpy: bound by memory: unit-stride 32-bit loads (80 %)\n"
         "  adds: bound by compute: f32 additions (86 %)\n"
-        "                                axpy     adds  difference\n"
-        "  time                       10.0 µs  7.00 µs    -3.00 µs\n"
-        "  32-bit loads of neighbors  8.00 µs      0 s    -8.00 µs\n"
-        "  f32 additions              1.00 µs  6.00 µs     5.00 µs\n"
-        "  launching                  1.00 µs  1.00 µs         0 s\n"
+        "                               axpy     adds  difference\n"
+        "  time                      10.0 µs  7.00 µs    -3.00 µs\n"
+        "  unit-stride 32-bit loads  8.00 µs      0 s    -8.00 µs\n"
+        "  f32 additions             1.00 µs  6.00 µs     5.00 µs\n"
+        "  launching                 1.00 µs  1.00 µs         0 s\n"
         "!!  extrapolation: far above the largest value measured: flop.add.f32; the interval is"
         " widened\n"
         "      mend: measure kernels of such sizes, and refit\n"
-        "cause: axpy takes 3.00 µs longer than adds, mostly for 32-bit loads of"
-        " neighbors (8.00 µs)"
+        "cause: axpy takes 3.00 µs longer than adds, mostly for unit-stride 32-bit"
+        " loads (8.00 µs)"
     )
 
 
