@@ -318,7 +318,7 @@ def _products(found: re.Match[str], parts: list[str], lanes: int) -> Source | No
 
 
 def _pairwise(operation: _Element, parts: list[str], lanes: int, bits: int) -> Source | None:
-    if len(parts) != 3 or "{1to" in parts[0]:
+    if len(parts) != 3:
         return None
     pairs_in = pairs_of(parts, lanes, bits)
 

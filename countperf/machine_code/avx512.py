@@ -34,6 +34,7 @@ from countperf.machine_code.integer_unit import (
     signed,
     writer,
 )
+from countperf.machine_code.lane_moves import masked_move, move_source
 from countperf.machine_code.vector_registers import LANES, VECTOR, Source, joined, source_of, split
 
 _HALF = (1 << 32) - 1
@@ -43,6 +44,10 @@ _BITWISE = re.compile(r"^vp?(and|or|xor|andn)(?:[dq]|p[sd])?$")
 _ARITHMETIC = re.compile(r"^vp(add|sub|mul|mull|maxu|minu)([dq])$")
 _SHIFTS = re.compile(r"^vp(sll|srl|sra)([dq])$")
 _BROADCASTS = re.compile(r"^vp?broadcast(?:[dq]|s[sd]|i32x[248]|i64x[24]|f\w+|i128)$")
+_SPREAD_LANES = (
+    *(("sd", 2), ("ss", 1), ("d", 1), ("q", 2), ("32x2", 2), ("32x8", 8), ("64x4", 8), ("", 4)),
+)
+"""Lanes that a broadcast repeats, by the end of its name."""
 _PIECES = re.compile(r"^v(extract|insert)[if](128|32x4|64x2|32x8|64x4)$")
 _PIECE_LANES = {"128": 4, "32x4": 4, "64x2": 4, "32x8": 8, "64x4": 8}
 
@@ -231,7 +236,7 @@ def _combined_masks(mnemonic: str, numbers: Sequence[int], bits: int) -> _MaskSo
 def _compared(
     order: Callable[[int, int], bool], parts: list[str], bits: int, is_unsigned: bool
 ) -> _MaskSource | None:
-    if len(parts) != 3 or ("{1to" in parts[0] and bits == 64):
+    if len(parts) != 3:
         return None
     register = VECTOR.match(parts[1])
     lanes = LANES[register[1]] if register is not None else 16
@@ -325,7 +330,11 @@ def packed_action(mnemonic: str, operands: str) -> Action | None:
     if "gather" in mnemonic and under is not None:
         return _gathered(mnemonic, operands, number, int(under[1]))
     plain = [*parts[:-1], parts[-1].partition("{")[0]]
-    source = _result(mnemonic, plain, lanes)
+    source = masked_move(mnemonic, parts, lanes)
+    if source is not None:
+        under = None
+    else:
+        source = _result(mnemonic, plain, lanes)
     if under is None and source is None:
         source = element_source(mnemonic, plain, lanes)
     if under is not None and source is not None:
@@ -519,10 +528,6 @@ def _result(mnemonic: str, parts: list[str], lanes: int) -> Source | None:
         return _table(found[1], parts, lanes, _size(found[2]))
     if (found := _PERMUTATIONS.match(mnemonic)) and len(parts) == 3:
         return _by_index(parts, lanes, _size(found[1]))
-    if mnemonic == "vpmovqd" and len(parts) == 2:
-        source = source_of(parts[0], min(16, 2 * lanes))
-        wide = LANES[parts[0][1]] if parts[0][1] in LANES else 2 * lanes
-        return lambda machine: source(machine)[:wide:2]
     if (found := _QUARTERS.match(mnemonic)) and len(parts) == 4:
         return _quarters(parts, lanes, is_pair=found[1] == "perm2")
     if mnemonic == "vshufps" and len(parts) == 4:
@@ -531,7 +536,7 @@ def _result(mnemonic: str, parts: list[str], lanes: int) -> Source | None:
         return _doubled(parts, lanes, is_pair=mnemonic == "vmovlhps")
     if found := _PIECES.match(mnemonic):
         return _piece(found[1], parts, _PIECE_LANES[found[2]], lanes)
-    return None
+    return move_source(mnemonic, parts, lanes)
 
 
 def _from_scalar(text: str, size: int) -> Source:
@@ -544,9 +549,7 @@ def _from_scalar(text: str, size: int) -> Source:
 
 
 def _spread(mnemonic: str, text: str, lanes: int) -> Source:
-    size = next(
-        (n for end, n in (("d", 1), ("ss", 1), ("q", 2), ("sd", 2)) if mnemonic.endswith(end)), 4
-    )
+    size = next(n for end, n in _SPREAD_LANES if mnemonic.endswith(end))
     read = _from_scalar(text, size) if text in REGISTERS else source_of(text, size)
     return lambda machine: (read(machine)[:size] * lanes)[:lanes]
 
@@ -569,8 +572,6 @@ def _elementwise(
         return None
     if is_same and parts[0] == parts[1]:
         return lambda _: (0,) * lanes
-    if size == 2 and "{1to" in parts[0]:
-        return None
     second, first = source_of(parts[0], lanes), source_of(parts[1], lanes)
 
     def compute(machine: Machine) -> Lanes:
@@ -667,8 +668,6 @@ def _spread_mask(text: str, lanes: int, bits: int) -> Source | None:
 def _ternary(parts: list[str], lanes: int) -> Source | None:
     """Combine three vectors bit by bit, by a table of eight bits."""
     table = int(parts[0].lstrip("$"), 0)
-    if "{1to8}" in parts[1]:
-        return None
     third, second, first = (source_of(part, lanes) for part in parts[1:])
 
     def combine(machine: Machine) -> Lanes:

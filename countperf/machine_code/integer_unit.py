@@ -198,6 +198,9 @@ class Machine:
             if bits < _PIECE and self._whole(address) is not None:
                 self._break_up(address)
                 return self.look(address, bits)
+            if bits == _PIECE and (address % 4 or self.has_bytes) and self._whole(address):
+                self._break_up(address)
+                return self.look(address, bits)
             if self.arrays and (value := self._element(address, bits)) is not None:
                 return value
             return self.constants.load(address, bits)
@@ -225,9 +228,8 @@ class Machine:
         self.stored += value is not None
         self.journal.written.append((address, bits, value))
         if bits >= _PIECE:
-            if self.has_bytes:
-                for offset in range(bits // 8):
-                    self.memory.pop(address + offset, None)
+            if self.has_bytes or address % 4:
+                self._make_room(address, bits // 8)
             self.memory[address] = (None if value is None else value & _HALF), _PIECE
             if bits > _PIECE:
                 self.memory[address + 4] = (None if value is None else value >> _PIECE), _PIECE
@@ -238,6 +240,16 @@ class Machine:
         for offset in range(bits // 8):
             part = None if value is None else (value >> (8 * offset)) & 0xFF
             self.memory[address + offset] = part, 8
+
+    def _make_room(self, address: int, size: int) -> None:
+        """Take away what is in some bytes, of integers that reach beyond them, too."""
+        self.has_bytes = True
+        end = address + size
+        for start in (*range(address - 3, address), *range(end - 3, end)):
+            if self.memory.get(start, (None, 0))[1] == _PIECE:
+                self._break_up(start)
+        for start in range(address, end):
+            self.memory.pop(start, None)
 
     def _whole(self, address: int) -> int | None:
         """Return where the 32 bits begin that a byte is one of."""

@@ -16,7 +16,7 @@ LANES = {"x": 4, "y": 8, "z": 16}
 Source = Callable[[Machine], Lanes]
 
 _HALF = (1 << 32) - 1
-_BROADCAST = re.compile(r"\{1to\d+\}$")
+_BROADCAST = re.compile(r"\{1to(\d+)\}$")
 
 
 def joined(lanes: Sequence[Value]) -> Value:
@@ -45,13 +45,18 @@ def source_of(text: str, lanes: int) -> Source:
     address = address_of(_BROADCAST.sub("", text))
     if address is None:
         return lambda _: UNKNOWN_LANES
-    if _BROADCAST.search(text):
-        return lambda machine: (machine.load(address(machine), 32),) * lanes
+    if found := _BROADCAST.search(text):
+        number = int(found[1])
+        return lambda machine: _loaded(machine, address(machine), lanes // number) * number
 
     def load(machine: Machine) -> Lanes:
         start = address(machine)
-        if start is None:
-            return UNKNOWN_LANES
-        return tuple(machine.load(start + 4 * lane, 32) for lane in range(lanes))
+        return UNKNOWN_LANES if start is None else _loaded(machine, start, lanes)
 
     return load
+
+
+def _loaded(machine: Machine, start: Value, lanes: int) -> Lanes:
+    if start is None:
+        return (None,) * lanes
+    return tuple(machine.load(start + 4 * lane, 32) for lane in range(lanes))

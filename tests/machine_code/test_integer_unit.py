@@ -176,3 +176,15 @@ def test_constants_of_the_object() -> None:
     assert constants.load(20, 64) is None
     assert constants.load(8, 8) is None
     assert Machine(constants=constants).load(16, 32) == 0x03020100
+
+
+def test_integers_that_overlap_in_memory_share_their_bytes() -> None:
+    machine = Machine()
+    machine.store(0x100, 32, 0x44332211)
+    machine.store(0x104, 32, 0x88776655)
+    machine.store(0x103, 32, 0)  # the last byte of one, three of the next
+    assert machine.load(0x107, 8) == 0x88
+    assert machine.load(0x100, 32) == 0x00332211
+    assert machine.load(0x104, 32) == 0x88000000
+    machine.store(0x110, 64, 0x0102030405060708)
+    assert machine.load(0x112, 32) == 0x03040506
