@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from countperf.errors import KernelSpecificationError
 from countperf.measurements import Purpose
-from measurement_kernels import extended, paper, paper_tests, published, random_shapes
+from measurement_kernels import downstream, extended, paper, paper_tests, published, random_shapes
 from measurement_kernels.applications import APPLICATIONS
 from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.groups import GroupShape, SizeClass, group_shapes
 from measurement_kernels.variants.sets import VARIANTS_PREFIX, variant_entries, variant_sets
 
-__all__ = ["CatalogEntry", "entries", "entry", "families", "group_shapes"]
+__all__ = ["APART", "CatalogEntry", "entries", "entry", "families", "group_shapes"]
+
+APART: Mapping[Collection | None, Callable[[], Iterable[CatalogEntry]]] = {
+    "published": published.entries,
+    "downstream": downstream.entries,
+}
+"""Collections that are listed only by their names; families begin with these."""
 
 
 @cache
@@ -35,13 +41,13 @@ def _variants() -> dict[str, CatalogEntry]:
 
 
 @cache
-def _published() -> dict[str, CatalogEntry]:
-    return {each.name: each for each in published.entries()}
+def _apart(collection: Collection | None) -> dict[str, CatalogEntry]:
+    return {each.name: each for each in APART[collection]()}
 
 
 def _kernels(purpose: Purpose | None, collection: Collection | None) -> dict[str, CatalogEntry]:
-    if collection == "published":
-        return _published()
+    if collection in APART:
+        return _apart(collection)
     return _variants() if purpose == "variant" else _everything()
 
 
@@ -49,7 +55,8 @@ def _named(name: str) -> dict[str, CatalogEntry]:
     """Return the kernels among which a name is looked up."""
     if name.startswith(VARIANTS_PREFIX):
         return _variants()
-    return _published() if name.startswith(published.PUBLISHED_PREFIX) else _everything()
+    apart = next((each for each in APART if name.startswith(f"{each}-")), None)
+    return _apart(apart) if apart else _everything()
 
 
 def families(
@@ -61,8 +68,8 @@ def families(
     ----------
     purpose : {"measurement", "test", "application", "variant"} or None
         Only families of this purpose; None: all but sets of variants.
-    collection : {"paper", "extended", "random", "published"} or None
-        Only families of this collection; None: all but the published ones.
+    collection : {"paper", "extended", "random", "published", "downstream"} or None
+        Only families of this collection; None: all but the last two.
 
     Returns
     -------
@@ -98,9 +105,9 @@ def entries(
         Only shapes of this one of the paper's sets.
     element_type : {"f32", "f64"} or None
         Only this element type; None: all. The paper's is ``f32``.
-    collection : {"paper", "extended", "random", "published"} or None
-        The paper's kernels, those beyond its classes, families of random shapes, or kernels whose
-        times others have published; None: all but the published ones.
+    collection : {"paper", "extended", "random", "published", "downstream"} or None
+        The paper's kernels, those beyond its classes, families of random shapes, kernels whose
+        times others have published, or kernels of other projects; None: all but the last two.
     purpose : {"measurement", "test", "application", "variant"} or None
         Kernels for fits (``measurement``) or for evaluations; None: all but sets of variants.
 
@@ -116,7 +123,7 @@ def entries(
     ParameterError
         There is no such set of shapes.
     """
-    listed = collection if collection == "published" else None
+    listed = collection if collection in APART else None
     known = families(purpose="variant" if purpose == "variant" else None, collection=listed)
     if family is not None and family not in known:
         raise _unknown("family of kernels", family, known)

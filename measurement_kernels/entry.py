@@ -26,7 +26,7 @@ from measurement_kernels.groups import GroupShape, label, round_up
 ONLY_VARIANT = "plain"
 """Variant of a family with a single variant; names leave it out."""
 
-Collection: TypeAlias = Literal["paper", "extended", "random", "published"]
+Collection: TypeAlias = Literal["paper", "extended", "random", "published", "downstream"]
 """Group of families that campaigns measure together."""
 
 COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
@@ -52,9 +52,9 @@ class CatalogEntry:
         Work items per group along local axes 0 and 1.
     element_type : {"f32", "f64"}
         Type of the numbers that it computes with.
-    collection : {"paper", "extended", "random", "published"}
-        The paper's classes, classes beyond them, families of random shapes, or kernels whose times
-        others have published.
+    collection : {"paper", "extended", "random", "published", "downstream"}
+        The paper's classes, classes beyond them, families of random shapes, kernels whose times
+        others have published, or kernels as other projects' generators hand them out.
     purpose : {"measurement", "test", "application", "variant"}
         Fits may use only ``measurement``; evaluations use the others.
     description : str

@@ -20,6 +20,7 @@ from pymbolic import parse
 from pymbolic.mapper.evaluator import EvaluationMapper
 from pymbolic.primitives import If
 
+from countperf.measurements import Purpose
 from measurement_kernels.arguments import (
     ELEMENT_TYPES,
     Argument,
@@ -383,6 +384,7 @@ def program_entry(
     exponent_steps: tuple[int, ...],
     *,
     collection: Collection = "extended",
+    purpose: Purpose = "measurement",
     builder: Callable[[], TranslationUnit] | None = None,
     statistics: Mapping[str, StatisticBySize] | None = None,
 ) -> CatalogEntry:
@@ -394,7 +396,7 @@ def program_entry(
         The program; the bases of its sizes are for a slow device.
     shape : Shape or (int, int)
         The shape; if `builder` is given, only the shape of the work group.
-    family, variant, description, exponent_steps, collection
+    family, variant, description, exponent_steps, collection, purpose
         As in `CatalogEntry`.
     builder : callable, optional
         By default `build` with the program and the shape.
@@ -407,6 +409,7 @@ def program_entry(
         group_shape=shape.group_shape if isinstance(shape, Shape) else shape,
         element_type=program.element_type,
         collection=collection,
+        purpose=purpose,
         description=description,
         exponents=range(_exponents(program, exponent_steps[-1])),
         exponent_steps=exponent_steps,

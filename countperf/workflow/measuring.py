@@ -22,7 +22,7 @@ from countperf.harness.runner import KernelRunner
 from countperf.harness.size_selection import calibrate
 from countperf.measurements import PURPOSES
 from countperf.properties.count_properties import count_kernel
-from measurement_kernels.catalog import entries, group_shapes
+from measurement_kernels.catalog import APART, entries, group_shapes
 from measurement_kernels.catalog import families as all_families
 from measurement_kernels.entry import COLLECTIONS
 from measurement_kernels.variants.sets import variant_entries, variant_sets
@@ -123,7 +123,7 @@ def profile_entries(
     purposes : sequence of {"measurement", "test", "application", "variant"}
         Only these; by default the named families whatever they are for, and if none is named,
         measurement and test kernels.
-    collections : sequence of {"paper", "extended", "random"}
+    collections : sequence of {"paper", "extended", "random", "published", "downstream"}
         Only these; by default the named families wherever they belong, and if none is named, what
         the profile says.
     max_group_size : int, optional
@@ -148,6 +148,8 @@ def profile_entries(
     if not collections:
         collections = COLLECTIONS if families else profile.collections
 
+    listed: tuple[Collection | None, ...] = (None, *(c for c in collections if c in APART))
+
     def fits(e: CatalogEntry) -> bool:
         if e.collection == "paper":
             return e.purpose != "measurement" or e.group_shape in wanted
@@ -157,7 +159,8 @@ def profile_entries(
         e
         for purpose in PURPOSES
         if purpose in purposes
-        for e in entries(element_type=None, purpose=purpose, collection=None)
+        for each in listed
+        for e in entries(element_type=None, purpose=purpose, collection=each)
         if e.collection in collections
         and fits(e)
         and (purpose == "application" or e.collection != "paper" or e.element_type in element_types)
@@ -218,7 +221,7 @@ def measure_catalogue(
         The paper's kernels of these types only, by default f32; all others have their own.
     purposes : sequence of {"measurement", "test", "application", "variant"}, optional
         As for `profile_entries`: by default the named families, or measurement and test kernels.
-    collections : sequence of {"paper", "extended", "random"}, optional
+    collections : sequence of {"paper", "extended", "random", "published", "downstream"}, optional
         Only these; as in `profile_entries`.
     shapes_per_kernel : int, optional
         Group shapes that are measured; by default as many as the profile says.
@@ -342,7 +345,11 @@ def _measure(
 
 
 def _check_families(families: Sequence[str]) -> None:
-    known = (*all_families(purpose=None, collection=None), *all_families(purpose="variant"))
+    known = (
+        *all_families(purpose=None, collection=None),
+        *(name for each in APART for name in all_families(purpose=None, collection=each)),
+        *all_families(purpose="variant"),
+    )
     for family in families:
         if family not in known:
             raise KernelSpecificationError(

@@ -30,6 +30,10 @@ family                      what it varies
 ``function-maps``           special functions and powers of each element
 ``function-loops``          sums of them in loops, called by all items or by some
 ``guards``                  copies, stencils and others in groups that need not divide the sizes
+``one-group``               nests that nobody transformed: one group, mostly of one item
+``element-einsums``         contractions of each element, in groups that need not divide them
+``register-blocks``         products whose items hold blocks of results and operands in registers
+``around-caches``           streams of 100 KiB to 200 MiB
 ==========================  ====================================================================
 
 Indices with divisions (``a[i // 4]``) are not among them: an access whose address does not change
@@ -41,7 +45,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from measurement_kernels.entry import CatalogEntry
-from measurement_kernels.extended import arithmetic, groups, memory, results, through_data
+from measurement_kernels.extended import (
+    arithmetic,
+    groups,
+    memory,
+    of_others,
+    results,
+    through_data,
+)
 
 _FAMILIES = (
     arithmetic.chains,
@@ -61,6 +72,7 @@ _FAMILIES = (
     results.group_reductions,
     arithmetic.function_maps,
     groups.guards,
+    of_others.entries,
 )
 
 

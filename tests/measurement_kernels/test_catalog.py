@@ -90,6 +90,10 @@ EXTENDED = {
     "group-reduction": 8,
     "function-maps": 36,
     "function-loops": 52,
+    "one-group": 24,
+    "element-einsums": 14,
+    "register-blocks": 12,
+    "around-caches": 4,
 }
 TESTS = ("finite-differences", "matmul-skinny", "convolution", "n-body")
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 PUBLISHED = entries(collection="published")
-EVERYTHING = (*entries(element_type=None, purpose=None), *PUBLISHED)
+DOWNSTREAM = entries(collection="downstream", element_type=None, purpose=None)
+EVERYTHING = (*entries(element_type=None, purpose=None), *PUBLISHED, *DOWNSTREAM)
 
 
 def _runs_on_device() -> list[CatalogEntry]:

@@ -43,6 +43,10 @@ class SteppingError(Exception):
     """The group cannot be run, or takes too many steps."""
 
 
+class TooManyStepsError(SteppingError):
+    """The group takes too many steps."""
+
+
 @cache
 def stepper() -> Path:
     """Compile the program that steps.
@@ -116,7 +120,8 @@ def stepped(
     except subprocess.TimeoutExpired as error:
         raise SteppingError(f"not done after {_PATIENCE_S} s") from error
     if run.returncode:
-        raise SteppingError(run.stderr.strip() or f"ended with status {run.returncode}")
+        error = TooManyStepsError if "too many steps" in run.stderr else SteppingError
+        raise error(run.stderr.strip() or f"ended with status {run.returncode}")
     counts: Counter[int] = Counter()
     outside = 0
     for line in run.stdout.splitlines():
@@ -190,6 +195,8 @@ class Steppable:
         program = self.kernel.programs[launch.kernel]
         entry = entry_of(program, launch.kernel, launch.group_shape)
         executed = program.executed(entry, pocl_group(launch, number))
+        if executed.total() > most_steps:
+            raise TooManyStepsError(f"{executed.total()} instructions are too many steps")
         native, _ = stepped(self.objects[launch.kernel], launch, number, most_steps)
         lines = {line.address: line for line in program.lines}
         followed = {program.lines[place].address: count for place, count in executed.items()}

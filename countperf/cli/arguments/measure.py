@@ -49,9 +49,10 @@ def configure(command: argparse.ArgumentParser) -> None:
         "--collection",
         action="append",
         default=[],
-        choices=("paper", "extended", "random"),
-        help="only the paper's kernels, the extended classes, or the families of random shapes "
-        "(repeatable; default: the named families, or what the profile says)",
+        choices=("paper", "extended", "random", "published", "downstream"),
+        help="only the paper's kernels, the extended classes, the families of random shapes, "
+        "kernels of publications, or kernels of other projects, which judge fits with --purpose "
+        "application (repeatable; default: the named families, or what the profile says)",
     )
     command.add_argument(
         "--element-type",

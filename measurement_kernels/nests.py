@@ -1,0 +1,112 @@
+"""Loop nests as generators of kernels hand them out: untransformed, or one loop in groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, partial
+
+from loopy import TranslationUnit
+
+from countperf.measurements import Purpose
+from measurement_kernels.arguments import SizeParameter, arrays
+from measurement_kernels.entry import CatalogEntry, Collection
+from measurement_kernels.programs import (
+    Divided,
+    Formula,
+    Program,
+    Recurrence,
+    Shape,
+    build,
+    program_entry,
+)
+
+_POINTS = 150_000
+"""Innermost iterations of a nest at its smallest size: about a tenth of a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops around assignments to arrays; the size n scales.
+
+    Attributes
+    ----------
+    loops : str
+        Loops with their extents, separated by blanks: ``e:n i:10 j:10``.
+    arrays : str
+        As `measurement_kernels.arguments.arrays` reads it.
+    assignments : tuple of (str, str) or Recurrence
+        Targets and values; a value may begin with the loops of a sum: ``sum j: a[i, j]*x[j]``.
+    items : Mapping from str to int
+        Loops that are divided among work groups, and items of a group along them, the first along
+        axis 0; none: one group of one item computes everything.
+    groups : str
+        Loops of which each iteration is a group, separated by blanks.
+    element_type : {"f32", "f64"}
+        Type of the arrays.
+    """
+
+    loops: str
+    arrays: str
+    assignments: tuple[tuple[str, str] | Recurrence, ...]
+    items: tuple[tuple[str, int], ...] = ()
+    groups: str = ""
+    element_type: str = "f64"
+    base: int = field(default=0)
+
+    def program(self, name: str) -> Program:
+        """Return the computation."""
+        extents = dict(loop.split(":") for loop in self.loops.split())
+        points = 1
+        for extent in extents.values():
+            points *= int(extent) if extent.isdecimal() else 1
+        return Program(
+            name,
+            tuple((n, int(to) if to.isdecimal() else to) for n, to in extents.items()),
+            tuple(
+                each if isinstance(each, Recurrence) else _formula(*each)
+                for each in self.assignments
+            ),
+            (SizeParameter("n", base=self.base or max(3, _POINTS // points)),),
+            arrays(self.arrays),
+            self.element_type,
+        )
+
+    def entry(
+        self,
+        family: str,
+        variant: str,
+        description: str,
+        *,
+        steps: tuple[int, ...] = (0, 3),
+        collection: Collection = "extended",
+        purpose: Purpose = "measurement",
+    ) -> CatalogEntry:
+        """Return the catalogue's entry; parameters are those of `program_entry`."""
+        program = self.program(f"{family}_{variant}".replace("-", "_"))
+        divided = tuple(
+            Divided(loop, axis, number) for axis, (loop, number) in enumerate(self.items)
+        )
+        shape = Shape(divided, groups=tuple(self.groups.split()))
+        return program_entry(
+            program,
+            shape,
+            family,
+            variant,
+            description,
+            steps,
+            collection=collection,
+            purpose=purpose,
+            builder=partial(build, program, shape) if divided else partial(_untransformed, program),
+        )
+
+
+def _formula(target: str, value: str) -> Formula:
+    head, colon, term = value.partition(": ")
+    if not colon:
+        return Formula(target, (value,))
+    return Formula(target, (term,), summed=tuple(head.removeprefix("sum ").split()))
+
+
+@cache
+def _untransformed(program: Program) -> TranslationUnit:
+    return program.unit()
