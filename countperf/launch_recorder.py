@@ -154,7 +154,7 @@ _active: list[Recorder] = []
 _lock = threading.Lock()
 
 
-# {{{ wrapping Loopy's executors
+# --- wrapping Loopy's executors
 
 
 def _install() -> None:
@@ -219,6 +219,3 @@ class _Loader(importlib.abc.Loader):
         self._loader.exec_module(module)
         with contextlib.suppress(Exception):  # the program is not to be disturbed
             _wrap(module)
-
-
-# }}}

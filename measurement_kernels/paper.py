@@ -38,7 +38,7 @@ _LINE = "{ [i]: 0 <= i < n }"
 _PLANE = "{ [i, j]: 0 <= i < n and 0 <= j < m }"
 
 
-# {{{ 1, 2: matrix products, c = a · b
+# --- 1, 2: matrix products, c = a · b
 
 PRODUCT_ARGUMENTS = arrays("a[n, m], b[m, l], output c[n, l]")
 """Arguments of a matrix product."""
@@ -121,9 +121,7 @@ _PRODUCTS = (
     ),
 )
 
-# }}}
-
-# {{{ 3: z = a·x + b·y on every element, every other, or every third
+# --- 3: z = a·x + b·y on every element, every other, or every third
 
 
 def _weighted_sum(arguments: Arrays, parameters: Sizes) -> Results:
@@ -163,9 +161,7 @@ _VECTOR_SCALE_ADD = tuple(
     for stride, role in ((1, "output"), (2, "updated"), (3, "updated"))
 )
 
-# }}}
-
-# {{{ 4: transpose, one work item per element of b
+# --- 4: transpose, one work item per element of b
 
 
 def transposed(arguments: Arrays, parameters: Sizes) -> Results:
@@ -206,9 +202,7 @@ _TRANSPOSES = tuple(
     )
 )
 
-# }}}
-
-# {{{ 5: access with stride 1, one work item per element
+# --- 5: access with stride 1, one work item per element
 
 
 def _sum_of_vectors(names: str, arguments: Arrays, parameters: Sizes) -> Results:
@@ -248,9 +242,7 @@ _STRIDE1 = tuple(
     )
 )
 
-# }}}
-
-# {{{ 6, 7: access with stride 2 or 3 that uses every element in the end
+# --- 6, 7: access with stride 2 or 3 that uses every element in the end
 
 TERMS = 256
 """Pairs or triples that each work item sums."""
@@ -295,9 +287,7 @@ _STRIDED = tuple(
     )
 )
 
-# }}}
-
-# {{{ 8: arithmetic of one kind, nearly without memory access
+# --- 8: arithmetic of one kind, nearly without memory access
 #
 # Each work item sums k terms into its element of the result. A term is a chain of operations of one
 # kind on the loop index, from 1 to k, converted to the element type. The sum adds one addition per
@@ -377,9 +367,7 @@ _ARITHMETIC = tuple(
     for terms in TERM_COUNTS
 )
 
-# }}}
-
-# {{{ 9: the kernel that does nothing, in as many groups as an n by m matrix would take
+# --- 9: the kernel that does nothing, in as many groups as an n by m matrix would take
 
 _EMPTY = LoopyKernel(
     family="empty",
@@ -394,8 +382,6 @@ _EMPTY = LoopyKernel(
     transform=ONE_PER_ITEM,
     expected=lambda arguments, parameters: {},  # noqa: ARG005 - as for all kernels
 )
-
-# }}}
 
 KERNELS: tuple[LoopyKernel, ...] = (
     *_PRODUCTS,

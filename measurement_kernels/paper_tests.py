@@ -18,7 +18,7 @@ from measurement_kernels.loopy_kernels import (
 )
 from measurement_kernels.paper import TILED_PRODUCT, TILED_SIZES
 
-# {{{ 5-point stencil with a quadratic source term
+# --- 5-point stencil with a quadratic source term
 
 STENCIL_ARGUMENTS = arrays("u[n + 2, n + 2], output res[n, n]")
 """Arguments of the stencil: n by n points and a halo of one."""
@@ -59,9 +59,7 @@ _FINITE_DIFFERENCES = LoopyKernel(
     expected=stencil,
 )
 
-# }}}
-
-# {{{ tiled matrix product with n = l = m/8
+# --- tiled matrix product with n = l = m/8
 
 _SKINNY = TILED_PRODUCT(
     family="matmul-skinny",
@@ -73,9 +71,7 @@ _SKINNY = TILED_PRODUCT(
     check={"n": 2, "m": 4, "l": 3},
 )
 
-# }}}
-
-# {{{ three 7 by 7 filters on RGB images of n by n
+# --- three 7 by 7 filters on RGB images of n by n
 #
 # ``r[i, j, x, y] = sum(m[i, w+x-xi, w+y-eta, c] * f[j, w+xi, w+eta, c])`` over colors c and offsets
 # xi, eta from -w to w = 3; images have a margin of w. The paper's layout: local axis 0 runs along
@@ -141,9 +137,7 @@ _CONVOLUTION = LoopyKernel(
     expected=_filtered_images,
 )
 
-# }}}
-
-# {{{ sums of inverse distances between n points
+# --- sums of inverse distances between n points
 #
 # ``pot[i] = sum(rsqrt(sum((x[k, i] - x[k, j])**2 for k in range(3))) if i != j else 0)`` over j;
 # one work item per point. Each group fetches blocks of 3 by 256 points, lanes along points
@@ -200,8 +194,6 @@ _N_BODY = LoopyKernel(
     ),
     expected=_potentials,
 )
-
-# }}}
 
 KERNELS = (_FINITE_DIFFERENCES, _SKINNY, _CONVOLUTION, _N_BODY)
 """All of them."""

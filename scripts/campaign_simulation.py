@@ -24,19 +24,19 @@ from countperf.harness.protocols import PROTOCOLS
 from countperf.harness.size_selection import calibrate
 from countperf.harness.sizes import SizeLimits
 from countperf.properties.count_properties import count_kernel
-from countperf.workflow import gpu_stages
-from countperf.workflow.gpu_campaign import run_campaign
-from countperf.workflow.gpu_stages import Options, Stage, plan
 from countperf.workflow.measuring import PROFILES, profile_entries
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.variants.sets import variant_entries, variant_sets
+from rental import stages as gpu_stages
+from rental.campaign import run_campaign
+from rental.stages import Options, Stage, plan
 
 if TYPE_CHECKING:
     from countperf.harness.runner import Run
     from countperf.measurements import KernelCase, Purpose
     from countperf.properties.vector import PropertyVector
-    from countperf.workflow.gpu_summary import Progress
     from measurement_kernels.entry import CatalogEntry
+    from rental.summary import Progress
 
 RUN_OVERHEAD_S = 1e-5
 _MEMORY_BYTES = 16 * 2**30

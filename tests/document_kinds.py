@@ -40,8 +40,8 @@ from countperf.report.launches import (
 )
 from countperf.tuning.result import Plan
 from countperf.workflow import kernels
-from countperf.workflow.gpu_summary import Progress
 from countperf.workflow.timing import Timing as KernelTiming
+from rental.summary import Progress
 from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights
 from tests.mutations import Kind

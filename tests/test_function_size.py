@@ -11,8 +11,6 @@ MOST = 60
 
 LONGER = {
     "countperf.mechanistic.mwp_cwp:mwp_cwp_cycles": "the formulas of the paper, one after another",
-    "countperf.mechanistic.simulation:in_order": "literal twin of what Numba compiles",
-    "countperf.mechanistic.simulation:any_order": "literal twin of what Numba compiles",
     "countperf.mechanistic.simulation_core:in_order": "Numba compiles it as one function",
 }
 

@@ -264,7 +264,7 @@ class Footprints:
         self._cells: dict[tuple[str, str], tuple[Any, Layout, bool]] = {}
         self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
 
-    # {{{ addresses
+    # --- addresses
 
     def layout(self, access: MemoryAccess) -> Layout:
         """Return how the array of an access lies in memory."""
@@ -325,9 +325,7 @@ class Footprints:
         layout = self.layout(access)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
-    # }}}
-
-    # {{{ classes
+    # --- classes
 
     def classes(
         self, access: MemoryAccess, layout: Layout, stride: _Stride
@@ -478,8 +476,6 @@ class Footprints:
             kernel=self.kernel.name,
             where=access.array,
         )
-
-    # }}}
 
 
 def _sorted_out(

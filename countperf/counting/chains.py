@@ -151,7 +151,7 @@ def _name_of(reference: Any) -> str:
     return named.name
 
 
-# {{{ dependences
+# --- dependences
 
 
 def _edges(body: Sequence[Step], loop: str, type_names: Mapping[str, str]) -> list[_Edge]:
@@ -214,9 +214,7 @@ def _references(expression: Any, names: Mapping[str, str]) -> set[Any]:
     return found
 
 
-# }}}
-
-# {{{ operations on the way
+# --- operations on the way
 
 
 def operations_between(expression: Any, reference: Any, type_name: str) -> Counter[str]:
@@ -344,9 +342,7 @@ def _function_kind(function: Any) -> str:
     return "fma" if name in {"fma", "mad"} else "pow" if name == "pow" else "special"
 
 
-# }}}
-
-# {{{ cycles
+# --- cycles
 
 
 def _cycles(number: int, edges: Sequence[_Edge]) -> list[_Cycle]:
@@ -424,6 +420,3 @@ def _components(number: int, following: Sequence[Sequence[_Edge]]) -> list[set[i
         done |= component
         result.append(component)
     return result
-
-
-# }}}

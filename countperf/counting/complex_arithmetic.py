@@ -82,7 +82,7 @@ class ComplexRules(TupleCounter):
             else:
                 self._operation("special", real, times * number, kind)
 
-    # {{{ types
+    # --- types
 
     def _constant_type(self, value: Any) -> DType | None:
         """Complex constants without a type have single precision, as Loopy takes them."""
@@ -138,9 +138,7 @@ class ComplexRules(TupleCounter):
         """Tally a real operand, which a helper takes in the precision of its complex ones."""
         self._as_type(expr, real_part(target))
 
-    # }}}
-
-    # {{{ sums and products
+    # --- sums and products
 
     def map_sum(self, expr: Any) -> DType | None:
         """A complex sum: complex terms as a binary tree, the sum of real ones added to it."""
@@ -275,8 +273,6 @@ class ComplexRules(TupleCounter):
                 result = self._join((result, dtype))
                 self._operation(name, result)
         return result
-
-    # }}}
 
     def map_quotient(self, expr: Any) -> DType | None:
         """Complex quotients by the helper for the kinds of their operands."""

@@ -109,7 +109,7 @@ class Domains:
         self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
         self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
 
-    # {{{ names
+    # --- names
 
     @cached_property
     def inames(self) -> frozenset[str]:
@@ -169,8 +169,6 @@ class Domains:
                 if isinstance(tag, tag_class):
                     result[name] = tag.axis
         return result
-
-    # }}}
 
     def grid(self, instruction_ids: Iterable[str]) -> Grid:
         """Return the launch geometry that instructions of one device program need."""

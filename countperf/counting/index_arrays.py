@@ -205,7 +205,7 @@ class _Limits:
             self.limits[name] = first, last
         return True
 
-    # {{{ what a value depends on
+    # --- what a value depends on
 
     def sources(self, expression: Any, seen: frozenset[str] = frozenset()) -> frozenset[str]:
         """Return the integer arrays among the arguments on which a value depends."""
@@ -247,9 +247,7 @@ class _Limits:
             found.append(expression)
         return found
 
-    # }}}
-
-    # {{{ what a value may be
+    # --- what a value may be
 
     def interval(self, expression: Any) -> _Interval:
         """Return the smallest and the largest value that an expression may have."""
@@ -281,8 +279,6 @@ class _Limits:
         domain, _ = at_values(domain, self.sizes)
         found = extremes(domain, [QuasiPolynomial.name(iname)])
         return (0, -1) if found is None else found[0]
-
-    # }}}
 
 
 class _Names(WalkMapper[[]]):

@@ -331,6 +331,3 @@ def _ranks(name: str, points: Points, place: Place) -> NDArray[np.int64]:
     first = np.full(count, _INACTIVE, np.int64)
     np.minimum.at(first, code, points[name])
     return points[name] - first[code]
-
-
-# }}}

@@ -126,7 +126,7 @@ def _why_unused(domains: Domains, given: Statistics, name: str, needs: _Needs) -
     )
 
 
-# {{{ gathering
+# --- gathering
 
 
 def _lacking(domains: Domains, ids: Collection[str], supplied: Collection[str]) -> _Needs:
@@ -202,10 +202,7 @@ def _name_of(condition: Any, text: str, instruction_id: str, given: Statistics) 
     return instruction_id if text in given.inames or text == type(condition).__name__ else text
 
 
-# }}}
-
-
-# {{{ the error
+# --- the error
 
 
 def _error(domains: Domains, needs: _Needs) -> DataDependentControlFlowError:
@@ -255,6 +252,3 @@ def _asked(needs: _Needs) -> str:
 
 def _joined(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-# }}}

@@ -160,7 +160,7 @@ class InstructionCounter(RefusingMapper):
         self._type_reader: Any = None
         self.to_index = cache(to_condition.to_polynomial.rec)  # nothing counts in what it can map
 
-    # {{{ bookkeeping
+    # --- bookkeeping
 
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key occurs in one execution of an instruction.
@@ -288,9 +288,7 @@ class InstructionCounter(RefusingMapper):
         """Numbers are constants."""
         return self._constant_type(expr)
 
-    # }}}
-
-    # {{{ leaves
+    # --- leaves
 
     def _constant_type(self, value: Any) -> DType | None:
         """Constants are free; untyped ones take the type of the context."""
@@ -412,9 +410,7 @@ class InstructionCounter(RefusingMapper):
             f"the assignee {assignee} ({type(assignee).__name__})", "assign to array elements"
         )
 
-    # }}}
-
-    # {{{ arithmetic
+    # --- arithmetic
 
     def _join(self, types: Sequence[DType | None]) -> DType | None:
         result: DType | None = None
@@ -622,9 +618,7 @@ class InstructionCounter(RefusingMapper):
             self._operation("special", result, name=name)
         return result
 
-    # }}}
-
-    # {{{ logic
+    # --- logic
 
     def map_comparison(self, expr: Any) -> DType | None:
         """A comparison of data is one ``compare``; of loop variables it is free."""
@@ -720,8 +714,6 @@ class InstructionCounter(RefusingMapper):
         """Return how often a condition on data holds, or does not, as it is stated; None if not."""
         share = self.statistics.probability(test, instruction)
         return share if share is None or holds else 1 - share
-
-    # }}}
 
 
 def _is_linear(part: Any) -> bool:

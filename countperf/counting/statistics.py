@@ -124,7 +124,7 @@ class Statistics(Mapping[str, Fraction]):
             f"kernel '{self.kernel.name}': {what}", kernel=self.kernel.name, where=name
         )
 
-    # {{{ mapping
+    # --- mapping
 
     def __getitem__(self, name: str) -> Fraction:
         return self._numbers[name]
@@ -134,8 +134,6 @@ class Statistics(Mapping[str, Fraction]):
 
     def __len__(self) -> int:
         return len(self._numbers)
-
-    # }}}
 
     def _use(self, name: str) -> Fraction:
         self.used.add(name)

@@ -322,7 +322,7 @@ class _Builder:
             return Refusable(count=None, reason=str(error))
         return Refusable(count=count)
 
-    # {{{ loops
+    # --- loops
 
     def _around(self, outline: RegionOutline) -> tuple[LoopAnalysis, ...]:
         groups = self._within(outline.instruction_ids) & frozenset(self.domains.group_axes)
@@ -405,8 +405,6 @@ class _Builder:
             return Refusable(count=counts.pop())
         return Refusable(count=None, reason="its instructions run in different work items")
 
-    # }}}
-
     def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
         instruction = self.instruction(instruction_id)
         predicates, probability = self.domains.predicate_conditions(instruction)
@@ -426,7 +424,7 @@ class _Builder:
             place=place,
         )
 
-    # {{{ chains
+    # --- chains
 
     def _find_chains(self, outlines: tuple[RegionOutline, ...]) -> None:
         types: dict[str, str] = {}
@@ -473,5 +471,3 @@ class _Builder:
             steps=trips_of(self.domains, carried, around),
             accumulators=accumulators,
         )
-
-    # }}}

@@ -270,7 +270,7 @@ def bank_conflicts(
     )
 
 
-# {{{ patterns
+# --- patterns
 
 
 def _check_positive(**values: int) -> None:
@@ -345,9 +345,7 @@ def _parameters_needed(access: AccessAnalysis) -> CountingError:
     )
 
 
-# }}}
-
-# {{{ sub-groups
+# --- sub-groups
 
 
 def _tally(
@@ -410,6 +408,3 @@ def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _times(counted: Mapping[int, int], repeats: int) -> Distribution:
     return tuple(sorted((value, number * repeats) for value, number in counted.items()))
-
-
-# }}}

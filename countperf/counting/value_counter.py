@@ -77,7 +77,7 @@ class ValueCounter(TupleCounter):
         self._is_speculated = False
         self._pins: frozenset[str] = frozenset()  # of the operands of the node at work
 
-    # {{{ from instruction to instruction
+    # --- from instruction to instruction
 
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key is left of one execution of an instruction."""
@@ -198,9 +198,7 @@ class ValueCounter(TupleCounter):
     def _versions_in(self, expr: Any) -> frozenset[tuple[str, int]]:
         return frozenset((name, self._values.version(name)) for name in get_dependencies(expr))
 
-    # }}}
-
-    # {{{ where things are executed
+    # --- where things are executed
 
     def _add(self, key: Key, number: int | Any = 1) -> None:
         if not number or (isinstance(key, Operation) and self._in_index):
@@ -237,9 +235,7 @@ class ValueCounter(TupleCounter):
             self._values.add_names(value, frozenset(r.pin for r in regions if r.iname not in left))
         self._values.provide(value, region, self._point)
 
-    # }}}
-
-    # {{{ expressions
+    # --- expressions
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
         """Tally what is left of a part of an expression and return its type."""
@@ -363,8 +359,6 @@ class ValueCounter(TupleCounter):
             super()._data_dependent_branch(test, branch, holds=holds, target=target)
         finally:
             self._tests = outer
-
-    # }}}
 
 
 def _is_linear(part: Any) -> bool:

@@ -86,7 +86,7 @@ class VectorRules(ComplexRules):
         """The loop variables that are tagged ``vec``."""
         return tagged_inames(self.kernel, VectorizeTag)
 
-    # {{{ loops
+    # --- loops
 
     def loops_around(self, instruction: Any) -> frozenset[str]:
         """Return the loops of an instruction, without one that is done by vectors."""
@@ -149,9 +149,7 @@ class VectorRules(ComplexRules):
         vectors = domains.counter.count(domains.executed_set(within - {lane}, ()))
         return high + 1 if whole == vectors.scale(high + 1) else None
 
-    # }}}
-
-    # {{{ elements
+    # --- elements
 
     def _vector(self, variable: Any) -> tuple[DType, DType, int] | None:
         """Return the vector type of the elements of an array, its component type and width."""
@@ -254,9 +252,7 @@ class VectorRules(ComplexRules):
         self._component_store(variable, (*element.index_tuple, number), vector)
         return vector[1]
 
-    # }}}
-
-    # {{{ arithmetic
+    # --- arithmetic
 
     def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
         components = None if dtype is None else component_of(dtype)
@@ -321,8 +317,6 @@ class VectorRules(ComplexRules):
             if VectorizabilityChecker(self.kernel, self._lane, width or 0)(expr):
                 raise self._refusal(f"the conditional vector {expr}", "tag the loop 'unr'")
         return super().map_if(expr)
-
-    # }}}
 
 
 class VectorCounter(VectorRules, ComplexCounter):

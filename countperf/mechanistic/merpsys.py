@@ -271,26 +271,6 @@ def transfer_time(link: LinkParameters, n_bytes: float) -> float:
     return link.startup_s + n_bytes / (link.bandwidth_byte_per_s * link.lambda_c)
 
 
-def calibrated_link(link: LinkParameters, n_bytes: float, measured_s: float) -> LinkParameters:
-    """Return a link whose share of the bandwidth meets one measured transfer exactly.
-
-    Raises
-    ------
-    ParameterError
-        No bytes, or the measured time is no longer than the startup.
-
-    Notes
-    -----
-    Eq. (4.6) solved for ``lambda_c``.
-    """
-    check_positive(n_bytes, "n_bytes")
-    if not check_positive(measured_s, "measured_s") > link.startup_s:
-        message = f"measured_s must be longer than the startup of {link.startup_s} s"
-        raise ParameterError(message, parameter="measured_s")
-    share = n_bytes / link.bandwidth_byte_per_s / (measured_s - link.startup_s)
-    return replace(link, lambda_c=share, source="calibrated to a measured transfer")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
     """A transfer between host and device.

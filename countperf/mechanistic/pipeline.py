@@ -33,14 +33,8 @@ from countperf.mechanistic.checks import check_not_negative, check_positive, che
 from countperf.mechanistic.model import Aspect, Bound, Estimate, MechanisticModel
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
-from countperf.mechanistic.simulation import (
-    IssueOrder,
-    Scheduler,
-    Simulation,
-    Workload,
-    simulate,
-    simulate_with_first,
-)
+from countperf.mechanistic.simulation import simulate, simulate_with_first
+from countperf.mechanistic.workload import IssueOrder, Scheduler, Simulation, Workload
 
 Mapper = Callable[[InstructionClass, KernelProfile, LaunchConfiguration], InstructionClass]
 """Cost of a class in the context of a kernel and its launch (mapper g of the source)."""

@@ -10,8 +10,6 @@ lambda        ``cpi``                         cycle/instruction
 alpha         ``alpha[class]``                instruction/sub-group
 IL            ``issue_limit``                 instruction/cycle
 WPC_roof      ``wpc``                         sub-group/cycle
-IPC_roof      ``ipc``                         computation/cycle
-CI            ``compute_intensity``           1
 ============  ==============================  ====================
 
 Assumptions: complete overlap, no latency, any occupancy is enough, work evenly divided. The time is
@@ -64,30 +62,6 @@ class Roof:
     bound: str
     kind: Bound
     busy: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoSubsystemRoof:
-    """Roofline of one compute and one memory subsystem.
-
-    Attributes
-    ----------
-    ipc : float
-        Computations per cycle.
-    wpc : float
-        Sub-groups per cycle.
-    compute_intensity, ridge : float
-        Computations per memory instruction: of the kernel, and where both subsystems are equally
-        busy.
-    bound : {"compute", "memory"}
-        The bounding subsystem; compute at the ridge.
-    """
-
-    ipc: float
-    wpc: float
-    compute_intensity: float
-    ridge: float
-    bound: Literal["compute", "memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,45 +159,6 @@ def profile_roof(profile: KernelProfile, device: DeviceParameters, *, model: str
         device,
         issue_limit=device.issue_limit,
         instructions_per_sub_group=sum(counts.values()),
-    )
-
-
-def two_subsystem_roof(
-    *, alpha_comp: float, alpha_mem: float, cpi_comp: float, cpi_mem: float
-) -> TwoSubsystemRoof:
-    r"""Bound the throughput of one compute and one memory subsystem.
-
-    Raises
-    ------
-    ParameterError
-        A count is negative, or a cost not positive.
-    ModelNotApplicableError
-        A count is zero, so that there is only one subsystem; use `roof`.
-
-    Notes
-    -----
-    Lemeire et al., Eq. (1): :math:`IPC = \min(1/\lambda_{comp}, CI/\lambda_{mem})`.
-
-    Examples
-    --------
-    >>> two_subsystem_roof(alpha_comp=4, alpha_mem=2, cpi_comp=1, cpi_mem=2).wpc
-    0.25
-    """
-    check_positive(cpi_comp, "cpi_comp")
-    check_positive(cpi_mem, "cpi_mem")
-    for value, name in ((alpha_comp, "alpha_comp"), (alpha_mem, "alpha_mem")):
-        if check_not_negative(value, name) == 0:
-            message = f"{name} is 0, so the compute intensity has no use: use the general roofline"
-            raise ModelNotApplicableError(message, parameter=name)
-    intensity = alpha_comp / alpha_mem
-    ipc = min(1 / cpi_comp, intensity / cpi_mem)
-    busy_comp, busy_mem = alpha_comp * cpi_comp, alpha_mem * cpi_mem
-    return TwoSubsystemRoof(
-        ipc=ipc,
-        wpc=ipc / alpha_comp,
-        compute_intensity=intensity,
-        ridge=cpi_mem / cpi_comp,
-        bound="compute" if busy_comp >= busy_mem * (1 - _TIE) else "memory",
     )
 
 

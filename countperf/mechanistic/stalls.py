@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple, get_args
 from countperf.display import ShortRepr
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import InstructionClass
-from countperf.mechanistic.simulation import Issue, Simulation, Workload
+from countperf.mechanistic.workload import Issue, Simulation, Workload
 
 Cause = Literal["fill", "drain", "dependency", "memory", "barrier", "issue"]
 

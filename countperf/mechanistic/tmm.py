@@ -15,18 +15,16 @@ symbol              name                   unit
 T_1, T_inf          ``work``, ``span``     operation
 M                   ``transactions``       transaction
 L                   ``latency_steps``      step
-C                   ``chunk``              access/transaction
 P                   ``num_cores``          core
 P/Q (see below)     ``num_compute_units``  compute unit
 script T            ``work_items_per_core``  work item/core
 X                   ``max_work_items_per_core``  work item/core
 B_r                 ``num_groups``         group
 B_a                 ``active_groups``      group/compute unit
-r_H, G              ``hit_rate``, ``miss_penalty``  1
 ==================  =====================  ============================
 
 Left out: bandwidth (latency only), issue, the mix of instructions. Caching, Eq. (2), is part of the
-count of transactions, and so is not a factor of Eq. (7).
+count of transactions, and so is not a factor of Eq. (7). Eq. (15) fits a trend to measured times.
 
 Where this departs from the paper: it introduces Q as the number of multiprocessors, yet uses P/Q
 for it throughout; P/Q is read as ``num_compute_units``. Eq. (12) prints the cube of the number of
@@ -37,12 +35,8 @@ only where there are fewer groups than slots.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
-
-import numpy as np
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.checks import check_not_negative, check_positive, check_whole
@@ -50,7 +44,6 @@ from countperf.mechanistic.model import Aspect, Bound, Estimate
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration
 from countperf.mechanistic.scaling import ScaledModel
-from countperf.metrics import linear_fit, r_squared
 
 Term = Literal["work", "span", "memory"]
 
@@ -148,30 +141,6 @@ def step_bound(
     return StepBound(steps=terms[which], which=which)
 
 
-def caching_factor(
-    *, fits_on_chip: bool, hit_rate: float = 1.0, miss_penalty: float = 1.0
-) -> float:
-    """Return how much longer an algorithm takes for its cache misses.
-
-    Raises
-    ------
-    ParameterError
-        Where the data do not fit: a hit rate outside 0 to 1, or a penalty below 1.
-
-    Notes
-    -----
-    Eq. (2). It belongs to Eq. (5), for algorithms whose latency is hidden, not to Eq. (7).
-    """
-    if fits_on_chip:
-        return 1.0
-    if not 0 <= hit_rate <= 1:
-        raise ParameterError(f"hit_rate must be in 0 to 1, not {hit_rate}", parameter="hit_rate")
-    if not check_positive(miss_penalty, "miss_penalty") >= 1:
-        message = f"miss_penalty must be at least 1, not {miss_penalty}"
-        raise ParameterError(message, parameter="miss_penalty")
-    return hit_rate + (1 - hit_rate) * miss_penalty
-
-
 def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: int) -> float:
     r"""Return how much longer a kernel takes because its last wave of groups is not full.
 
@@ -238,109 +207,6 @@ def scheduled_steps(
         which=bound.which,
         scheduling=factor,
         waves=-(-num_groups // _slots(active_groups, num_compute_units)),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortestPaths:
-    """Work of all-pairs shortest paths by repeated squaring in sub-blocks, the paper's example.
-
-    Attributes
-    ----------
-    work : float
-        Operations.
-    transactions : float
-        Memory transactions, Eq. (10).
-    num_groups : int
-        One group per sub-block.
-    """
-
-    work: float
-    transactions: float
-    num_groups: int
-
-
-def shortest_paths(num_vertices: int, sub_block: int, chunk: float) -> ShortestPaths:
-    r"""Count the work of all-pairs shortest paths.
-
-    Parameters
-    ----------
-    num_vertices : int
-        Vertices of the graph, at least 2.
-    sub_block : int
-        Rows of a sub-block; divides the vertices.
-    chunk : float
-        Accesses per transaction.
-
-    Raises
-    ------
-    ParameterError
-        A number is out of range, or the sub-block does not divide the vertices.
-
-    Notes
-    -----
-    For :math:`n` vertices and sub-blocks of :math:`S_D` rows: :math:`T_1 = n^3 \lg n`, Eq. (10)
-    :math:`M = T_1 / (S_D C)`, :math:`B_r = (n/S_D)^2`.
-    """
-    check_whole(num_vertices, "num_vertices", least=2)
-    check_whole(sub_block, "sub_block")
-    check_positive(chunk, "chunk")
-    if num_vertices % sub_block:
-        message = f"sub_block must divide num_vertices ({num_vertices}); {sub_block} does not"
-        raise ParameterError(message, parameter="sub_block")
-    work = num_vertices**3 * math.log2(num_vertices)
-    return ShortestPaths(
-        work=work,
-        transactions=work / (sub_block * chunk),
-        num_groups=(num_vertices // sub_block) ** 2,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryTrend:
-    """Time of a memory-bound kernel over groups and threads per core, fitted.
-
-    Attributes
-    ----------
-    slope_s, offset_s : float
-        Eq. (15), a1 and a0, s.
-    r_squared : float
-        Share of the variance of the measured times that it explains.
-    """
-
-    slope_s: float
-    offset_s: float
-    r_squared: float = 1.0
-
-    def time_s(self, num_groups: float, work_items_per_core: float) -> float:
-        """Return the time, Eq. (15), s."""
-        check_positive(num_groups, "num_groups")
-        check_positive(work_items_per_core, "work_items_per_core")
-        return self.slope_s * math.sqrt(num_groups) / work_items_per_core + self.offset_s
-
-
-def fit_memory_trend(
-    num_groups: Sequence[float], work_items_per_core: Sequence[float], measured_s: Sequence[float]
-) -> MemoryTrend:
-    """Fit the trend of Eq. (15) by least squares.
-
-    Raises
-    ------
-    ParameterError
-        Different lengths, numbers that are not positive, or fewer than two distinct points.
-    """
-    groups = np.asarray(num_groups, dtype=np.float64)
-    items = np.asarray(work_items_per_core, dtype=np.float64)
-    for values, name in ((groups, "num_groups"), (items, "work_items_per_core")):
-        if values.shape != groups.shape or not np.all(np.isfinite(values) & (values > 0)):
-            message = f"{name} must be positive, finite numbers, one per measured time"
-            raise ParameterError(message, parameter=name)
-    abscissa = np.sqrt(groups) / items
-    slope, offset = linear_fit(abscissa, measured_s)
-    return MemoryTrend(
-        slope_s=slope,
-        offset_s=offset,
-        r_squared=r_squared(slope * abscissa + offset, measured_s),
     )
 
 

@@ -176,7 +176,7 @@ def _sources() -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-# {{{ disk
+# --- disk
 
 
 def _checksum(key: str, text: str) -> str:
@@ -236,6 +236,3 @@ def _warn(path: Path, error: sqlite3.DatabaseError) -> None:
         CacheWarning,
         stacklevel=2,
     )
-
-
-# }}}

@@ -92,7 +92,7 @@ _INTEGER = re.compile(r"[iu](?:8|16|32|64)")
 _WORD = re.compile(r"\w+")
 
 
-# {{{ printing
+# --- printing
 
 
 def execution_name(key: ExecutionKey) -> str:
@@ -156,9 +156,7 @@ def _between(step: WorkItemStep) -> str:
     return f"{first}{_NEXT_AXIS}{_STEP_TEXTS[step.across_rows]}"
 
 
-# }}}
-
-# {{{ parsing
+# --- parsing
 
 
 def parse_execution(name: str) -> ExecutionKey | None:
@@ -267,6 +265,3 @@ def _are_numbers(*texts: str) -> bool:
 
 def _are_bits(text: str) -> bool:
     return _POSITIVE.fullmatch(text) is not None and int(text) % 8 == 0
-
-
-# }}}

@@ -220,7 +220,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
         self._ranges: Mapping[str, range] = {}
 
-    # {{{ mapping
+    # --- mapping
 
     def __getitem__(self, name: str) -> Count:
         found = self._counts.get(name)
@@ -283,8 +283,6 @@ class PropertyVector(Table, Mapping[str, Count]):
         """
         count = self._counts[name]
         return assumption_of(name) if count.exact else count.reason
-
-    # }}}
 
     @classmethod
     def from_mapping(
@@ -404,7 +402,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         found.view = "source"
         return found
 
-    # {{{ evaluation
+    # --- evaluation
 
     @cached_property
     def _compiled(self) -> CompiledCounts:
@@ -529,9 +527,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         """Return a picklable function from parameters to the counts."""
         return CompiledVector(self)
 
-    # }}}
-
-    # {{{ documents
+    # --- documents
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-able document that `from_document` reads back equal."""
@@ -615,8 +611,6 @@ class PropertyVector(Table, Mapping[str, Count]):
             raise DocumentError(
                 f"damaged property vector at {field}: {error}", field=field
             ) from error
-
-    # }}}
 
 
 def _checked_view(document: Any) -> View:

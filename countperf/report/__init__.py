@@ -7,12 +7,6 @@ rely on.
 
 from __future__ import annotations
 
-from countperf.report.accuracy import (
-    accuracy_markdown,
-    ranking_markdown,
-    tuning_markdown,
-    tuning_means_markdown,
-)
 from countperf.report.against import comparison_text
 from countperf.report.doctor import DeviceFinding, doctor_text
 from countperf.report.numbers import (
@@ -41,7 +35,6 @@ from countperf.report.text import (
 
 __all__ = [
     "DeviceFinding",
-    "accuracy_markdown",
     "candidates_text",
     "comparison_text",
     "count_object",
@@ -59,10 +52,7 @@ __all__ = [
     "prediction_text",
     "ranking_evaluation_object",
     "ranking_evaluation_text",
-    "ranking_markdown",
     "si_prefix",
-    "tuning_markdown",
-    "tuning_means_markdown",
     "verdicts_text",
     "weights_text",
 ]

@@ -283,7 +283,7 @@ def _number(value: Any) -> int | float:
     return value
 
 
-# {{{ text
+# --- text
 
 
 def analysis_text(content: Mapping[str, Any]) -> str:
@@ -377,6 +377,3 @@ def _shown(count: Mapping[str, Any]) -> str:
             f"{count['value']:.10g}" if isinstance(count["value"], float) else str(count["value"])
         )
     return str(count["symbolic"]) if count["symbolic"] else f"unknown ({count['reason']})"
-
-
-# }}}

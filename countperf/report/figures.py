@@ -21,14 +21,13 @@ from countperf.hardware.library import available_devices, load_device
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.answers import ModelAnswers
 from countperf.mechanistic.applications import Schedule
-from countperf.mechanistic.simulation import Simulation
 from countperf.mechanistic.sweep import Sweep
+from countperf.mechanistic.workload import Simulation
 from countperf.metrics import Evaluation
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.models.weights import WeightSet
 from countperf.predictions import Prediction, PredictionPair
-from countperf.report.accuracy import PURPOSES
 from countperf.report.applications import schedule_figure
 from countperf.report.bars import pair_figure, ranking_figure, rates_figure
 from countperf.report.breakdown import BreakdownRow, breakdown_rows
@@ -50,7 +49,7 @@ from countperf.report.drawing import (
     share_labels,
 )
 from countperf.report.names import GROUPS
-from countperf.report.numbers import format_quantity
+from countperf.report.numbers import PURPOSES, format_quantity
 from countperf.report.parameters import parameters_figure
 from countperf.report.replay import replay_figure
 from countperf.report.sweeps import model_roofline_figure, sweep_figure
@@ -118,7 +117,7 @@ Comparison, Ranking, TuningResult, ReplayResult
     return figure
 
 
-# {{{ predictions
+# --- predictions
 
 
 def prediction_figure(
@@ -297,8 +296,7 @@ def _explanation_figure(
     return roofline_figure(explanation, device)
 
 
-# }}}
-# {{{ accuracy
+# --- accuracy
 
 
 def evaluation_figure(evaluation: Evaluation) -> Figure:
@@ -465,8 +463,7 @@ def _missing_reason(results: Sequence[ModelResult]) -> str:
     return text if len(text) <= _REASON else f"{text[: _REASON - 3]}..."
 
 
-# }}}
-# {{{ searches
+# --- searches
 
 
 def tuning_figure(
@@ -558,8 +555,6 @@ def variants_figure(
     figure.suptitle(title, fontsize=10)
     return figure
 
-
-# }}}
 
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,

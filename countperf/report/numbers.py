@@ -31,6 +31,10 @@ _PREFIXES = {
 }
 
 _LEAST_SHARE = 1e-3
+_WHOLE = 10  # factors from which on decimals are left out
+
+PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
+"""Plural names of the purposes of kernels that judge fits."""
 
 # enough digits for any two floats side by side
 _WIDE = Context(prec=800, rounding=ROUND_HALF_EVEN)
@@ -185,3 +189,8 @@ def _exponent_of(number: Decimal) -> int:
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)  # not for NaN and infinity
     return exponent
+
+
+def width_text(factor: float) -> str:
+    """Write the factor between the middle and the ends of an interval: ``×2.1``."""
+    return f"×{factor:.1f}" if factor < _WHOLE else f"×{factor:.0f}"

@@ -10,7 +10,6 @@ from countperf.errors import ParameterError
 from countperf.hardware.parameters import UNITS
 from countperf.models.library import short_name
 from countperf.models.units import unit_of
-from countperf.report.accuracy import PURPOSES
 from countperf.report.against import side_by_side
 from countperf.report.breakdown import bound_text, breakdown_rows
 from countperf.report.contrast import contrast_lines
@@ -22,7 +21,7 @@ from countperf.report.figures import (
     variants_figure,
 )
 from countperf.report.names import GROUPS, plain_name
-from countperf.report.numbers import format_percent, format_quantity
+from countperf.report.numbers import PURPOSES, format_percent, format_quantity
 from countperf.report.page import Block, Page, PageTable, Section
 from countperf.report.plausibility import implied_rate
 from countperf.report.text import (

@@ -11,7 +11,6 @@ from countperf.hardware.parameters import some_of
 from countperf.models.correction import CORRECTION
 from countperf.models.library import short_name
 from countperf.models.units import as_weight, parameter_unit, unit_of
-from countperf.report.accuracy import width_text
 from countperf.report.breakdown import bound_text, breakdown_rows
 from countperf.report.names import OTHER, uncharged_text
 from countperf.report.numbers import (
@@ -19,6 +18,7 @@ from countperf.report.numbers import (
     format_quantity,
     format_table,
     format_with_uncertainty,
+    width_text,
 )
 from countperf.report.plausibility import doubt, implied_rate, plausibility
 

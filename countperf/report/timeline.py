@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countperf.errors import ParameterError
-from countperf.mechanistic.simulation import Simulation
 from countperf.mechanistic.stalls import StallReport
+from countperf.mechanistic.workload import Simulation
 from countperf.report.drawing import (
     BLUE,
     GREEN,

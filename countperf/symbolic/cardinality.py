@@ -246,7 +246,7 @@ class Counter:
         region = self._region(frozenset(), frozenset(nonnegative), frozenset())
         return Counter(region, approximate=self.approximate, summation=self._summation)
 
-    # {{{ proofs
+    # --- proofs
 
     def is_empty(
         self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
@@ -347,8 +347,6 @@ class Counter:
             if start % step == remainder and polynomial.evaluate({name: start}) < 0:
                 return False
         return False
-
-    # }}}
 
     def simplified(self, count: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
         """Return an equal count with floors and guards simplified under the assumptions."""
@@ -502,7 +500,7 @@ def _without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
     return result
 
 
-# {{{ isl's notation
+# --- isl's notation
 
 
 def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
@@ -705,9 +703,6 @@ def _from_qpolynomial(polynomial: Any) -> QuasiPolynomial:
                 product = product * _from_aff(div, atoms) ** exponent
         total = total + product
     return total
-
-
-# }}}
 
 
 def assumptions_text(assumptions: sets.IntegerSet | None) -> str:

@@ -248,7 +248,7 @@ def _sum(
     return _split_by_residues(polyhedron, weight, name, congruences, simplify, depth)
 
 
-# {{{ equalities
+# --- equalities
 
 
 def _solve_equalities(
@@ -329,9 +329,7 @@ def _shear(
     )
 
 
-# }}}
-
-# {{{ tiles
+# --- tiles
 
 
 def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
@@ -489,9 +487,6 @@ def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhe
     return polyhedron
 
 
-# }}}
-
-
 def without_dimension(polyhedron: Polyhedron, name: str) -> Polyhedron | None:
     """Project a dimension out, if that is exact on integer points and makes no more rows.
 
@@ -526,7 +521,7 @@ def without_dimension(polyhedron: Polyhedron, name: str) -> Polyhedron | None:
     )
 
 
-# {{{ components
+# --- components
 
 
 def _components(polyhedron: Polyhedron, weight: QuasiPolynomial) -> list[set[str]]:
@@ -602,9 +597,7 @@ def multiply_terms(left: Sequence[Term], right: Sequence[Term]) -> tuple[Term, .
     )
 
 
-# }}}
-
-# {{{ floors and bounds
+# --- floors and bounds
 
 
 def _floors_in(weight: QuasiPolynomial, name: str) -> list[Floor]:
@@ -806,9 +799,6 @@ def _dominates(bounds: Sequence[tuple[int, Row]], chosen: int) -> list[Row]:
             row[0] -= 1
         rows.append(tuple(row))
     return rows
-
-
-# }}}
 
 
 def _as_polynomial(row: Row, names: Sequence[str]) -> QuasiPolynomial:

@@ -321,7 +321,7 @@ def _normal_guards(
     return frozenset(guards), frozenset(zeros)
 
 
-# {{{ regions
+# --- regions
 
 Region = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial], tuple[QuasiPolynomial, ...]]
 EmptinessTest = Callable[[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], bool]
@@ -426,9 +426,6 @@ def _split_region(
         total = tuple(a + b for a, b in zip(previous, values, strict=True))
         parts.append((inside_guards, inside_zeros, total))
     return parts
-
-
-# }}}
 
 
 _FACTOR = r"[A-Za-z_]\w*(?:\^\d+)?"

@@ -133,7 +133,7 @@ class QuasiPolynomial(Formula):
         terms[()] = constant
         return QuasiPolynomial(terms)
 
-    # {{{ queries
+    # --- queries
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -198,9 +198,7 @@ class QuasiPolynomial(Formula):
                     return False
         return True
 
-    # }}}
-
-    # {{{ arithmetic
+    # --- arithmetic
 
     def __add__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
         more, less = (
@@ -389,8 +387,6 @@ class QuasiPolynomial(Formula):
                 product = product * base**exponent
             total += product
         return _number(total) if isinstance(total, Fraction) else total
-
-    # }}}
 
     def __str__(self) -> str:
         if not self.terms:

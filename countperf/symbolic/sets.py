@@ -468,7 +468,7 @@ def projected_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyh
     return from_isl(basic, polyhedron.parameters, kept)
 
 
-# {{{ building sets
+# --- building sets
 
 
 def parameter_set(text: str) -> IntegerSet:
@@ -967,6 +967,3 @@ def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomi
         return numerator.floor_divide(atom.denominator)
 
     return expression.map_atoms(replace)
-
-
-# }}}

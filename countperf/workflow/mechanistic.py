@@ -20,11 +20,12 @@ from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.occupancy_advice import KernelOccupancy, program_occupancy
 from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.simulation import Simulation, simulate
+from countperf.mechanistic.simulation import simulate
 from countperf.mechanistic.stalls import StallReport, find_stalls
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.mechanistic.variations import Axis
+from countperf.mechanistic.workload import Simulation
 from countperf.sizes import given_sizes
 from countperf.tuning.mechanistic_cost import MechanisticCost
 from countperf.workflow.devices import known_device

@@ -150,7 +150,7 @@ class LaunchLog:
     def _repr_html_(self) -> str:
         return launches_html(self.document)
 
-    # {{{ rows
+    # --- rows
 
     def _row(self, launched: KernelLaunches) -> tuple[Any, RecordedKernel]:
         """Return the row of launches, without their number, and what tells it from others."""
@@ -233,8 +233,6 @@ class LaunchLog:
             f"there is no fit for {identity.slug}: name what predicts, recording(weights=...), or"
             " fit the device with 'countperf measure' and 'countperf fit'"
         )
-
-    # }}}
 
 
 def _given(launched: KernelLaunches) -> tuple[Mapping[str, Any], ...]:

@@ -26,7 +26,7 @@ from measurement_kernels.paper import tiled_product
 _application = partial(LoopyKernel, purpose="application")
 _ALPHA, _BETA = ScalarArgument(name="alpha", value=1.5), ScalarArgument(name="beta", value=0.75)
 
-# {{{ products of matrices
+# --- products of matrices
 
 
 def _two_products(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], d: NDArray[Any]) -> Results:
@@ -161,9 +161,7 @@ _PRODUCTS = (
     ),
 )
 
-# }}}
-
-# {{{ matrices times vectors: every item takes a row or a column, as in PolyBench's GPU versions
+# --- matrices times vectors: every item takes a row or a column, as in PolyBench's GPU versions
 
 
 _VECTORS = (
@@ -220,8 +218,6 @@ _VECTORS = (
         expected=computed_from("a b x", lambda a, b, x: {"y": 1.5 * (a @ x) + 1.25 * (b @ x)}),
     ),
 )
-
-# }}}
 
 DENSE = (*_PRODUCTS, *_VECTORS)
 """All of them."""

@@ -36,7 +36,7 @@ from measurement_kernels.loopy_kernels import (
 from measurement_kernels.units import prefetch
 
 _application = partial(LoopyKernel, purpose="application")
-# {{{ stencils on regular grids, and a small filter
+# --- stencils on regular grids, and a small filter
 
 _SECOND_DIFFERENCES = " + ".join(
     f"0.125*(a[{up}] - 2*a[i+1, j+1, k+1] + a[{down}])"
@@ -160,9 +160,7 @@ _STENCILS = (
     ),
 )
 
-# }}}
-
-# {{{ discontinuous Galerkin: derivatives of a field on tetrahedra of order 3
+# --- discontinuous Galerkin: derivatives of a field on tetrahedra of order 3
 #
 # ``res[e, i] = sum(g[r, e] * sum(d[r, j, i] * u[e, j] for j) for r)`` over the reference directions
 # r: the chain rule. Groups take several elements and all nodes, lanes along nodes, and keep the
@@ -208,9 +206,7 @@ _GALERKIN = (
     ),
 )
 
-# }}}
-
-# {{{ sparse matrix times vector in compressed rows (CSR), a row for each item
+# --- sparse matrix times vector in compressed rows (CSR), a row for each item
 #
 # Trip counts and addresses depend on data, so counts need statistics: the mean number of nonzeros
 # of a row, and how lanes use what they load. Rows lie one behind the other: lanes read values and
@@ -308,8 +304,6 @@ _SPARSE = tuple(
         ),
     )
 )
-
-# }}}
 
 GRIDS = (*_STENCILS, *_GALERKIN, *_SPARSE)
 """All of them."""

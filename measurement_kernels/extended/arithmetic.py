@@ -22,7 +22,7 @@ _STEP = 32
 TABLE = Fetch("t", ("k_in",), ("i_group", "k_step"), (0,))
 """Fetch of a table that all items of a group read in steps of a loop."""
 
-# {{{ chains: one is bound by latency, several run side by side
+# --- chains: one is bound by latency, several run side by side
 #
 # Each item starts from its own element and applies one operation repeatedly. The chains of an item
 # do not depend on each other. Behind barriers the operand comes from a table in local memory.
@@ -129,9 +129,7 @@ def chains_program(
     return program, Shape(along("i", (items,)))
 
 
-# }}}
-
-# {{{ functions and divisions of each element, and sums of them in loops of items
+# --- functions and divisions of each element, and sums of them in loops of items
 #
 # In groups of 20 items, some are left over from vectors of any usual width. With the operand from a
 # table in local memory, compilers keep items side by side in loops.
@@ -193,9 +191,7 @@ def _function_loop(
     return program_entry(program, shape, "function-loops", name, text, (0, 2))
 
 
-# }}}
-
-# {{{ double precision, f64 sums of f32 numbers, integers
+# --- double precision, f64 sums of f32 numbers, integers
 
 _MAPS = {
     "copy": "a[i]",
@@ -265,6 +261,3 @@ def integers() -> Iterator[CatalogEntry]:
 def _sum_of_states(states: tuple[tuple[str, str], ...], state_type: str) -> Recurrence:
     result = " + ".join(f"s{q}" for q in range(len(states)))
     return Recurrence("r[i]", states, "k", result, state_type=state_type)
-
-
-# }}}

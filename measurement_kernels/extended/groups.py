@@ -59,7 +59,7 @@ def _map(
     return program, Shape(along(loops, items))
 
 
-# {{{ streaming kernels in work groups of many shapes
+# --- streaming kernels in work groups of many shapes
 
 
 def group_shapes() -> Iterator[CatalogEntry]:
@@ -82,9 +82,7 @@ def group_shapes() -> Iterator[CatalogEntry]:
             yield program_entry(program, shape, "group-shapes", name, text, steps)
 
 
-# }}}
-
-# {{{ short launches
+# --- short launches
 #
 # Kernels of all other classes run much longer than a launch takes, so that only the empty kernel
 # would determine the cost of a launch, and none that of a few groups. Sizes begin at two groups, on
@@ -162,9 +160,7 @@ def _short(
     return replace(made, exponents=range(1))  # few groups on every device
 
 
-# }}}
-
-# {{{ kernels of any sizes, whose groups have guards: ``if (i < n)`` around an item's work
+# --- kernels of any sizes, whose groups have guards: ``if (i < n)`` around an item's work
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +252,3 @@ def _guarded(variant: str, group: GroupShape, element_type: str) -> CatalogEntry
         shape = Shape(along("j", (columns,)), groups=("i",))
     text = f"{variant}, in groups that need not divide the sizes"
     return program_entry(program, shape, "guards", variant, text, (0, 1))
-
-
-# }}}

@@ -12,7 +12,7 @@ from measurement_kernels.programs import Fetch, Formula, Program, Shape, Step, a
 
 _PLANE_TILE = ("i_item", "j_item"), ("i_group", "j_group")
 
-# {{{ stencils, through a tile with its halo in local memory or without it
+# --- stencils, through a tile with its halo in local memory or without it
 
 _POINTS = {
     "row3": ((0, -1), (0, 0), (0, 1)),
@@ -56,9 +56,7 @@ def halo_tiles() -> Iterator[CatalogEntry]:
             yield program_entry(program, shape, "halo-tile", name, "sum of neighbors", (0, 1))
 
 
-# }}}
-
-# {{{ sums that single items compute along rows and columns, with one or several accumulators
+# --- sums that single items compute along rows and columns, with one or several accumulators
 
 
 def item_loops() -> Iterator[CatalogEntry]:
@@ -100,9 +98,7 @@ def _item_sum(
     return program_entry(program, shape, "item-loops", f"{direction}-{kind}", text, (0, 1))
 
 
-# }}}
-
-# {{{ working sets: all groups read the same array repeatedly; its size decides the cache level
+# --- working sets: all groups read the same array repeatedly; its size decides the cache level
 
 
 def working_sets() -> Iterator[CatalogEntry]:
@@ -129,9 +125,7 @@ def working_sets() -> Iterator[CatalogEntry]:
         yield program_entry(program, shape, "working-set", f"{kibibytes}-kib", text, steps)
 
 
-# }}}
-
-# {{{ copies and transposes by tiles that end within lines of memory, so that groups share lines
+# --- copies and transposes by tiles that end within lines of memory, so that groups share lines
 #
 # Along the first axis of groups the next group continues a line while a cache still holds it. Along
 # the second axis, all groups of the first come between, and as many lines as there are rows.
@@ -178,9 +172,7 @@ def shared_lines() -> Iterator[CatalogEntry]:
                 yield program_entry(program, shape, "shared-lines", name, text, (0, 1))
 
 
-# }}}
-
-# {{{ strides, offsets and pitches in global and in local memory, one element per item
+# --- strides, offsets and pitches in global and in local memory, one element per item
 
 
 def strided_access() -> Iterator[CatalogEntry]:
@@ -248,9 +240,7 @@ def _shifted_tile(variant: str, width: int, halo: int, axes: tuple[int, int]) ->
     return program_entry(program, shape, "local-access", variant, text, (0, 1))
 
 
-# }}}
-
-# {{{ reuse: accesses that step from row to row, by lanes or in loops
+# --- reuse: accesses that step from row to row, by lanes or in loops
 #
 # Whether a cache still holds a line when an access returns to it depends on the number of lines in
 # between, and on their distance: rows of 1024 or 2048 elements of 4 bytes share a few sets of a
@@ -340,6 +330,3 @@ def _along_rows(items: int, pitch: int, matrices: str, element_type: str) -> Cat
     shape, name = Shape(along("i", (items,))), f"{matrices}-of-{pitch}"
     text = f"sums along rows of {pitch} elements of {matrices} array(s), by each item"
     return program_entry(program, shape, "rows-in-loops", name, text, (0, 2, 4))
-
-
-# }}}

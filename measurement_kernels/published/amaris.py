@@ -30,7 +30,7 @@ _SQUARES: tuple[GroupShape, ...] = tuple((b, b) for b in (4, 8, 12, 16, 20, 24, 
 _FEW_SQUARES: tuple[GroupShape, ...] = tuple((b, b) for b in (4, 8, 16, 32))
 _LINES = (64, 256, 1024)
 
-# {{{ matrix products and sums
+# --- matrix products and sums
 
 _STEP = "x_outer y_outer k_outer"
 
@@ -130,9 +130,7 @@ _KERNELS = (
     ),
 )
 
-# }}}
-
-# {{{ scalar product
+# --- scalar product
 
 
 @cache
@@ -191,9 +189,6 @@ def _dot_entry(items: int) -> CatalogEntry:
         builder=partial(_dot_product, items),
         expected=computed_from("a b", lambda a, b: {"r": (a * b).sum(axis=(0, 2))}),
     )
-
-
-# }}}
 
 
 def entries() -> Iterator[CatalogEntry]:

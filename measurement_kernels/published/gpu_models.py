@@ -34,7 +34,7 @@ def _merge(instructions: str, **attributes: Any) -> LoopyKernel:
     return _kernel(family="published-merge", instructions=in_single(instructions), **attributes)
 
 
-# {{{ Hong & Kim: filters, support vectors, options
+# --- Hong & Kim: filters, support vectors, options
 
 _SEPIA = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]])
 _NORMAL = (0.31938153, -0.356563782, 1.781477937, -1.821255978, 1.330274429)
@@ -201,8 +201,6 @@ _MERGE = (
         statistics={"d1 > 0": 0.5, "d2 > 0": 0.5},
     ),
 )
-
-# }}}
 
 
 def _shortest(a: NDArray[Any], b: NDArray[Any]) -> Results:

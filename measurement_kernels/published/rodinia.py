@@ -70,7 +70,7 @@ def in_local(shapes: dict[str, tuple[int, ...]], transform: Transform) -> Transf
     return transformed
 
 
-# {{{ elimination and LU decomposition
+# --- elimination and LU decomposition
 
 
 def _fan2(arguments: Arrays, sizes: Sizes) -> Results:
@@ -182,9 +182,7 @@ _ELIMINATION = (
     ),
 )
 
-# }}}
-
-# {{{ sequence alignment and clusters
+# --- sequence alignment and clusters
 
 
 def _scores(random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
@@ -333,8 +331,6 @@ _ALIGNMENT = (
         expected=computed_from("feature", lambda feature: {"swapped": feature.T}),
     ),
 )
-
-# }}}
 
 RODINIA = (*_ELIMINATION, *_ALIGNMENT)
 """All of them."""

@@ -19,7 +19,7 @@ from measurement_kernels.loopy_kernels import (
 )
 from measurement_kernels.published.rodinia import in_local, rodinia_kernel
 
-# {{{ heat and speckle reduction
+# --- heat and speckle reduction
 
 _HOTSPOT = {"cc": 0.4, "cn": 0.1, "ce": 0.11, "cv": 0.09, "cp": 0.05, "ambient": 8.0}
 
@@ -173,9 +173,7 @@ _FIELDS = (
     ),
 )
 
-# }}}
-
-# {{{ neural network: a layer of 16 hidden units
+# --- neural network: a layer of 16 hidden units
 
 
 def _forward(arguments: Arrays, sizes: Sizes) -> Results:
@@ -268,8 +266,6 @@ _NETWORK = (
         expected=_adjusted,
     ),
 )
-
-# }}}
 
 RODINIA_GRIDS = (*_FIELDS, *_NETWORK)
 """All of them."""

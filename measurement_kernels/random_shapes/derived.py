@@ -13,7 +13,7 @@ from measurement_kernels.random_shapes.maps import elementwise, permutation
 from measurement_kernels.random_shapes.products import matmul, small_operator
 from measurement_kernels.random_shapes.windows import channel_filter, stencil
 
-# {{{ kernels of any sizes, so that groups have guards
+# --- kernels of any sizes, so that groups have guards
 
 _GUARDED: tuple[DrawKernel, ...] = (
     arithmetic,
@@ -50,9 +50,7 @@ def _any_size(draw: Draw, size: SizeParameter) -> SizeParameter:
     return replace(size, multiple=1, base=max(size.base - missing, 1))
 
 
-# }}}
-
-# {{{ kernels at sizes that are powers of two, as people choose them
+# --- kernels at sizes that are powers of two, as people choose them
 #
 # Rows and planes then have pitches that are powers of two, so that the accesses of a group share a
 # few sets of each cache. Few kernels of the other families have such sizes.
@@ -103,6 +101,3 @@ def _even(size: SizeParameter) -> SizeParameter:
 
 def _nearest(number: int) -> int:
     return 1 << max(0, round(log2(number)))
-
-
-# }}}

@@ -22,7 +22,7 @@ def _sum_of_states(number: int) -> str:
     return " + ".join(f"s{q}" for q in range(number))
 
 
-# {{{ each item computes one element of a line or a plane from all that it reads along k
+# --- each item computes one element of a line or a plane from all that it reads along k
 
 _TERM_S = 0.5e-9
 _TERMS = (
@@ -115,9 +115,7 @@ def _sums_or_states(
     return Formula(target, terms, result, ("k",))
 
 
-# }}}
-
-# {{{ chains of arithmetic, one or several per item, that a loop along k continues
+# --- chains of arithmetic, one or several per item, that a loop along k continues
 
 _UPDATES = {
     # seconds per update, about; states stay between -2 and 6 for inputs of at most 1/2
@@ -245,9 +243,7 @@ def _chains(
     )
 
 
-# }}}
-
-# {{{ interactions: sums over points of functions of distances, as in N-body and kernel methods
+# --- interactions: sums over points of functions of distances, as in N-body and kernel methods
 #
 # Each item computes the action on one point, or on a few. An iteration stores what it uses twice.
 
@@ -358,6 +354,3 @@ def _points(
             return [(f"{array}[{axes}, {length}]", (None, 0))]
         case _:
             return [(f"{array}[{length}, {axes}]", (0, None))]
-
-
-# }}}

@@ -6,7 +6,7 @@ from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.programs import Fetch, Formula, Program, Shape, along
 from measurement_kernels.random_shapes.draws import LOCAL_BYTES, Draw, shape_of
 
-# {{{ each element of one or two arrays from the same elements of up to five others
+# --- each element of one or two arrays from the same elements of up to five others
 
 _BYTE_S = 0.06e-9
 _OPERATION_S = 0.05e-9
@@ -79,9 +79,7 @@ def _expression(draw: Draw, reads: dict[str, str], names: str) -> str:
     return text
 
 
-# }}}
-
-# {{{ permutations: transposes, reversals, axes moved, arrays interleaved
+# --- permutations: transposes, reversals, axes moved, arrays interleaved
 
 _ELEMENT_S = 1.5e-9
 _LAYERS = 5
@@ -137,6 +135,3 @@ def permutation(draw: Draw, *, blocked: bool = False) -> tuple[Program, Shape] |
         groups=groups,
         fetches=(fetch,) if tiled else (),
     )
-
-
-# }}}

@@ -10,7 +10,7 @@ from measurement_kernels.random_shapes.draws import LARGEST_GROUP, LOCAL_BYTES, 
 
 _TERM_S = 0.4e-9
 
-# {{{ matrix products: every item sums over k a function of a row and a column of two matrices
+# --- matrix products: every item sums over k a function of a row and a column of two matrices
 
 _TERMS = ("{a} * {b}",) * 5 + (
     "({a} - {b}) * ({a} - {b})",
@@ -93,9 +93,7 @@ def _product(draw: Draw, sizes: tuple[SizeParameter, ...], *, batched: bool) -> 
     )
 
 
-# }}}
-
-# {{{ small operators: the same small matrices applied to the nodes of many elements
+# --- small operators: the same small matrices applied to the nodes of many elements
 
 _NODES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 20, 24, 32)
 _OPERATOR_ITEMS = (2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64)
@@ -177,6 +175,3 @@ def _operator(draw: Draw, multiple: int, nodes: int, columns: int, operators: in
             )
         ),
     )
-
-
-# }}}

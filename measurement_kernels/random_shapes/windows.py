@@ -8,7 +8,7 @@ from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.programs import Fetch, Formula, Program, Shape, along
 from measurement_kernels.random_shapes.draws import LARGEST_GROUP, LOCAL_BYTES, Draw, shape_of
 
-# {{{ stencils: points around each point of one to three arrays, in one to three dimensions
+# --- stencils: points around each point of one to three arrays, in one to three dimensions
 
 _LOAD_S = 0.2e-9
 _PLANES = 12
@@ -136,9 +136,7 @@ def _read(array: str, space: tuple[str, ...], offsets: tuple[int, ...], radius: 
     return f"{array}[{', '.join(indices)}]"
 
 
-# }}}
-
-# {{{ filters: windows of signals or images of several channels, summed with weights
+# --- filters: windows of signals or images of several channels, summed with weights
 
 _TERM_S = 0.4e-9
 _MOST_UNROLLED = 128
@@ -244,6 +242,3 @@ def _filter(
             f"output r[{filters}, {inside}]"
         ),
     )
-
-
-# }}}

@@ -33,7 +33,7 @@ from measurement_kernels.units import (
     tag_inames,
 )
 
-# {{{ inputs and references; processes of a search exchange them, hence no closures
+# --- inputs and references; processes of a search exchange them, hence no closures
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,7 @@ def covered(choice: Choice, parameters: str) -> int:
     return math.prod(int(choice[name]) for name in parameters.split())
 
 
-# }}}
-
-# {{{ c = a · b, a of n by m, b of m by l
+# --- c = a · b, a of n by m, b of m by l
 #
 # Each work item computes a block of ``rows`` by ``columns`` elements of c, which are apart by the
 # size of the group, so that lanes access neighbors. The sum runs in steps of ``step``. ``fetch``
@@ -166,9 +164,7 @@ MATMUL = SearchSpace(
     reference=Rounded(paper.product),
 )
 
-# }}}
-
-# {{{ 5-point stencil with a quadratic source, n by n with a halo of one
+# --- 5-point stencil with a quadratic source, n by n with a halo of one
 #
 # Each item computes a block of ``rows`` by ``columns`` points, which are apart by the size of the
 # group. With ``tile`` the points of a group and their halo go through local memory.
@@ -229,9 +225,7 @@ STENCIL = SearchSpace(
     reference=Rounded(paper_tests.stencil),
 )
 
-# }}}
-
-# {{{ derivatives of a discontinuous Galerkin field: res[r, e, i] = sum_j d[r, i, j] u[e, j]
+# --- derivatives of a discontinuous Galerkin field: res[r, e, i] = sum_j d[r, i, j] u[e, j]
 #
 # Three reference directions r, 32 nodes per element. Groups take ``items_e`` elements, ``each`` to
 # an item in turn, and all or some of the nodes along the other axis; lanes run along nodes or
@@ -313,9 +307,7 @@ DG_DIFFERENTIATION = SearchSpace(
     reference=Rounded(_derivatives),
 )
 
-# }}}
-
-# {{{ b = aᵀ, b of n by m
+# --- b = aᵀ, b of n by m
 #
 # Each item moves a block of ``rows`` by ``columns`` elements of b, which are apart by the size of
 # the group. With ``tile`` a group's reads go through local memory; lanes run along rows or columns
@@ -381,9 +373,7 @@ TRANSPOSE = SearchSpace(
     reference=Rounded(paper.transposed),
 )
 
-# }}}
-
-# {{{ three 5 by 5 filters on a gray image of n by n
+# --- three 5 by 5 filters on a gray image of n by n
 #
 # ``r[q, x, y] = sum(xi, eta, m[x + xi, y + eta] * f[q, xi, eta])``, the image with a margin of two.
 # Each item computes a block of ``rows`` by ``columns`` pixels, which are apart by the size of the
@@ -479,5 +469,3 @@ CONVOLUTION = SearchSpace(
     make_arguments=Inputs(_FILTER_ARGUMENTS),
     reference=Rounded(_filtered),
 )
-
-# }}}

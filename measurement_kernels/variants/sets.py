@@ -180,7 +180,7 @@ def spread(candidates: Sequence[Choice], count: int) -> tuple[Choice, ...]:
     return tuple(candidates[number] for number in chosen)
 
 
-# {{{ elements in local memory
+# --- elements in local memory
 
 
 def _matmul_elements(choice: Choice) -> int:
@@ -208,9 +208,6 @@ def _convolution_elements(choice: Choice) -> int:
     fetch, halo = str(choice["fetch"]), TAPS - 1
     x, y = covered(choice, "items_x rows"), covered(choice, "items_y columns")
     return ("f" in fetch) * TAPS**2 + ("m" in fetch) * (x + halo) * (y + halo)
-
-
-# }}}
 
 
 @cache

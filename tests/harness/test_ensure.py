@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from countperf.harness import ensure
+import ensure_device as ensure
 
 
 class _Machine:

@@ -40,4 +40,4 @@ def test_campaigns_import_loopy_and_no_more(module: str) -> None:
 def test_ensuring_a_device_needs_the_standard_library_only() -> None:
     check = _CHECK.replace('"pandas"', '"pandas", "numpy", "pydantic", "platformdirs"')
 
-    subprocess.run([sys.executable, "-c", check, "countperf.harness.ensure"], check=True)
+    subprocess.run([sys.executable, "-c", check, "ensure_device"], check=True)

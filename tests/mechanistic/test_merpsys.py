@@ -22,7 +22,6 @@ from countperf.mechanistic.merpsys import (
     MerpsysModel,
     Transfer,
     bytes_per_cycle,
-    calibrated_link,
     critical_path,
     issue_slots,
     resource_use,
@@ -208,22 +207,6 @@ def test_the_time_of_a_transfer(link: LinkParameters, seconds: float) -> None:
     assert transfer_time(link, 0) == link.startup_s
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        LinkParameters(startup_s=7.33e-6, bandwidth_byte_per_s=2e9, lambda_c=0.844),
-        LinkParameters(startup_s=11.68e-6, bandwidth_byte_per_s=2e9, lambda_c=0.842),
-        LinkParameters(startup_s=24.4e-6, bandwidth_byte_per_s=15.8e9, lambda_c=0.452),
-        LinkParameters(startup_s=28.3e-6, bandwidth_byte_per_s=15.8e9, lambda_c=0.447),
-    ],
-    ids=["PCIe 2.0 x4 h2d", "PCIe 2.0 x4 d2h", "PCIe 3.0 x16 h2d", "PCIe 3.0 x16 d2h"],
-)
-def test_calibrating_a_link_on_a_simulated_transfer_returns_its_share(link: LinkParameters) -> None:
-    found = calibrated_link(replace(link, lambda_c=1.0), 4e7, transfer_time(link, 4e7))
-
-    assert found.lambda_c == pytest.approx(link.lambda_c, rel=1e-12)
-
-
 def test_an_application_is_the_sum_of_its_steps() -> None:
     to_device = Transfer(direction="h2d", n_bytes=4e7)
     steps = (to_device, to_device, KERNEL, Transfer(direction="d2h", n_bytes=4e7))
@@ -359,10 +342,6 @@ def _model(profile: KernelProfile, occupancy: float = 64, **device: Any) -> Call
         pytest.param(lambda: strided_access(33), "stride", id="stride"),
         pytest.param(lambda: strided_access(0), "stride", id="no stride"),
         pytest.param(lambda: transfer_time(PCIE_3_H2D, -1), "n_bytes", id="negative bytes"),
-        pytest.param(
-            lambda: calibrated_link(PCIE_3_H2D, 4e7, 3.9687e-6), "measured_s", id="too short"
-        ),
-        pytest.param(lambda: calibrated_link(PCIE_3_H2D, 0, 1), "n_bytes", id="no bytes"),
         pytest.param(
             lambda: Transfer(direction="d2d", n_bytes=1),  # pyright: ignore[reportArgumentType] - refused
             "direction",

@@ -24,16 +24,10 @@ from countperf.mechanistic.pipeline import (
     mix_throughput,
 )
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.simulation import (
-    Engine,
-    IssueOrder,
-    Scheduler,
-    Workload,
-    simulate,
-    simulate_with_first,
-)
+from countperf.mechanistic.simulation import Engine, simulate, simulate_with_first
 from countperf.mechanistic.simulation_core import compiled_core, in_order
 from countperf.mechanistic.volkov import latency_from_graph
+from countperf.mechanistic.workload import IssueOrder, Scheduler, Workload
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,

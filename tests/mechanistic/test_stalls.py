@@ -9,8 +9,9 @@ import pytest
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.profile import InstructionGraph
-from countperf.mechanistic.simulation import Workload, simulate
+from countperf.mechanistic.simulation import simulate
 from countperf.mechanistic.stalls import StallReport, find_stalls
+from countperf.mechanistic.workload import Workload
 from tests.mechanistic.builders import EXAMPLE_CLASSES, EXAMPLE_GRAPH, make_class
 
 EXAMPLE = Workload(programs=(EXAMPLE_GRAPH,), classes=EXAMPLE_CLASSES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -16,14 +16,10 @@ from countperf.hardware.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.tmm import (
-    MemoryTrend,
     ScheduledSteps,
     TmmModel,
-    caching_factor,
-    fit_memory_trend,
     scheduled_steps,
     scheduling_factor,
-    shortest_paths,
     step_bound,
 )
 
@@ -69,6 +65,21 @@ def _gtx_480(**changes: Any) -> DeviceParameters:
     return declare_device("gtx-480", **{**values, **changes})
 
 
+class ShortestPaths(NamedTuple):
+    """Work of all-pairs shortest paths by repeated squaring in sub-blocks, the paper's example."""
+
+    work: float
+    transactions: float
+    num_groups: int
+
+
+def shortest_paths(num_vertices: int, sub_block: int, chunk: float) -> ShortestPaths:
+    """Return T_1 = n^3 lg n, M = T_1 / (S_D C) by Eq. (10), and B_r = (n/S_D)^2."""
+    work = num_vertices**3 * math.log2(num_vertices)
+    groups = (num_vertices // sub_block) ** 2
+    return ShortestPaths(work, work / (sub_block * chunk), groups)
+
+
 def _paths(sub_block: int) -> KernelProfile:
     found = shortest_paths(VERTICES, sub_block, CHUNK)
     return KernelProfile(name="paths", work=found.work, transactions=found.transactions)
@@ -96,13 +107,6 @@ def test_the_largest_term_bounds_the_steps(
     found = step_bound(**{**STEPS, **changes})
 
     assert (found.steps, found.which) == (steps, which)
-
-
-def test_misses_cost_their_penalty_unless_the_data_fit() -> None:
-    assert caching_factor(fits_on_chip=False, hit_rate=0.9, miss_penalty=8) == pytest.approx(
-        1.7, rel=1e-15
-    )
-    assert caching_factor(fits_on_chip=True, hit_rate=0.9, miss_penalty=8) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,23 +156,6 @@ def test_curves_become_flat_where_latency_is_hidden(sub_block: int, threshold: f
     assert bound(threshold) == ("work", found.work / 480)
     assert bound(threshold / 2) == ("memory", 2 * found.work / 480)
     assert bound(2 * threshold) == ("work", found.work / 480)
-
-
-def test_the_fitted_trend_of_the_paper() -> None:
-    trend = MemoryTrend(slope_s=0.957, offset_s=53.9, r_squared=0.9916)
-
-    assert trend.time_s(65536, 4) == pytest.approx(115.148, rel=1e-14)
-
-
-def test_a_trend_is_recovered_from_its_own_times() -> None:
-    trend = MemoryTrend(slope_s=0.957, offset_s=53.9)
-    groups, items = [65536, 65536, 16384, 4096], [1, 4, 2, 4]
-    times = [trend.time_s(g, i) for g, i in zip(groups, items, strict=True)]
-
-    found = fit_memory_trend(groups, items, times)
-
-    assert (found.slope_s, found.offset_s) == pytest.approx((0.957, 53.9), rel=1e-12)
-    assert found.r_squared == pytest.approx(1, abs=1e-12)
 
 
 def test_scheduled_steps_of_the_shortest_paths() -> None:
@@ -305,21 +292,7 @@ def _model(profile: KernelProfile, **changes: Any) -> Callable[[], object]:
             "work",
             id="no work",
         ),
-        pytest.param(
-            lambda: caching_factor(fits_on_chip=False, hit_rate=1.1), "hit_rate", id="hits"
-        ),
-        pytest.param(
-            lambda: caching_factor(fits_on_chip=False, miss_penalty=0.5), "miss_penalty", id="miss"
-        ),
         pytest.param(lambda: scheduling_factor(1, 1, 0), "num_compute_units", id="no unit"),
-        pytest.param(lambda: shortest_paths(100, 3, 32), "sub_block", id="does not divide"),
-        pytest.param(lambda: shortest_paths(1, 1, 32), "num_vertices", id="one vertex"),
-        pytest.param(lambda: shortest_paths(4, 2, 0), "chunk", id="no chunk"),
-        pytest.param(lambda: fit_memory_trend([0, 1], [1, 1], [1, 2]), "num_groups", id="trend"),
-        pytest.param(
-            lambda: fit_memory_trend([1, 2], [1], [1, 2]), "work_items_per_core", id="lengths"
-        ),
-        pytest.param(lambda: fit_memory_trend([1, 1], [1, 1], [1, 2]), "x", id="one point"),
         pytest.param(
             lambda: TmmModel(device=_gtx_480(), seconds_per_step=0.0), "seconds_per_step", id="step"
         ),

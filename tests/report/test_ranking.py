@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 
+from accuracy_tables import ranking_markdown
 from countperf.fitting.ranking import RankedSet, RankedVariant, RankingEvaluation
 from countperf.report import (
     ranking_evaluation_object,
     ranking_evaluation_text,
-    ranking_markdown,
 )
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accuracy_tables import accuracy_markdown, tuning_markdown
 from countperf.fitting.fit import fit
 from countperf.hardware.parameters import DeviceParameters
 from countperf.metrics import EvaluatedCase, Evaluation
 from countperf.models.records import Candidate, FitQuality
 from countperf.properties.vector import PropertyVector
 from countperf.report import (
-    accuracy_markdown,
     candidates_text,
     comparison_text,
     count_text,
@@ -22,7 +22,6 @@ from countperf.report import (
     evaluation_text,
     fit_text,
     prediction_text,
-    tuning_markdown,
     weights_text,
 )
 from countperf.report.plausibility import implied_rate, plausibility

@@ -10,7 +10,8 @@ import pytest
 
 from countperf.errors import ParameterError
 from countperf.mechanistic.profile import InstructionGraph
-from countperf.mechanistic.simulation import Simulation, Workload, simulate
+from countperf.mechanistic.simulation import simulate
+from countperf.mechanistic.workload import Simulation, Workload
 from countperf.report.timeline import timeline_figure
 from tests.mechanistic.builders import EXAMPLE_CLASSES, EXAMPLE_GRAPH, make_class
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DeviceLostError, FitError, MeasurementError
-from countperf.workflow import gpu_campaign, gpu_stages
-from countperf.workflow.gpu_campaign import execute_stage, main, run_campaign
-from countperf.workflow.gpu_stages import LOST, Options, Stage, plan
-from countperf.workflow.gpu_summary import Progress, summary
+from rental import campaign as gpu_campaign
+from rental import stages as gpu_stages
+from rental.campaign import execute_stage, main, run_campaign
+from rental.stages import LOST, Options, Stage, plan
+from rental.summary import Progress, summary
 from tests.fitting.builders import KERNELS, TEST_KERNEL, MadeUpKernel, measure
 
 
@@ -228,7 +229,7 @@ def test_how_a_stage_ends(
 _ORPHAN = """
 import subprocess, sys
 code = (
-    "import time; from countperf.workflow import gpu_campaign, gpu_stages\\n"
+    "import time; from rental import campaign as gpu_campaign, stages as gpu_stages\\n"
     "def work(options):\\n"
     "    (options.folder / 'began').touch()\\n"
     "    try: time.sleep(60)\\n"
@@ -243,7 +244,9 @@ while not (pathlib.Path(sys.argv[1]) / "began").exists(): time.sleep(0.05)
 
 
 def test_a_stage_does_not_outlive_the_campaign(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", _ORPHAN, str(tmp_path)], check=True, timeout=60)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _ORPHAN, str(tmp_path)]
+    subprocess.run(command, check=True, timeout=60, env=environment)
 
     deadline = time.monotonic() + 20
     while not (tmp_path / "ended").exists() and time.monotonic() < deadline:

@@ -9,9 +9,9 @@ import pytest
 
 from campaign_simulation import CutOffError, Host, SimulatedClock, SimulatedRunner, Simulation
 from countperf.measurements import MeasurementSet
-from countperf.workflow.gpu_stages import plan
 from measurement_kernels.catalog import entry
 from rehearse_gpu_campaign import campaign_kernels
+from rental.stages import plan
 
 FAMILIES = ("transpose", "empty")
 

@@ -153,7 +153,7 @@ class CudaSession:
     def _use(self) -> None:
         self.driver.cupy.cuda.Device(self.handle.index).use()
 
-    # {{{ building
+    # --- building
 
     def module(self, source: str, options: Sequence[str] = ()) -> CudaProgram:
         """Compile CUDA C with NVRTC.
@@ -195,9 +195,7 @@ class CudaSession:
         """Generate CUDA for a translation unit and build it."""
         return build_kernel(self, t_unit)
 
-    # }}}
-
-    # {{{ running
+    # --- running
 
     def enqueue(
         self, function: Any, groups: tuple[int, ...], group: tuple[int, ...], arguments: Any
@@ -245,9 +243,7 @@ class CudaSession:
         with self.driver.guarded("the kernel does not run"):
             self._stream.synchronize()
 
-    # }}}
-
-    # {{{ memory
+    # --- memory
 
     def allocate(self, size: int) -> DeviceMemory:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
@@ -291,8 +287,6 @@ class CudaSession:
         with self.driver.guarded("the copy fails"):
             self.driver.runtime.memcpyAsync(target, source, size, kind, self._stream.ptr)
             self._stream.synchronize()
-
-    # }}}
 
     def state(self) -> dict[str, float]:
         """Return clocks, power, temperature and memory in use, where NVML is there."""

@@ -1,4 +1,4 @@
-"""Markdown tables of the committed accuracy, ranking and tuning figures."""
+"""Markdown tables of the committed fits: their making, accuracy, rankings and searches."""
 
 from __future__ import annotations
 
@@ -9,17 +9,49 @@ from countperf.documents.model_names import UNCORRECTED
 from countperf.metrics import Evaluation
 from countperf.models.compiled import COMPILED
 from countperf.models.structural import STRUCTURAL
-from countperf.report.numbers import format_percent
+from countperf.models.weights import WeightSet
+from countperf.report.numbers import PURPOSES, format_percent, width_text
 from countperf.report.ranking import ranking_cells
 
 if TYPE_CHECKING:
     from countperf.fitting.ranking import RankedSet, RankingEvaluation
 
-PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
-"""Plural names of the purposes of kernels that judge fits."""
-
 _TOP = (1, 5)
-_WHOLE = 10  # factors from which on no decimals are of interest
+
+
+def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
+    """Write what each device's weights were fitted to, and how far off left-out classes are.
+
+    Parameters
+    ----------
+    fits : Mapping
+        The structural weights of each device and, where the device has them, the weights that
+        read machine code.
+    """
+    numbers = ("weights", "left-out error", "factor")
+    titles = ["device", "classes", "kernels", "cases", "unsettled", *numbers]
+    titles += [f"machine code: {title}" for title in numbers]
+    rows = [titles, ["---", *["---:"] * (len(titles) - 1)]]
+    for device, weights in fits.items():
+        source, exercise = weights[0].source, weights[0].exercise
+        if source is None:
+            continue
+        kernels = max(each.kernels for each in exercise.values())
+        counts = (len(source.families), kernels, source.cases, source.unstable_cases)
+        cells = [device, *map(str, counts)]
+        for each in weights:
+            cells += _left_out_cells(each)
+        rows.append(cells + [""] * (len(titles) - len(cells)))
+    return _markdown(rows)
+
+
+def _left_out_cells(weights: WeightSet) -> list[str]:
+    quality, correction = weights.quality, weights.correction
+    return [
+        str(len(weights.weights)),
+        "" if quality is None else format_percent(quality.held_out_error),
+        "" if correction is None else f"{correction.factor:.2f}",
+    ]
 
 
 def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
@@ -68,11 +100,6 @@ def _held(evaluation: Evaluation) -> str:
     inside, of = evaluation.coverage()
     factor = evaluation.interval_factor()
     return "" if factor is None else f"{format_percent(inside / of)} of {of}, {width_text(factor)}"
-
-
-def width_text(factor: float) -> str:
-    """Write how far the ends of intervals lie from their middle: ``×2.1``."""
-    return f"×{factor:.1f}" if factor < _WHOLE else f"×{factor:.0f}"
 
 
 def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = True) -> str:

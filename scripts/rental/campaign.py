@@ -1,4 +1,4 @@
-"""Campaign on a rented GPU in one call: ``python -m countperf.workflow.gpu_campaign``.
+"""Campaign on a rented GPU in one call: ``scripts/gpu_campaign``.
 
 Everything that a fit for the device needs, in stages, each in a process of its own, so that a lost
 device or a stage that takes too long costs that stage only. Stages are ordered by what is wanted
@@ -18,25 +18,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
 
-from countperf.documents import (
-    check_writable,
-)
+from countperf.documents import check_writable
 from countperf.errors import CountperfError, DeviceLostError, OutputError
-from countperf.workflow.gpu_stages import (
+from rental.stages import (
     LOST,
     QUICK,
     Options,
     Stage,
     plan,
 )
-from countperf.workflow.gpu_summary import Progress, summary
+from rental.summary import Progress, summary
 
 TRIES = 6
 GRACE_S = 8.0
 RESERVE_S = 15.0  # for fit and summary, whatever happens before
-
-# {{{ running them
-
 
 Execute = Callable[[Stage, Options, float], "tuple[str, str]"]
 
@@ -94,7 +89,7 @@ def run_campaign(
 
 def execute_stage(stage: Stage, options: Options, allowed_s: float) -> tuple[str, str]:
     """Run a stage in a process of its own; its output also goes into a file."""
-    command = [sys.executable, "-m", "countperf.workflow.gpu_campaign", "--stage", stage.name]
+    command = [sys.executable, "-m", "rental.campaign", "--stage", stage.name]
     command += ["--folder", str(options.folder), "--budget", str(options.budget_s)]
     command += ["--deadline", str(time.time() + allowed_s)]
     command += ["--device", options.device] if options.device else []
@@ -103,7 +98,11 @@ def execute_stage(stage: Stage, options: Options, allowed_s: float) -> tuple[str
     log = options.folder / f"{stage.name.replace(' ', '-')}.log"
     with log.open("ab") as file:
         process = subprocess.Popen(
-            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         try:
             status = process.wait(allowed_s)
@@ -132,14 +131,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _last_line(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
-
-
-# }}}
-
-# {{{ summary
-
-
-# }}}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

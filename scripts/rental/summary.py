@@ -22,7 +22,7 @@ from countperf.metrics import Evaluation
 from countperf.models.weights import WeightSet
 from countperf.report import evaluation_text, ranking_evaluation_text
 from countperf.report.rates import implied_rates, implied_rates_text
-from countperf.workflow.gpu_stages import Options, read_checks, write_json
+from rental.stages import Options, read_checks, write_json
 
 
 class _Attempt(Part):

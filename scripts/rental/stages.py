@@ -27,9 +27,9 @@ from countperf.workflow.characterizing import characterize
 from countperf.workflow.evaluating import evaluate_ranking
 from countperf.workflow.measuring import measure_catalogue
 from countperf.workflow.measuring import measure_variants as measure
-from countperf.workflow.publishing import publish
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.variants.sets import variant_entries
+from rental.publishing import publish
 
 if TYPE_CHECKING:
     from countperf.measurements import MeasurementSet, Purpose

@@ -1,4 +1,4 @@
-"""Makes sure that there is a working OpenCL device: ``python -m countperf.harness.ensure``.
+"""Makes sure that there is a working OpenCL device: ``python scripts/ensure_device.py``.
 
 A device that works already wins; else, as root on Debian and its kin, the package
 ``pocl-opencl-icd``; else the packages of the extra ``countperf[intel]``, into this environment.

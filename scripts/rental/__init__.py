@@ -1,0 +1,1 @@
+"""Campaign on a rented GPU, in stages that can be cut off, and the folder of its fit."""
