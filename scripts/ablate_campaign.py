@@ -25,7 +25,6 @@ from countperf.fitting.estimate import recipe_of
 from countperf.fitting.fit import observations_of
 from countperf.fitting.nonlinear import Problem, Recipe, minimise
 from countperf.measurements import Measurement, MeasurementSet, measurements_in
-from countperf.models.definition import CODE
 from countperf.models.weights import WeightSet
 from countperf.workflow.measuring import evenly_spaced
 
@@ -73,7 +72,7 @@ def ablate(folder: Path, kind: str, shares: Sequence[float]) -> None:
     model = weights.definition
     cases = observations_of(measured)
     if model.reads_code:
-        cases = tuple(c for c in cases if any(name.startswith(CODE) for name in c.counts))
+        cases = tuple(case for case in cases if case.has_code)
     table = Table.of(cases)
     quality = weights.quality
     recipe = recipe_of(

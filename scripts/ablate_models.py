@@ -30,7 +30,7 @@ from countperf.fitting.fit import observations_of
 from countperf.fitting.nonlinear import Problem, Recipe, minimise
 from countperf.fitting.selection import LARGEST_FACTOR, UNPREDICTED
 from countperf.measurements import MeasurementSet, measurements_in
-from countperf.models.definition import CODE, ModelDefinition
+from countperf.models.definition import ModelDefinition
 from countperf.models.function import Column, ModelFunction, model_inputs
 from countperf.models.structural import OVERLAPS
 from countperf.models.weights import WeightSet
@@ -244,7 +244,7 @@ def ablate(folder: Path, kind: str) -> None:
     cases = observations_of(each for each in measured if each.purpose == "measurement")
     model = weights.definition
     if model.reads_code:
-        cases = [case for case in cases if any(name.startswith(CODE) for name in case.counts)]
+        cases = [case for case in cases if case.has_code]
     table = Table.of(cases)
     quality = weights.quality
     recipe = recipe_of(

@@ -23,7 +23,6 @@ from countperf.fitting.nonlinear import Problem
 from countperf.fitting.selection import held_out_figure
 from countperf.fitting.validation import leave_one_family_out
 from countperf.measurements import MeasurementSet, measurements_in
-from countperf.models.definition import CODE
 from countperf.models.weights import WeightSet
 
 FITS = Path(__file__).resolve().parent.parent / "fits"
@@ -34,7 +33,7 @@ def compare(path: Path, cases: Sequence[Observation]) -> str:
     weights = WeightSet.read_file(path)
     model = weights.definition
     if model.reads_code:
-        cases = [case for case in cases if any(name.startswith(CODE) for name in case.counts)]
+        cases = [case for case in cases if case.has_code]
     inputs = inputs_of(cases, model)
     quality = weights.quality
     recipe = recipe_of(model, model_error=None if quality is None else quality.model_error)

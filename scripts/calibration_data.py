@@ -28,7 +28,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.memory import memory_hierarchy_of
 from countperf.measurements import MeasurementSet, measurements_in
 from countperf.models.compiled import COMPILED, ORDERS, Order, compiled
-from countperf.models.definition import CODE, ModelDefinition
+from countperf.models.definition import ModelDefinition
 from countperf.models.library import fits_folders
 from countperf.models.structural import STRUCTURAL, structural
 from countperf.models.weights import WeightSet
@@ -85,11 +85,7 @@ class Recorded:
     @property
     def has_code(self) -> bool:
         """Whether the compiled code of some case was read."""
-        return any(_has_code(case) for case in self.observations)
-
-
-def _has_code(case: Observation) -> bool:
-    return any(name.startswith(CODE) for name in case.counts)
+        return any(case.has_code for case in self.observations)
 
 
 class Data:
@@ -137,7 +133,7 @@ class Data:
         places = [
             place
             for place, case in enumerate(found.observations)
-            if kind != COMPILED or _has_code(case)
+            if kind != COMPILED or case.has_code
         ]
         cases = [found.observations[i] for i in places]
         return places, build_design(cases, model, inputs=inputs_of(cases, model))

@@ -33,7 +33,7 @@ from countperf.fitting.solve import (
     right_singular_vectors,
 )
 from countperf.measurements import Measurement
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import CODE, ModelDefinition, Term
 from countperf.models.function import Column, ModelFunction, ModelInputs, model_inputs
 from countperf.models.linear import COST
 from countperf.models.records import IndistinguishableGroup
@@ -42,6 +42,9 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 
 _FEW_CASES = 50
 """Below so many, counts of cases are not worth being put into arrays."""
+
+_MOST_INSTRUCTIONS_PER_S = 1e12
+"""No processor executes more: what was followed in the code of such a case is not what ran."""
 
 _CLOSE_COSINE = 0.999
 _NULL_TOLERANCE = 1e-7
@@ -72,6 +75,14 @@ class Observation(ShortRepr):
     time_s: float
     stable: bool = True
     noise: float = 0.0
+
+    @property
+    def has_code(self) -> bool:
+        """Whether its compiled code was read, and followed to an end that the time allows."""
+        executed = self.counts.get(f"{CODE}all", 0)
+        return any(name.startswith(CODE) for name in self.counts) and (
+            float(executed) <= _MOST_INSTRUCTIONS_PER_S * self.time_s
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

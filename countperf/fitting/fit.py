@@ -34,7 +34,7 @@ from countperf.measurements import Measurement, MeasurementSet
 from countperf.models import structural
 from countperf.models.compiled import COMPILED, compiled_candidates
 from countperf.models.correction import Correction
-from countperf.models.definition import CODE, Loss, ModelDefinition, Residual
+from countperf.models.definition import Loss, ModelDefinition, Residual
 from countperf.models.library import shipped_policies
 from countperf.models.records import (
     Candidate,
@@ -50,9 +50,6 @@ from countperf.properties.vector import PropertyVector
 
 AUTO = "auto"
 """Instead of a model's name: choose among those that ship (`countperf.fitting.selection`)."""
-
-_MOST_INSTRUCTIONS_PER_S = 1e12
-"""No processor executes more: what was followed in the code of such a case is not what ran."""
 
 UNSETTLED_NOISE = 0.35
 """Noise of a case that never settled is at least that of two levels a factor of two apart: half of
@@ -347,12 +344,7 @@ def _require_usable(result: FitResult, solved: _Solved, *, require_full_rank: bo
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
     """Return the cases whose compiled code is known, and was followed to a possible end."""
-    found = tuple(
-        case
-        for case in observations
-        if any(name.startswith(CODE) for name in case.counts)
-        and float(case.counts.get(f"{CODE}all", 0)) <= _MOST_INSTRUCTIONS_PER_S * case.time_s
-    )
+    found = tuple(case for case in observations if case.has_code)
     if not found:
         raise FitError(
             "no measured case says what its compiled code executes: read it first"

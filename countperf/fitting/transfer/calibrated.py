@@ -22,7 +22,7 @@ from countperf.fitting.validation import HeldOutCase
 from countperf.hardware.identity import DeviceIdentity
 from countperf.metrics import factor_between
 from countperf.models.compiled import COMPILED, order_of
-from countperf.models.definition import CODE, ModelDefinition
+from countperf.models.definition import ModelDefinition
 from countperf.models.function import Column
 from countperf.models.records import Candidate
 from countperf.models.shipped import fitted_model
@@ -115,7 +115,7 @@ def fit_new_device(
         No case has what the model reads.
     """
     if known.kind == COMPILED:
-        observations = [case for case in observations if _has_code(case)]
+        observations = [case for case in observations if case.has_code]
     if not observations:
         raise FitError(
             "no measured kernel has what the model reads: measure more kernels (countperf"
@@ -312,7 +312,3 @@ def _names(models: Sequence[ModelDefinition]) -> list[str]:
         number = numbers[model.name] if model.name in several else ""
         names.append("-".join(filter(None, (model.name, order or str(number)))))
     return names
-
-
-def _has_code(case: Observation) -> bool:
-    return any(name.startswith(CODE) for name in case.counts)
